@@ -1,0 +1,411 @@
+//! The one error of Weft: what failed, to what, for whom, why, and what to do.
+//!
+//! Kinds are few and append-only; each door maps them to its protocol in one
+//! exhaustive table. Nobody ever matches on the text.
+
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The result of everything that can fail in Weft.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why something failed. Append-only: numbers travel on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum ErrorKind {
+    /// The thing does not exist, or the caller may not know that it does.
+    NotFound = 0,
+    /// A name that must be new is taken.
+    Exists = 1,
+    /// The caller lacks a right (POSIX `EACCES`).
+    Denied = 2,
+    /// The act is not for this caller whatever the ACL says (POSIX `EPERM`).
+    NotPermitted = 3,
+    /// The caller must prove who it is first.
+    Unauthenticated = 4,
+    /// The request is malformed.
+    Invalid = 5,
+    /// The act clashes with another that is under way or with present state.
+    Conflict = 6,
+    /// A guard given with the request does not hold (HTTP 412).
+    Precondition = 7,
+    /// A directory that must be empty is not.
+    NotEmpty = 8,
+    /// A directory was needed.
+    NotDirectory = 9,
+    /// Something other than a directory was needed.
+    IsDirectory = 10,
+    /// The act would span two volumes, or two containers where that is refused.
+    CrossVolume = 11,
+    /// A name or path is longer than its limit.
+    TooLong = 12,
+    /// A size or count is beyond its limit.
+    TooLarge = 13,
+    /// The file has as many names as it may have.
+    TooManyLinks = 14,
+    /// Too many symbolic links in a path, or a directory moved below itself.
+    Loop = 15,
+    /// The volume or snapshot cannot be written.
+    ReadOnly = 16,
+    /// There is no such user attribute.
+    NoAttribute = 17,
+    /// The store, or the container's size limit, is full.
+    NoSpace = 18,
+    /// A caller's or lot's share is used up.
+    NoQuota = 19,
+    /// Somebody else holds a conflicting lock.
+    Locked = 20,
+    /// Too much is under way; the same call may succeed later.
+    Busy = 21,
+    /// Waiting for the lock would wait for ever.
+    Deadlock = 22,
+    /// The id, cursor or handle names something that is gone.
+    Stale = 23,
+    /// The credential, capability or lease has run out.
+    Expired = 24,
+    /// The right was withdrawn.
+    Revoked = 25,
+    /// The call's deadline passed before there was an answer.
+    Deadline = 26,
+    /// The service that must answer cannot be reached or is stopping.
+    Unavailable = 27,
+    /// This implementation declares that it cannot do this.
+    Unsupported = 28,
+    /// Stored bytes do not match their checksum; they were not served.
+    Corrupt = 29,
+    /// A defect in Weft or an unexpected answer of the machine below it.
+    Internal = 30,
+}
+
+/// Whether the same call may succeed if it is made again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retry {
+    /// No: something else must change first.
+    Never,
+    /// Yes, after a pause.
+    Later,
+    /// Yes, after looking the thing up or logging in again.
+    Afresh,
+}
+
+/// Who has to act so that the call can succeed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Actor {
+    /// Whoever made the call.
+    Caller,
+    /// Whoever owns the container and its ACL.
+    Owner,
+    /// Whoever runs the node.
+    Operator,
+    /// Nobody: time heals it.
+    Nobody,
+}
+
+impl ErrorKind {
+    /// Every kind, in numeric order: tables and their tests go over this.
+    pub const ALL: [Self; 31] = [
+        Self::NotFound,
+        Self::Exists,
+        Self::Denied,
+        Self::NotPermitted,
+        Self::Unauthenticated,
+        Self::Invalid,
+        Self::Conflict,
+        Self::Precondition,
+        Self::NotEmpty,
+        Self::NotDirectory,
+        Self::IsDirectory,
+        Self::CrossVolume,
+        Self::TooLong,
+        Self::TooLarge,
+        Self::TooManyLinks,
+        Self::Loop,
+        Self::ReadOnly,
+        Self::NoAttribute,
+        Self::NoSpace,
+        Self::NoQuota,
+        Self::Locked,
+        Self::Busy,
+        Self::Deadlock,
+        Self::Stale,
+        Self::Expired,
+        Self::Revoked,
+        Self::Deadline,
+        Self::Unavailable,
+        Self::Unsupported,
+        Self::Corrupt,
+        Self::Internal,
+    ];
+
+    /// Returns whether, and how, trying again may help.
+    pub fn retry(self) -> Retry {
+        match self {
+            Self::Busy | Self::Locked | Self::Deadline | Self::Unavailable | Self::Conflict => Retry::Later,
+            Self::Stale | Self::Expired | Self::Unauthenticated | Self::Deadlock => Retry::Afresh,
+            _ => Retry::Never,
+        }
+    }
+
+    /// Returns who must act before the call can succeed.
+    pub fn actor(self) -> Actor {
+        match self {
+            Self::Denied | Self::Revoked | Self::NoQuota | Self::ReadOnly => Actor::Owner,
+            Self::NoSpace | Self::Corrupt | Self::Internal | Self::Unavailable => Actor::Operator,
+            Self::Busy | Self::Locked | Self::Deadline | Self::Conflict => Actor::Nobody,
+            _ => Actor::Caller,
+        }
+    }
+
+    /// Returns the kind's fixed lower-case name, as logs, JSON and audit records show it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Exists => "exists",
+            Self::Denied => "denied",
+            Self::NotPermitted => "not-permitted",
+            Self::Unauthenticated => "unauthenticated",
+            Self::Invalid => "invalid",
+            Self::Conflict => "conflict",
+            Self::Precondition => "precondition",
+            Self::NotEmpty => "not-empty",
+            Self::NotDirectory => "not-directory",
+            Self::IsDirectory => "is-directory",
+            Self::CrossVolume => "cross-volume",
+            Self::TooLong => "too-long",
+            Self::TooLarge => "too-large",
+            Self::TooManyLinks => "too-many-links",
+            Self::Loop => "loop",
+            Self::ReadOnly => "read-only",
+            Self::NoAttribute => "no-attribute",
+            Self::NoSpace => "no-space",
+            Self::NoQuota => "no-quota",
+            Self::Locked => "locked",
+            Self::Busy => "busy",
+            Self::Deadlock => "deadlock",
+            Self::Stale => "stale",
+            Self::Expired => "expired",
+            Self::Revoked => "revoked",
+            Self::Deadline => "deadline",
+            Self::Unavailable => "unavailable",
+            Self::Unsupported => "unsupported",
+            Self::Corrupt => "corrupt",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What failed. Boxed inside, so that `Result<T>` stays small on the hot path.
+pub struct Error(Box<Parts>);
+
+struct Parts {
+    kind: ErrorKind,
+    op: &'static str,
+    about: Option<String>,
+    caller: Option<String>,
+    detail: Cow<'static, str>,
+    hint: Option<String>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl Error {
+    /// Makes an error. `detail` is a lower-case phrase without a full stop that
+    /// says what was found wrong; it never repeats the kind.
+    pub fn new(kind: ErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        let detail = detail.into();
+        Self(Box::new(Parts { kind, op: "", about: None, caller: None, detail, hint: None, source: None }))
+    }
+
+    /// Names the operation that failed, unless a place nearer the cause named it.
+    #[must_use]
+    pub fn op(mut self, op: &'static str) -> Self {
+        if self.0.op.is_empty() {
+            self.0.op = op;
+        }
+        self
+    }
+
+    /// Names the path or id it was about, unless a place nearer the cause did.
+    #[must_use]
+    pub fn about(mut self, what: impl fmt::Display) -> Self {
+        if self.0.about.is_none() {
+            self.0.about = Some(what.to_string());
+        }
+        self
+    }
+
+    /// Names the caller for whom it failed.
+    #[must_use]
+    pub fn caller(mut self, who: impl fmt::Display) -> Self {
+        self.0.caller = Some(who.to_string());
+        self
+    }
+
+    /// Says what the reader can do about it, as one command or short phrase.
+    #[must_use]
+    pub fn hint(mut self, hint: impl fmt::Display) -> Self {
+        self.0.hint = Some(hint.to_string());
+        self
+    }
+
+    /// Chains what was found below. It is never printed inside this error's text.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        self.0.source = Some(source.into());
+        self
+    }
+
+    /// Returns why it failed.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the operation that failed, or an empty string.
+    pub fn operation(&self) -> &'static str {
+        self.0.op
+    }
+
+    /// Returns the path or id it was about.
+    pub fn subject(&self) -> Option<&str> {
+        self.0.about.as_deref()
+    }
+
+    /// Returns what was found wrong.
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// Returns what the reader can do about it.
+    pub fn advice(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Returns the caller for whom it failed.
+    pub fn for_caller(&self) -> Option<&str> {
+        self.0.caller.as_deref()
+    }
+}
+
+macro_rules! shorthand {
+    ($($(#[$doc:meta])* $name:ident => $kind:ident),* $(,)?) => {
+        impl Error { $( $(#[$doc])* pub fn $name(detail: impl Into<Cow<'static, str>>) -> Self { Self::new(ErrorKind::$kind, detail) } )* }
+    };
+}
+
+shorthand! {
+    /// Shorthand for [`ErrorKind::NotFound`].
+    not_found => NotFound,
+    /// Shorthand for [`ErrorKind::Exists`].
+    exists => Exists,
+    /// Shorthand for [`ErrorKind::Denied`].
+    denied => Denied,
+    /// Shorthand for [`ErrorKind::NotPermitted`].
+    not_permitted => NotPermitted,
+    /// Shorthand for [`ErrorKind::Invalid`].
+    invalid => Invalid,
+    /// Shorthand for [`ErrorKind::Stale`].
+    stale => Stale,
+    /// Shorthand for [`ErrorKind::Unsupported`].
+    unsupported => Unsupported,
+    /// Shorthand for [`ErrorKind::Corrupt`].
+    corrupt => Corrupt,
+    /// Shorthand for [`ErrorKind::Internal`].
+    internal => Internal,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.op.is_empty() {
+            write!(f, "cannot {}", self.0.op)?;
+            if let Some(about) = &self.0.about {
+                write!(f, " {about}")?;
+            }
+            f.write_str(": ")?;
+        } else if let Some(about) = &self.0.about {
+            write!(f, "{about}: ")?;
+        }
+        f.write_str(&self.0.detail)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} [{}]", self.0.kind)?;
+        let mut below = std::error::Error::source(self);
+        while let Some(source) = below {
+            write!(f, "; because {source}")?;
+            below = source.source();
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.source.as_deref().map(|s| s as _)
+    }
+}
+
+/// What of an [`Error`] crosses a process boundary: everything but its causes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorReport {
+    /// Why it failed.
+    pub kind: ErrorKind,
+    /// The path or id it was about.
+    pub about: Option<String>,
+    /// What was found wrong.
+    pub detail: String,
+    /// What the reader can do about it.
+    pub hint: Option<String>,
+}
+
+impl From<&Error> for ErrorReport {
+    fn from(error: &Error) -> Self {
+        Self {
+            kind: error.kind(),
+            about: error.0.about.clone(),
+            detail: error.detail().to_owned(),
+            hint: error.0.hint.clone(),
+        }
+    }
+}
+
+impl From<ErrorReport> for Error {
+    fn from(report: ErrorReport) -> Self {
+        let mut error = Self::new(report.kind, report.detail);
+        error.0.about = report.about;
+        error.0.hint = report.hint;
+        error
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_numbers_are_their_place_in_the_list() {
+        for (place, kind) in ErrorKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, place);
+        }
+    }
+
+    #[test]
+    fn text_says_what_was_attempted_on_what_and_why() {
+        let error = Error::exists("the name is taken").op("make").about("/bio/run7");
+        assert_eq!(error.to_string(), "cannot make /bio/run7: the name is taken");
+    }
+
+    #[test]
+    fn the_place_nearest_the_cause_names_operation_and_subject() {
+        let error = Error::stale("gone").op("read").about("a").op("copy").about("b");
+        assert_eq!(error.to_string(), "cannot read a: gone");
+    }
+}
