@@ -100,6 +100,28 @@ pub trait Clock: Send + Sync {
 
     /// Returns monotonic time. It never goes backwards.
     fn tick(&self) -> Tick;
+
+    /// Returns both.
+    fn moment(&self) -> Moment {
+        Moment { wall: self.now(), tick: self.tick() }
+    }
+}
+
+/// Now, on both clocks: what is signed expires by the wall, what was verified here
+/// ends by the monotonic clock too, so that a wall clock set back extends no right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Wall-clock time.
+    pub wall: Time,
+    /// Monotonic time.
+    pub tick: Tick,
+}
+
+impl Moment {
+    /// Returns the tick at which `expires` comes, if the wall clock runs on evenly.
+    pub fn tick_of(self, expires: Time) -> Tick {
+        self.tick.plus(expires.since(self.wall))
+    }
 }
 
 #[cfg(test)]

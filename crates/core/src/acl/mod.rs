@@ -1,0 +1,131 @@
+//! Access control lists: who may do what in a container, under which conditions.
+//!
+//! Deciding is pure ([`decide`]): an ACL, a [`Caller`](crate::proof::Caller) and what
+//! is asked go in, a [`Decision`] comes out, which knows for each right the entry
+//! that settled it. `weft why` shows that same value; there is no second opinion.
+//!
+//! Rules, in order: no entry, no right; an entry whose conditions do not hold is not
+//! there; a negative entry wins over any positive one; what a credential was narrowed
+//! to, it stays narrowed to.
+//!
+//! How to get it wrong: let a capability outlive the condition that granted it. So
+//! every condition that a decision leaned on, and every condition that would turn a
+//! sleeping negative entry on, travels in the decision as a [`Constraint`].
+
+mod condition;
+mod decide;
+mod modes;
+
+#[cfg(test)]
+mod tests;
+
+use serde::{Deserialize, Serialize};
+
+pub use condition::{Circumstance, Condition, Constraint, Network};
+pub use decide::{Ask, Because, Decision, decide};
+pub use modes::{Modes, Owned, narrow};
+
+use crate::caller::CallerName;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::DomainId;
+use crate::limits;
+use crate::proof::Caller;
+use crate::rights::Rights;
+
+/// Whom an entry speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Who {
+    /// One caller, or everyone in one group.
+    Caller(CallerName),
+    /// Every caller that a domain vouches for.
+    Domain(DomainId),
+    /// Everybody, with or without credential.
+    Anyone,
+}
+
+impl Who {
+    /// Returns whether the entry speaks of this caller.
+    pub fn matches(&self, caller: &Caller) -> bool {
+        match self {
+            Self::Caller(name) => caller.is_or_is_in(name.id()),
+            Self::Domain(domain) => caller.name().domain() == Some(*domain),
+            Self::Anyone => true,
+        }
+    }
+}
+
+/// What an entry does with its rights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// Gives them.
+    Allow,
+    /// Withholds them, whatever other entries give.
+    Deny,
+}
+
+/// One line of an ACL.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AclEntry {
+    /// Whom it speaks of.
+    pub who: Who,
+    /// Whether it gives or withholds.
+    pub effect: Effect,
+    /// The rights given or withheld.
+    pub rights: Rights,
+    /// All of these must hold; none means always.
+    pub when: Vec<Condition>,
+}
+
+impl AclEntry {
+    /// Returns an entry that gives `rights` to `who`, always.
+    pub fn allow(who: Who, rights: Rights) -> Self {
+        Self { who, effect: Effect::Allow, rights, when: Vec::new() }
+    }
+
+    /// Returns an entry that withholds `rights` from `who`, always.
+    pub fn deny(who: Who, rights: Rights) -> Self {
+        Self { who, effect: Effect::Deny, rights, when: Vec::new() }
+    }
+}
+
+/// The ACL of one container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acl {
+    /// Rises by one with every change; caches of decisions compare it.
+    pub version: u64,
+    /// The entries. Their order means nothing but is kept for the reader.
+    pub entries: Vec<AclEntry>,
+}
+
+impl Acl {
+    /// Returns an ACL at version 0 with these entries.
+    pub fn new(entries: Vec<AclEntry>) -> Self {
+        Self { version: 0, entries }
+    }
+
+    /// Checks that the ACL may be stored: within its bounds, and with somebody left
+    /// who may change it, unconditionally. Fails with `TooLarge` or `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        let large = self.entries.len() > limits::ACL_ENTRIES_MAX
+            || self.entries.iter().any(|e| e.when.len() > limits::ACL_CONDITIONS_MAX);
+        if large {
+            return Err(Error::new(ErrorKind::TooLarge, "an ACL has at most 256 entries of 8 conditions"));
+        }
+        let kept = self.entries.iter().any(|entry| {
+            entry.effect == Effect::Allow
+                && entry.rights.contains(Rights::ACL_WRITE)
+                && entry.when.is_empty()
+                && !self.denied_for_good(&entry.who)
+        });
+        if kept { Ok(()) } else { Err(Error::invalid("the edit would leave nobody who may change the ACL")) }
+    }
+
+    /// Whether some entry withholds `acl-write` from exactly `who`, or from everybody.
+    fn denied_for_good(&self, who: &Who) -> bool {
+        self.entries.iter().any(|entry| {
+            entry.effect == Effect::Deny
+                && entry.rights.contains(Rights::ACL_WRITE)
+                && (entry.who == *who || entry.who == Who::Anyone)
+        })
+    }
+}

@@ -1,0 +1,79 @@
+//! POSIX mode bits: stored and shown so that tar, git and make work. They narrow what
+//! the ACL gives and never widen it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::attr::Kind;
+use crate::id::CallerId;
+use crate::proof::Caller;
+use crate::rights::Rights;
+
+/// How a container reads mode bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Modes {
+    /// As AFS does: only the owner's three bits count, for everybody.
+    #[default]
+    Owner,
+    /// As POSIX does: owner's, group's or others' bits, by who the caller is.
+    Classes,
+}
+
+/// What of a file decides which of its mode bits speak of a caller.
+#[derive(Clone, Copy, Debug)]
+pub struct Owned {
+    /// The file's kind: the same bit means different rights on a directory.
+    pub kind: Kind,
+    /// The mode's lower 12 bits.
+    pub mode: u16,
+    /// The file's owner.
+    pub owner: CallerId,
+    /// The file's group.
+    pub group: CallerId,
+}
+
+/// Returns the rights that a file's mode bits leave to a caller.
+pub fn narrow(modes: Modes, file: &Owned, caller: &Caller) -> Rights {
+    let shift = match modes {
+        Modes::Owner => 6,
+        Modes::Classes if caller.name().id() == file.owner => 6,
+        Modes::Classes if caller.is_or_is_in(file.group) => 3,
+        Modes::Classes => 0,
+    };
+    let bits = file.mode >> shift;
+    let mut left = Rights::ALL - governed(file.kind);
+    for (bit, rights) in [(4, read_bit(file.kind)), (2, write_bit(file.kind)), (1, execute_bit(file.kind))] {
+        if bits & bit != 0 {
+            left |= rights;
+        }
+    }
+    left
+}
+
+/// The rights that mode bits speak of at all.
+fn governed(kind: Kind) -> Rights {
+    read_bit(kind) | write_bit(kind) | execute_bit(kind)
+}
+
+fn read_bit(kind: Kind) -> Rights {
+    match kind {
+        Kind::Directory => Rights::LIST,
+        Kind::File | Kind::Fifo => Rights::READ,
+        Kind::Symlink | Kind::Reference => Rights::NONE,
+    }
+}
+
+fn write_bit(kind: Kind) -> Rights {
+    match kind {
+        Kind::Directory => Rights::INSERT | Rights::REMOVE | Rights::RENAME,
+        Kind::File | Kind::Fifo => Rights::WRITE | Rights::APPEND,
+        Kind::Symlink | Kind::Reference => Rights::NONE,
+    }
+}
+
+fn execute_bit(kind: Kind) -> Rights {
+    match kind {
+        Kind::Directory => Rights::TRAVERSE,
+        Kind::File => Rights::EXECUTE,
+        Kind::Fifo | Kind::Symlink | Kind::Reference => Rights::NONE,
+    }
+}

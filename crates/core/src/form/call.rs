@@ -1,0 +1,101 @@
+//! What accompanies every request: who asks, until when, from where, how durably.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::acl::Circumstance;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{RequestId, SessionId, TraceId};
+use crate::proof::Caller;
+use crate::time::{Clock, Deadline};
+
+/// When a change is answered (request-form law 13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Ack {
+    /// Once it is visible; it is on disk within 5 seconds, in order.
+    #[default]
+    Applied,
+    /// Once it, and every change before it, is on disk.
+    Durable,
+}
+
+/// The least protection that bytes of this call may travel under.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Wire {
+    /// Plain, where policy names the network.
+    Clear,
+    /// Authenticated, not encrypted.
+    Integrity,
+    /// Encrypted.
+    #[default]
+    Private,
+}
+
+/// The way in that a call came through, for audit and conditions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Door {
+    /// HTTP.
+    Http,
+    /// The mount.
+    Mount,
+    /// The native protocol.
+    Native,
+    /// The node itself: sweeps, scrubs, repairs.
+    Node,
+}
+
+/// Where a call came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    /// The door.
+    pub door: Door,
+    /// The address of the other end; none on a local socket.
+    pub peer: Option<IpAddr>,
+}
+
+/// What accompanies every request. Made by a door of what it verified; never sent
+/// over a wire (request-form law 19).
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Who asks.
+    pub caller: Caller,
+    /// The session that opens, locks and replays belong to.
+    pub session: SessionId,
+    /// When there must be an answer.
+    pub until: Deadline,
+    /// The trace this call's log lines and refusals carry.
+    pub trace: TraceId,
+    /// Where it came from.
+    pub from: Origin,
+    /// For changes: the same id again in the same session gets the first answer again.
+    pub once: Option<RequestId>,
+    /// When a change is answered.
+    pub ack: Ack,
+    /// The least protection its bytes may travel under.
+    pub wire: Wire,
+}
+
+impl Call {
+    /// Returns the circumstances that conditions are judged by.
+    pub fn circumstance(&self, clock: &dyn Clock) -> Circumstance {
+        Circumstance { now: clock.moment(), peer: self.from.peer }
+    }
+
+    /// Checks, at the start of each method, that the caller's credential still runs
+    /// and the deadline has not passed. Fails with `Expired`, `Revoked` or `Deadline`.
+    pub fn check(&self, clock: &dyn Clock) -> Result<()> {
+        self.caller.live(clock.moment())?;
+        if self.until.passed(clock) {
+            return Err(Error::new(ErrorKind::Deadline, "the deadline passed before the call began"));
+        }
+        Ok(())
+    }
+
+    /// Returns this call answered only once its change is on disk.
+    #[must_use]
+    pub fn durable(mut self) -> Self {
+        self.ack = Ack::Durable;
+        self
+    }
+}

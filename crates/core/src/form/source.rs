@@ -1,0 +1,133 @@
+//! Bytes on their way: always pulled, a piece at a time.
+
+use std::future::Future;
+use std::os::fd::BorrowedFd;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::limits;
+
+/// A file of the machine below, open for reading: real ones have a descriptor, so
+/// that the kernel can send them itself; simulated ones are copied.
+pub trait OpenedFile: Send + Sync {
+    /// Reads at an offset. Returns fewer bytes than asked only at the end.
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize>;
+
+    /// Returns the descriptor, if there is one.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// Some bytes of a transfer.
+#[derive(Clone)]
+pub enum Piece {
+    /// A range of an open file, to be sent without copying where that is possible.
+    /// The whole range is there: a file that shrinks meanwhile is an error.
+    File {
+        /// The file.
+        file: Arc<dyn OpenedFile>,
+        /// The first byte.
+        at: u64,
+        /// How many.
+        length: usize,
+    },
+    /// Bytes in memory.
+    Bytes(Bytes),
+}
+
+impl Piece {
+    /// Returns how many bytes it holds; never 0.
+    pub fn length(&self) -> usize {
+        match self {
+            Self::File { length, .. } => *length,
+            Self::Bytes(bytes) => bytes.len(),
+        }
+    }
+
+    /// Returns the bytes, reading them if they are still in a file. Fails with
+    /// `Corrupt` if the file has become shorter, or with what reading it met.
+    pub fn into_bytes(self) -> Result<Bytes> {
+        let (file, at, length) = match self {
+            Self::Bytes(bytes) => return Ok(bytes),
+            Self::File { file, at, length } => (file, at, length),
+        };
+        let mut buffer = vec![0; length];
+        let read = file.read_at(&mut buffer, at).map_err(|e| {
+            Error::new(ErrorKind::Unavailable, "the stored bytes cannot be read").caused_by(e)
+        })?;
+        if read != length {
+            return Err(Error::corrupt("the stored bytes end too early"));
+        }
+        Ok(buffer.into())
+    }
+}
+
+impl std::fmt::Debug for Piece {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::File { at, length, .. } => write!(f, "Piece::File({length} at {at})"),
+            Self::Bytes(bytes) => write!(f, "Piece::Bytes({})", bytes.len()),
+        }
+    }
+}
+
+/// Ends when a transfer must stop although neither end asked for it: with `Revoked`
+/// or `Expired` when the right is gone, `Unavailable` when the node stops.
+pub type Stopped = Pin<Box<dyn Future<Output = Error> + Send>>;
+
+/// Bytes to be pulled. Rights and seals are checked anew for every piece.
+#[async_trait]
+pub trait Source: Send {
+    /// Returns the next piece, of at most `max` bytes (1 to 1 MiB), or `None` at the
+    /// end. After an error or the end there is nothing more.
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>>;
+
+    /// Returns how many bytes are left, if that is known.
+    fn length(&self) -> Option<u64>;
+
+    /// Returns a future that ends when the transfer must stop, so that whoever waits
+    /// for a slow socket waits for this too.
+    fn stopped(&self) -> Stopped;
+}
+
+/// A source of bytes that are in memory already. Nothing stops it.
+#[derive(Debug, Default)]
+pub struct BytesSource(Bytes);
+
+impl BytesSource {
+    /// Makes a source of these bytes.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(bytes.into())
+    }
+}
+
+#[async_trait]
+impl Source for BytesSource {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        let length = self.0.len().min(max).min(limits::PIECE_BYTES_MAX);
+        Ok((length > 0).then(|| Piece::Bytes(self.0.split_to(length))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
+    }
+
+    fn stopped(&self) -> Stopped {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// Pulls a source to its end into memory. Fails with `TooLarge` beyond `max` bytes.
+pub async fn collect(source: &mut dyn Source, max: usize) -> Result<Bytes> {
+    let mut bytes = Vec::new();
+    while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
+        if bytes.len() + piece.length() > max {
+            return Err(Error::new(ErrorKind::TooLarge, "there are more bytes than may be held in memory"));
+        }
+        bytes.extend_from_slice(&piece.into_bytes()?);
+    }
+    Ok(bytes.into())
+}

@@ -1,0 +1,57 @@
+//! The change feed (request-form law 16).
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{CallerId, FileId, SessionId};
+use crate::name::Name;
+
+/// A position in a volume's feed. Rises; survives restart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ChangeSeq(pub u64);
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ChangeKind {
+    /// An inode was made.
+    Make,
+    /// An inode got another name.
+    Link,
+    /// A name moved.
+    Rename,
+    /// A name went.
+    Remove,
+    /// Attributes or user attributes changed.
+    Attr,
+    /// Bytes changed.
+    Write,
+    /// A container's policy changed.
+    Policy,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Its place in the feed.
+    pub seq: ChangeSeq,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// To which inode.
+    pub file: FileId,
+    /// In which directory and under which name: for a rename, from.
+    pub place: Option<(FileId, Name)>,
+    /// For a rename, to.
+    pub to: Option<(FileId, Name)>,
+    /// Who did it.
+    pub caller: CallerId,
+    /// In which session, so that a cache can tell its own changes.
+    pub session: SessionId,
+}
+
+/// One page of the feed, filtered by the reader's rights.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changes {
+    /// The changes.
+    pub changes: Vec<Change>,
+    /// What to ask for next. It rises even if everything was filtered out.
+    pub next: ChangeSeq,
+}

@@ -1,0 +1,144 @@
+//! The proof of who is asking.
+
+use std::sync::{Arc, LazyLock};
+
+use super::credential::{Attenuation, CredentialClaims, EvidenceKind};
+use super::lease::{Flag, Revocations, Withdrawn};
+use super::signed::{Purpose, Signed};
+use super::trust::Trust;
+use crate::acl::Circumstance;
+use crate::caller::CallerName;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{CallerId, CredentialId};
+use crate::limits;
+use crate::rights::Rights;
+use crate::time::{Moment, Tick, Time};
+
+/// Proof of who is asking: verified once, then a live lease. Cloning is cheap and
+/// shares the lease.
+#[derive(Clone)]
+pub struct Caller(Arc<Verified>);
+
+struct Verified {
+    claims: CredentialClaims,
+    ends: Tick,
+    flag: Arc<Flag>,
+}
+
+impl Caller {
+    /// Verifies a credential: signed by a key its caller's own domain certified, not
+    /// expired, not revoked. Pure but for registering the lease with `revocations`.
+    ///
+    /// Fails with `Unauthenticated`, `Expired` or `Revoked`; with `Stale` if the
+    /// caller's groups have changed since and the authority must be asked again.
+    pub fn verify(
+        credential: &Signed,
+        trust: &Trust,
+        revocations: &Revocations,
+        now: Moment,
+    ) -> Result<Self> {
+        let (mut claims, domain, _) =
+            trust.open::<CredentialClaims>(credential, Purpose::Credential, now.wall)?;
+        if claims.caller.domain() != Some(domain) {
+            return Err(Error::new(ErrorKind::Unauthenticated, "a domain vouches only for its own callers"));
+        }
+        if claims.groups.len() > limits::CALLER_GROUPS_MAX || claims.delegates.len() > limits::DELEGATES_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "the credential names too many groups or delegates"));
+        }
+        claims.groups.sort_unstable();
+        let flag = revocations.admit_credential(&claims)?;
+        let ends = now.tick_of(claims.expires.plus(limits::CLOCK_SKEW_MAX));
+        let caller = Self(Arc::new(Verified { claims, ends, flag }));
+        caller.live(now)?;
+        Ok(caller)
+    }
+
+    /// Returns the caller that proved nothing.
+    pub fn anyone() -> Self {
+        static ANYONE: LazyLock<Caller> = LazyLock::new(|| {
+            let claims = CredentialClaims {
+                id: CredentialId(0),
+                parents: Vec::new(),
+                caller: CallerName::ANYONE,
+                groups: Vec::new(),
+                membership: 0,
+                evidence: EvidenceKind::Credential,
+                delegates: Vec::new(),
+                attributes: Vec::new(),
+                limits: Attenuation::default(),
+                issued: Time::EPOCH,
+                expires: Time::MAX,
+            };
+            Caller(Arc::new(Verified { claims, ends: Tick(u64::MAX), flag: Arc::default() }))
+        });
+        ANYONE.clone()
+    }
+
+    /// Checks that the lease still runs. Fails with `Expired` or `Revoked`.
+    pub fn live(&self, now: Moment) -> Result<()> {
+        if !self.0.flag.withdrawn().is_empty() {
+            return Err(Error::new(ErrorKind::Revoked, "the credential was revoked").hint("weft login"));
+        }
+        if now.wall >= self.0.claims.expires.plus(limits::CLOCK_SKEW_MAX) || now.tick >= self.0.ends {
+            return Err(Error::new(ErrorKind::Expired, "the credential has run out").hint("weft login"));
+        }
+        Ok(())
+    }
+
+    /// Returns a future that ends once the credential is revoked.
+    pub fn withdrawn(&self) -> Withdrawn {
+        Withdrawn::of(&self.0.flag, Rights::ALL)
+    }
+
+    /// Returns who it is.
+    pub fn name(&self) -> &CallerName {
+        &self.0.claims.caller
+    }
+
+    /// Returns whether this is the caller that proved nothing.
+    pub fn is_anyone(&self) -> bool {
+        self.0.claims.caller.is_anyone()
+    }
+
+    /// Returns whether the id is the caller's own or that of one of its groups.
+    pub fn is_or_is_in(&self, id: CallerId) -> bool {
+        self.name().id() == id || self.0.claims.groups.binary_search(&id).is_ok()
+    }
+
+    /// Returns the credential that was verified; zero for `anyone`.
+    pub fn credential(&self) -> CredentialId {
+        self.0.claims.id
+    }
+
+    /// Returns everything the credential says.
+    pub fn claims(&self) -> &CredentialClaims {
+        &self.0.claims
+    }
+
+    /// Returns an attribute the credential carries.
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        self.0.claims.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns what the credential was narrowed to.
+    pub fn limits(&self) -> &Attenuation {
+        &self.0.claims.limits
+    }
+
+    /// Returns the rights the credential may carry in these circumstances: none from
+    /// an address or at a time it was not made for.
+    pub fn rights_at(&self, at: &Circumstance) -> Rights {
+        let limits = self.limits();
+        if limits.admits_host(at.peer) && at.now.wall >= limits.from { limits.rights } else { Rights::NONE }
+    }
+
+    pub(super) fn flag(&self) -> &Arc<Flag> {
+        &self.0.flag
+    }
+}
+
+impl std::fmt::Debug for Caller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Caller({} by {})", self.name(), self.credential())
+    }
+}

@@ -1,0 +1,112 @@
+//! Credentials: short-lived, signed statements of who a caller is.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::acl::Network;
+use crate::caller::CallerName;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{CallerId, CredentialId};
+use crate::limits;
+use crate::name::RelPath;
+use crate::rights::Rights;
+use crate::time::Time;
+
+/// How a caller proved who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EvidenceKind {
+    /// A password.
+    Password,
+    /// The peer uid of the node's Unix socket.
+    SocketUid,
+    /// Another credential: renewed, attenuated or delegated.
+    Credential,
+    /// A node's own key.
+    NodeKey,
+}
+
+/// What a credential was narrowed to. Narrowing again only ever takes away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attenuation {
+    /// The rights it may carry at most.
+    pub rights: Rights,
+    /// Paths from the root of the tree, one of which everything touched must lie
+    /// within; none means anywhere.
+    pub paths: Vec<RelPath>,
+    /// Networks, one of which the caller's address must lie in; none means anywhere.
+    pub hosts: Vec<Network>,
+    /// From when it may be used.
+    pub from: Time,
+}
+
+impl Default for Attenuation {
+    fn default() -> Self {
+        Self { rights: Rights::ALL, paths: Vec::new(), hosts: Vec::new(), from: Time::from_nanos(i64::MIN) }
+    }
+}
+
+impl Attenuation {
+    /// Returns this and `more` together. Fails with `NotPermitted` where `more` would
+    /// reach outside this, or `TooLarge`.
+    pub fn narrowed(&self, more: &Self) -> Result<Self> {
+        let outside = |what: &'static str| Err(Error::not_permitted(what));
+        if !more
+            .paths
+            .iter()
+            .all(|p| self.paths.is_empty() || self.paths.iter().any(|above| p.is_within(above)))
+        {
+            return outside("the path lies outside what the credential is limited to");
+        }
+        if !self.hosts.is_empty() && !more.hosts.iter().all(|h| self.hosts.contains(h)) {
+            return outside("the network lies outside what the credential is limited to");
+        }
+        if more.paths.len() > limits::ATTENUATION_PATHS_MAX
+            || more.hosts.len() > limits::ATTENUATION_PATHS_MAX
+        {
+            return Err(Error::new(
+                ErrorKind::TooLarge,
+                "a credential is limited to at most 16 paths and 16 networks",
+            ));
+        }
+        Ok(Self {
+            rights: self.rights & more.rights,
+            paths: if more.paths.is_empty() { self.paths.clone() } else { more.paths.clone() },
+            hosts: if more.hosts.is_empty() { self.hosts.clone() } else { more.hosts.clone() },
+            from: self.from.max(more.from),
+        })
+    }
+
+    /// Returns whether a caller at this address may use the credential.
+    pub fn admits_host(&self, peer: Option<IpAddr>) -> bool {
+        self.hosts.is_empty() || peer.is_some_and(|peer| self.hosts.iter().any(|h| h.contains(peer)))
+    }
+}
+
+/// What a credential says. Signed by a key that the caller's domain certified for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CredentialClaims {
+    /// Its id, by which it is revoked and audited.
+    pub id: CredentialId,
+    /// The credential it was narrowed or renewed from: revoking that ends this too.
+    pub parents: Vec<CredentialId>,
+    /// Who the caller is.
+    pub caller: CallerName,
+    /// The groups the caller is in.
+    pub groups: Vec<CallerId>,
+    /// Rises whenever the caller's groups change; an older one must be presented to
+    /// the authority again.
+    pub membership: u64,
+    /// How the caller proved it.
+    pub evidence: EvidenceKind,
+    /// Those who act for the caller, first delegate first.
+    pub delegates: Vec<CallerName>,
+    /// Attributes that conditions of ACL entries may ask for.
+    pub attributes: Vec<(String, String)>,
+    /// What it was narrowed to.
+    pub limits: Attenuation,
+    /// When it was made.
+    pub issued: Time,
+    /// When it ends.
+    pub expires: Time,
+}

@@ -1,0 +1,96 @@
+//! Users and groups of a domain.
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::authority::Secret;
+use crate::caller::CallerName;
+use crate::error::Result;
+use crate::proof::Caller;
+use crate::time::Time;
+
+/// A user to add.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NewUser {
+    /// The local name.
+    pub name: String,
+    /// The first password; none means the user cannot log in by password.
+    pub password: Option<Secret>,
+    /// The uid that is this user on the node's own socket.
+    pub uid: Option<u32>,
+}
+
+/// A change of a user.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum UserEdit {
+    /// Sets the password. Users may set their own; it ends nobody's credentials but
+    /// forgets remembered passwords.
+    Password(Secret),
+    /// Lets the user log in, or not. Disabling revokes what the user holds.
+    Enabled(bool),
+    /// Sets or clears the uid on the node's own socket.
+    Uid(Option<u32>),
+}
+
+/// A user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UserRecord {
+    /// The full name.
+    pub name: CallerName,
+    /// Whether it may log in.
+    pub enabled: bool,
+    /// The uid on the node's own socket.
+    pub uid: Option<u32>,
+    /// Whether it has a password.
+    pub has_password: bool,
+    /// When it was added.
+    pub added: Time,
+}
+
+/// A group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupRecord {
+    /// The full name, its maker's name in it.
+    pub name: CallerName,
+    /// Who may change it: its maker.
+    pub owner: CallerName,
+    /// Callers of any domain.
+    pub members: Vec<CallerName>,
+}
+
+/// A change of a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GroupEdit {
+    /// Adds a member; one that is there already is no error.
+    Add(CallerName),
+    /// Removes a member; one that is not there is no error.
+    Remove(CallerName),
+}
+
+/// Keeps a domain's users and groups. Changing a user needs the administrator (or the
+/// user, for its own password); making a group needs nobody's leave.
+#[async_trait]
+pub trait Accounts: Send + Sync {
+    /// Adds a user. `Exists` if the name or uid is taken.
+    async fn add_user(&self, caller: &Caller, user: &NewUser) -> Result<UserRecord>;
+
+    /// Changes a user.
+    async fn edit_user(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord>;
+
+    /// Returns users in name order after `after`, at most 1 000. Administrators only.
+    async fn users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>>;
+
+    /// Makes a group owned by the caller, its name `CALLER/name`.
+    async fn add_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord>;
+
+    /// Changes a group. Its owner and administrators may. Ends the cached proofs of
+    /// the member it is about.
+    async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord>;
+
+    /// Removes a group. Its owner and administrators may.
+    async fn remove_group(&self, caller: &Caller, name: &CallerName) -> Result<()>;
+
+    /// Returns the groups the caller owns or is in (an administrator: all), in name
+    /// order after `after`, at most 1 000.
+    async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>>;
+}

@@ -1,0 +1,97 @@
+//! Evidence in, callers out.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::caller::CallerName;
+use crate::error::Result;
+use crate::form::Origin;
+use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId};
+use crate::proof::{Attenuation, Caller, Signed};
+use crate::rights::Rights;
+
+/// Text that must not be shown: it prints as `…` and is wiped when it is dropped.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Takes the text over.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text, for the one place that must compare or hash it.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        let mut bytes = std::mem::take(&mut self.0).into_bytes();
+        bytes.fill(0);
+        // Reading it back keeps the compiler from dropping the writes.
+        std::hint::black_box(&bytes);
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// What a door hands over so that someone else says who is asking.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Evidence {
+    /// Nothing: `anyone`.
+    None,
+    /// A user's password.
+    Password {
+        /// The user's local name, or a full one.
+        user: String,
+        /// The password.
+        password: Secret,
+    },
+    /// The text form of a credential.
+    Token(Secret),
+    /// The uid at the other end of the node's own Unix socket, as the kernel said it.
+    SocketUid(u32),
+}
+
+/// What to revoke.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Revoke {
+    /// One credential and what was derived from it.
+    Credential(CredentialId),
+    /// Every credential a caller has now.
+    Caller(CallerName),
+    /// Some rights of one capability.
+    Capability(CapabilityId, Rights),
+    /// Every capability of a container issued so far.
+    Container(ContainerId),
+}
+
+/// Turns evidence into callers and credentials, and takes them back.
+#[async_trait]
+pub trait Authority: Send + Sync {
+    /// Returns the caller that the evidence proves. Repeating it is cheap (a password
+    /// is remembered as a keyed hash for at most 5 minutes). `Unauthenticated` if it
+    /// proves nothing, without saying which part was wrong; `Busy` if too many
+    /// passwords are being checked.
+    async fn authenticate(&self, evidence: &Evidence, from: Origin) -> Result<Caller>;
+
+    /// Returns a credential for the caller, narrowed by `limits`, for at most `life`. It
+    /// never reaches further or lives longer than the one the caller came with.
+    async fn credential(&self, caller: &Caller, limits: &Attenuation, life: Duration) -> Result<Signed>;
+
+    /// Returns the name behind an id, if this domain has seen it.
+    async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>>;
+
+    /// Withdraws. A caller may revoke its own credentials; the administrator anybody's;
+    /// a container's capabilities whoever may change its ACL (the volume checks that).
+    async fn revoke(&self, caller: &Caller, what: &Revoke) -> Result<()>;
+}

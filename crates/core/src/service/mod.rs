@@ -1,0 +1,18 @@
+//! The roles of a node that are no file system: one trait a file. What implements
+//! them is wired in the binary; tests wire other things.
+
+mod accounts;
+mod audit;
+mod authority;
+mod issuer;
+mod node;
+mod object_store;
+mod sessions;
+
+pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserRecord};
+pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
+pub use authority::{Authority, Evidence, Revoke, Secret};
+pub use issuer::Issuer;
+pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity};
+pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
+pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};
