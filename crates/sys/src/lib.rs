@@ -1,1 +1,96 @@
-//! Being built.
+//! The only door to the operating system, with a second one behind it that leads nowhere.
+//!
+//! **Problem.** What a storage system promises is only worth what its tests can break: power cut
+//! between two writes, a clock that jumps, a disk that lies about a flush. None of that can be had
+//! from a real machine on demand, twice the same way, a thousand times a minute.
+//!
+//! **Shape.** Everything that is not a pure function of its input comes from here, as a value:
+//!
+//! ```text
+//!   Sys  ── clock()   wall time and ticks          RealClock | SimClock (stepped, jumps)
+//!        ├─ random()  bytes                        OsRandom  | SeededRandom
+//!        ├─ spawn · dedicated · blocking           tokio     | one thread, fixed order
+//!        └─ sleep_until · within                   timers    | time skips to the next timer
+//!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
+//! ```
+//!
+//! A crate takes a [`Sys`] and, if it keeps anything, an `Arc<dyn Disk>` of its own
+//! ([`Disk::beneath`]). Every flush names its [`FlushSite`]; a simulated disk can be told to
+//! ignore one, and some test must then fail, or that flush is superstition.
+//!
+//! **Ways to get it wrong.** Reading a clock, spawning or opening a file past this crate (a lint
+//! bans it in the crates that law 6 names). Forgetting that a new name needs [`Disk::sync_dir`]:
+//! the simulator drops unsynced names. Trusting a file after a failed flush: the simulator keeps
+//! such bytes readable and loses them at the next crash, as Linux does.
+
+pub mod clock;
+pub mod disk;
+pub mod fault;
+pub mod random;
+pub mod task;
+
+use std::sync::Arc;
+
+use weft_core::{Clock, Time};
+
+pub use clock::{RealClock, SimClock};
+pub use disk::{Disk, DiskFile, FlushSite, Open, RealDisk, SimDisk};
+pub use random::{OsRandom, Random, SeededRandom};
+pub use task::{Task, simulate};
+
+/// Clock, randomness, tasks and timers of one process, real or simulated. Cheap to clone.
+#[derive(Clone)]
+pub struct Sys {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    kind: Kind,
+    random: Box<dyn Random>,
+}
+
+enum Kind {
+    Real(RealClock),
+    Simulated(Arc<SimClock>),
+}
+
+impl Sys {
+    /// Returns the machine.
+    pub fn real() -> Self {
+        let kind = Kind::Real(RealClock::new());
+        Self { inner: Arc::new(Inner { kind, random: Box::new(OsRandom) }) }
+    }
+
+    /// Returns a simulated machine whose randomness `seed` decides and whose clock starts in
+    /// 2026. Its tasks need a current-thread runtime: see [`simulate`].
+    pub fn simulated(seed: u64) -> Self {
+        let kind = Kind::Simulated(Arc::new(SimClock::new(Time::from_unix(1_767_225_600, 0))));
+        Self { inner: Arc::new(Inner { kind, random: Box::new(SeededRandom::new(seed)) }) }
+    }
+
+    /// Returns the clock.
+    pub fn clock(&self) -> &dyn Clock {
+        match &self.inner.kind {
+            Kind::Real(clock) => clock,
+            Kind::Simulated(clock) => &**clock,
+        }
+    }
+
+    /// Returns the source of randomness.
+    pub fn random(&self) -> &dyn Random {
+        &*self.inner.random
+    }
+
+    /// Returns whether this is a simulation.
+    pub fn is_simulated(&self) -> bool {
+        matches!(self.inner.kind, Kind::Simulated(_))
+    }
+
+    /// Returns the simulation's clock, to step it or make it jump; `None` on a real machine.
+    pub fn sim_clock(&self) -> Option<&Arc<SimClock>> {
+        match &self.inner.kind {
+            Kind::Real(_) => None,
+            Kind::Simulated(clock) => Some(clock),
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Files and directories below one root, real and simulated.
+//!
+//! Paths are relative, `/`-separated, without `.` and `..`. Nothing below is asynchronous: who
+//! must not block calls from a thread of its own or through `Sys::blocking`.
+
+mod real;
+mod sim;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use weft_core::form::OpenedFile;
+use weft_core::{Error, Result};
+
+pub use real::RealDisk;
+pub use sim::{Faults, SimCounts, SimDisk};
+
+/// Every place in the product that makes something durable. A test goes over all variants, tells
+/// the simulated disk to ignore that one, and must fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FlushSite {
+    /// A batch of commits in the metadata log.
+    KvLogAppend,
+    /// A new log segment's zeroes, length and header, before it is entered.
+    KvLogMake,
+    /// The name of a new log segment.
+    KvLogDir,
+    /// The record that says a log segment continues in the next.
+    KvLogSeal,
+    /// What was replayed at a start, before anybody relies on it.
+    KvLogRecover,
+    /// A checkpoint of the metadata tree.
+    KvTree,
+    /// The name of the metadata tree's file.
+    KvTreeDir,
+    /// A metadata backup's bytes.
+    KvBackup,
+    /// A metadata backup's name.
+    KvBackupDir,
+}
+
+impl FlushSite {
+    /// Every variant: tests and counters go over this.
+    pub const ALL: [Self; 9] = [
+        Self::KvLogAppend,
+        Self::KvLogMake,
+        Self::KvLogDir,
+        Self::KvLogSeal,
+        Self::KvLogRecover,
+        Self::KvTree,
+        Self::KvTreeDir,
+        Self::KvBackup,
+        Self::KvBackupDir,
+    ];
+}
+
+/// How to open a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Open {
+    /// An existing file, to read.
+    Read,
+    /// An existing file, to read and write.
+    Write,
+    /// To read and write; made empty if it is not there.
+    Make,
+    /// To read and write; made now, `Exists` if it is there.
+    MakeNew,
+}
+
+/// What a name in a directory stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// A plain file.
+    File,
+    /// A directory.
+    Directory,
+    /// Anything else.
+    Other,
+}
+
+/// How much a disk holds, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// All there is.
+    pub total: u64,
+    /// What the node's user may still fill.
+    pub free: u64,
+}
+
+/// A lock held on a file until it is dropped, or the process ends.
+pub trait DiskLock: Send + Sync {}
+
+/// A directory tree that one part of the node owns.
+///
+/// Names made, renamed or removed are durable only after [`Disk::sync_dir`] of their directory;
+/// bytes and lengths only after [`DiskFile::sync`]. A rename is atomic: after a crash the target
+/// is the old file or the new one.
+pub trait Disk: Send + Sync {
+    /// Opens a file.
+    fn open(&self, path: &str, how: Open) -> Result<Arc<dyn DiskFile>>;
+
+    /// Makes a directory; `Exists` if the name is taken.
+    fn make_dir(&self, path: &str) -> Result<()>;
+
+    /// Calls `each` with every entry of a directory (`""` is the root), in no order, until it
+    /// breaks. Entries that come or go meanwhile may be missed.
+    fn list(&self, dir: &str, each: &mut dyn FnMut(&str, Entry) -> ControlFlow<()>) -> Result<()>;
+
+    /// Gives the file a new name, replacing what has it.
+    fn rename(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Gives the file a second name; `Exists` if that is taken.
+    fn link(&self, from: &str, to: &str) -> Result<()>;
+
+    /// Removes a file's name. Bytes stay while the file is open.
+    fn remove(&self, path: &str) -> Result<()>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &str) -> Result<()>;
+
+    /// Makes every change of the directory's names so far durable.
+    fn sync_dir(&self, dir: &str, site: FlushSite) -> Result<()>;
+
+    /// Takes an exclusive lock on a file, which is made if need be; `Busy` if another process,
+    /// or another part of this one, holds it.
+    fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>>;
+
+    /// Returns how full the file system is.
+    fn space(&self) -> Result<DiskSpace>;
+
+    /// Returns the part below directory `dir`, which is made if need be (its name durable only
+    /// after the next `sync_dir("")` here).
+    fn beneath(&self, dir: &str) -> Result<Arc<dyn Disk>>;
+}
+
+/// An open file. Reads and writes go to absolute places and may run on many threads at once.
+///
+/// As an [`OpenedFile`] it can be the file of a transfer's pieces; there is a descriptor if it is
+/// a real one.
+pub trait DiskFile: OpenedFile {
+    /// Reads up to `bytes.len()` bytes at `at`; fewer only at the end of the file.
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at `at`, extending the file if need be.
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<()>;
+
+    /// Cuts or extends with zeroes.
+    fn set_len(&self, len: u64) -> Result<()>;
+
+    /// Reserves space for a range, extending the file to its end if need be. `NoSpace` leaves
+    /// the file usable; `Unsupported` where the file system cannot.
+    fn allocate(&self, at: u64, len: u64) -> Result<()>;
+
+    /// Makes a range read as zeroes and gives its space back where the file system can.
+    fn punch(&self, at: u64, len: u64) -> Result<()>;
+
+    /// Returns the length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Returns whether there is nothing in it.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Makes every write so far durable, with what is needed to read it back (`fdatasync`).
+    /// After an error the unflushed bytes may be lost though they can still be read, and a later
+    /// success does not bring them back.
+    fn sync(&self, site: FlushSite) -> Result<()>;
+
+    /// Fills `bytes` from `at`; `Corrupt` if the file ends before.
+    fn read_exact_at(&self, bytes: &mut [u8], at: u64) -> Result<()> {
+        match self.read(bytes, at)? {
+            read if read == bytes.len() => Ok(()),
+            read => Err(Error::corrupt(format!(
+                "the file ends at byte {} where {} were expected",
+                at + read as u64,
+                bytes.len()
+            ))),
+        }
+    }
+}

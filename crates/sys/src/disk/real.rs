@@ -1,0 +1,273 @@
+//! The machine's file system below one directory.
+
+use std::ffi::CStr;
+use std::ops::ControlFlow;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{self, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use weft_core::form::OpenedFile;
+use weft_core::{Error, ErrorKind, Result};
+
+use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FlushSite, Open};
+use crate::fault;
+
+/// A directory of the machine. Everything is opened relative to its descriptor, so that renaming
+/// the directory harms nobody. Files are made with mode 0600, directories with 0700.
+#[derive(Debug)]
+pub struct RealDisk {
+    root: OwnedFd,
+    /// For error texts only.
+    shown: String,
+}
+
+impl RealDisk {
+    /// Opens the directory at `path`, which must exist.
+    pub fn open(path: &Path) -> Result<Self> {
+        let shown = path.display().to_string();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::open(path, flags, Mode::empty()).map_err(|errno| failed(errno, "open", &shown))?;
+        Ok(Self { root, shown })
+    }
+
+    fn shown(&self, path: &str) -> String {
+        if path.is_empty() { self.shown.clone() } else { format!("{}/{path}", self.shown) }
+    }
+
+    fn at(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        let name = if path.is_empty() { "." } else { path };
+        fs::openat(&self.root, name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| failed(errno, "open", self.shown(path)))
+    }
+}
+
+fn failed(errno: Errno, op: &'static str, about: impl std::fmt::Display) -> Error {
+    fault::error(errno.into(), op, about)
+}
+
+impl Disk for RealDisk {
+    fn open(&self, path: &str, how: Open) -> Result<Arc<dyn DiskFile>> {
+        let flags = match how {
+            Open::Read => OFlags::RDONLY,
+            Open::Write => OFlags::RDWR,
+            Open::Make => OFlags::RDWR | OFlags::CREATE,
+            Open::MakeNew => OFlags::RDWR | OFlags::CREATE | OFlags::EXCL,
+        };
+        let file = self.at(path, flags | OFlags::NOFOLLOW)?;
+        Ok(Arc::new(RealFile { file, shown: self.shown(path) }))
+    }
+
+    fn make_dir(&self, path: &str) -> Result<()> {
+        fs::mkdirat(&self.root, path, Mode::RWXU).map_err(|errno| failed(errno, "make", self.shown(path)))
+    }
+
+    fn list(&self, dir: &str, each: &mut dyn FnMut(&str, Entry) -> ControlFlow<()>) -> Result<()> {
+        let opened = self.at(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let failed = |errno| failed(errno, "list", self.shown(dir));
+        for entry in fs::Dir::read_from(&opened).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            // Names that are not UTF-8 are nothing of ours.
+            let Ok(name) = entry.file_name().to_str() else { continue };
+            if name == "." || name == ".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => looked_up(opened.as_fd(), entry.file_name()).map_err(failed)?,
+                known => known,
+            };
+            if each(name, entry_kind(kind)).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        fs::renameat(&self.root, from, &self.root, to)
+            .map_err(|errno| failed(errno, "rename", self.shown(from)))
+    }
+
+    fn link(&self, from: &str, to: &str) -> Result<()> {
+        fs::linkat(&self.root, from, &self.root, to, AtFlags::empty())
+            .map_err(|errno| failed(errno, "link", self.shown(to)))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        fs::unlinkat(&self.root, path, AtFlags::empty())
+            .map_err(|errno| failed(errno, "remove", self.shown(path)))
+    }
+
+    fn remove_dir(&self, path: &str) -> Result<()> {
+        fs::unlinkat(&self.root, path, AtFlags::REMOVEDIR)
+            .map_err(|errno| failed(errno, "remove", self.shown(path)))
+    }
+
+    fn sync_dir(&self, dir: &str, _site: FlushSite) -> Result<()> {
+        let opened = self.at(dir, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        fs::fsync(&opened).map_err(|errno| failed(errno, "flush", self.shown(dir)))
+    }
+
+    fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>> {
+        let file = self.at(path, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?;
+        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(Errno::AGAIN) => Err(Error::new(ErrorKind::Busy, "another process holds the lock")
+                .op("lock")
+                .about(self.shown(path))),
+            Err(errno) => Err(failed(errno, "lock", self.shown(path))),
+        }
+    }
+
+    fn space(&self) -> Result<DiskSpace> {
+        let space = fs::fstatvfs(&self.root).map_err(|errno| failed(errno, "measure", &self.shown))?;
+        Ok(DiskSpace { total: space.f_blocks * space.f_frsize, free: space.f_bavail * space.f_frsize })
+    }
+
+    fn beneath(&self, dir: &str) -> Result<Arc<dyn Disk>> {
+        match self.make_dir(dir) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Exists => {}
+            Err(error) => return Err(error),
+        }
+        let root = self.at(dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW)?;
+        Ok(Arc::new(Self { root, shown: self.shown(dir) }))
+    }
+}
+
+/// Asks for the kind of an entry on file systems whose listings do not say.
+fn looked_up(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<FileType> {
+    let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+fn entry_kind(kind: FileType) -> Entry {
+    match kind {
+        FileType::RegularFile => Entry::File,
+        FileType::Directory => Entry::Directory,
+        _ => Entry::Other,
+    }
+}
+
+struct RealLock {
+    /// The kernel drops the lock with the descriptor.
+    _file: OwnedFd,
+}
+
+impl DiskLock for RealLock {}
+
+#[derive(Debug)]
+struct RealFile {
+    file: OwnedFd,
+    shown: String,
+}
+
+impl RealFile {
+    fn failed(&self, errno: Errno, op: &'static str) -> Error {
+        failed(errno, op, &self.shown)
+    }
+
+    /// Reads until the buffer is full or the file ends.
+    fn pread(&self, bytes: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pread(&self.file, &mut bytes[done..], at + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl DiskFile for RealFile {
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        self.pread(bytes, at).map_err(|errno| self.failed(errno, "read"))
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        let mut done = 0;
+        while done < bytes.len() {
+            match rustix::io::pwrite(&self.file, &bytes[done..], at + done as u64) {
+                Ok(0) => return Err(self.failed(Errno::IO, "write")),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed(errno, "write")),
+            }
+        }
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        fs::ftruncate(&self.file, len).map_err(|errno| self.failed(errno, "resize"))
+    }
+
+    fn allocate(&self, at: u64, len: u64) -> Result<()> {
+        fs::fallocate(&self.file, FallocateFlags::empty(), at, len)
+            .map_err(|errno| self.failed(errno, "reserve space for"))
+    }
+
+    fn punch(&self, at: u64, len: u64) -> Result<()> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fs::fallocate(&self.file, flags, at, len).map_err(|errno| self.failed(errno, "punch"))
+    }
+
+    fn len(&self) -> Result<u64> {
+        let stat = fs::fstat(&self.file).map_err(|errno| self.failed(errno, "stat"))?;
+        u64::try_from(stat.st_size).map_err(|_| Error::internal("the machine gave a negative length"))
+    }
+
+    fn sync(&self, _site: FlushSite) -> Result<()> {
+        fs::fdatasync(&self.file).map_err(|errno| self.failed(errno, "flush"))
+    }
+}
+
+impl OpenedFile for RealFile {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+        Ok(self.pread(buffer, at)?)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_live_below_the_root_and_a_second_lock_is_refused() {
+        let home = tempfile::tempdir().expect("a directory");
+        let disk = RealDisk::open(home.path()).expect("it opens");
+        let below = disk.beneath("kv").expect("a directory is made");
+        let file = below.open("a", Open::MakeNew).expect("a file is made");
+        file.write_at(b"hello", 3).expect("room");
+        file.allocate(0, 4096).expect("room");
+        file.punch(0, 4).expect("it can");
+        file.sync(FlushSite::KvLogAppend).expect("it can");
+        below.rename("a", "b").expect("it is there");
+        below.sync_dir("", FlushSite::KvLogDir).expect("it can");
+        let mut bytes = [9; 8];
+        disk.open("kv/b", Open::Read).and_then(|file| file.read_exact_at(&mut bytes, 0)).expect("bytes");
+        assert_eq!(&bytes, b"\0\0\0\0ello");
+
+        let lock = below.lock("lock").expect("free");
+        let again = RealDisk::open(home.path()).and_then(|disk| disk.lock("kv/lock"));
+        assert_eq!(again.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        drop(lock);
+        below.lock("lock").expect("free again");
+        let mut names = Vec::new();
+        below
+            .list("", &mut |name, kind| {
+                names.push((name.to_owned(), kind));
+                ControlFlow::Continue(())
+            })
+            .expect("it can be listed");
+        names.sort_by(|a, b| a.0.cmp(&b.0));
+        assert_eq!(names, [("b".to_owned(), Entry::File), ("lock".to_owned(), Entry::File)]);
+    }
+}
