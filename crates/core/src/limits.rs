@@ -101,8 +101,39 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after an applied change it is on disk at the latest (law 13).
 pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
 
+/// Bytes in one key of the metadata engine: a name, ids and a prefix.
+pub const KV_KEY_BYTES_MAX: usize = 1 << 10;
+/// Bytes in one value of the metadata engine.
+pub const KV_VALUE_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one metadata transaction may write: a split of [`SPLIT_MEMBERS_MAX`] members fits.
+pub const KV_TXN_BYTES_MAX: usize = 32 << 20;
+/// Metadata transactions that wait for the writer; the next caller waits outside.
+pub const KV_QUEUE_MAX: usize = 1024;
+/// Metadata transactions that share one flush.
+pub const KV_BATCH_MAX: usize = 1024;
+/// Bytes of one batch after which no further transaction joins it.
+pub const KV_BATCH_BYTES: usize = 1 << 20;
+/// Bytes in one segment of the metadata log (one larger transaction gets a larger one).
+pub const KV_LOG_SEGMENT_BYTES: u64 = 4 << 20;
+/// Log segments kept for reuse.
+pub const KV_LOG_SPARES_MAX: usize = 8;
+/// Bytes changed in memory after which they are folded into the metadata tree.
+pub const KV_FOLD_BYTES: usize = 16 << 20;
+/// Bytes changed in memory after which writers wait for the fold.
+pub const KV_OVERLAY_BYTES_MAX: usize = 64 << 20;
+/// How long a fold that failed rests before it is tried again.
+pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
+/// Bytes of the metadata tree cached in memory.
+pub const KV_TREE_CACHE_BYTES: usize = 64 << 20;
+/// Notes of one kind kept for a subscriber that does not acknowledge them.
+pub const KV_NOTES_KEPT_MAX: u64 = 1 << 20;
+/// Notes handed over at once.
+pub const KV_NOTES_PAGE_MAX: usize = 256;
+
 const _: () = assert!(TAG_VALUE_BYTES_MAX < TAGS_BYTES_MAX);
 const _: () = assert!(NAME_BYTES_MAX < PATH_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES_MAX as u64 == SEAL_BLOCK_BYTES);
 const _: () = assert!(INLINE_BYTES_MAX < SEAL_BLOCK_BYTES);
 const _: () = assert!(LOCK_WAIT_SLICE.as_secs() <= CALL_DEADLINE.as_secs());
+const _: () = assert!(NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX);
+const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
