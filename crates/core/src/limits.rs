@@ -135,5 +135,7 @@ const _: () = assert!(NAME_BYTES_MAX < PATH_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES_MAX as u64 == SEAL_BLOCK_BYTES);
 const _: () = assert!(INLINE_BYTES_MAX < SEAL_BLOCK_BYTES);
 const _: () = assert!(LOCK_WAIT_SLICE.as_secs() <= CALL_DEADLINE.as_secs());
-const _: () = assert!(NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX);
+const _: () = assert!(
+    NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX
+);
 const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);

@@ -47,6 +47,12 @@ impl Time {
         Self(self.0.saturating_add(i64::try_from(span.as_nanos()).unwrap_or(i64::MAX)))
     }
 
+    /// Returns whether something that ends at `end` is over now, allowing for clocks
+    /// that differ by `skew`. What ends at [`Time::MAX`] never is.
+    pub fn is_past(self, end: Self, skew: Duration) -> bool {
+        end != Self::MAX && self >= end.plus(skew)
+    }
+
     /// Returns how long after `earlier` this is; zero if it is not after.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))

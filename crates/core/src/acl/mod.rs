@@ -16,9 +16,6 @@ mod condition;
 mod decide;
 mod modes;
 
-#[cfg(test)]
-mod tests;
-
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Circumstance, Condition, Constraint, Network};

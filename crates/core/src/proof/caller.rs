@@ -79,7 +79,7 @@ impl Caller {
         if !self.0.flag.withdrawn().is_empty() {
             return Err(Error::new(ErrorKind::Revoked, "the credential was revoked").hint("weft login"));
         }
-        if now.wall >= self.0.claims.expires.plus(limits::CLOCK_SKEW_MAX) || now.tick >= self.0.ends {
+        if now.wall.is_past(self.0.claims.expires, limits::CLOCK_SKEW_MAX) || now.tick >= self.0.ends {
             return Err(Error::new(ErrorKind::Expired, "the credential has run out").hint("weft login"));
         }
         Ok(())

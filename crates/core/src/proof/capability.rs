@@ -158,7 +158,7 @@ impl Granted {
     }
 
     fn running(&self, now: Moment) -> Result<()> {
-        if now.wall >= self.0.claims.expires.plus(limits::CLOCK_SKEW_MAX) || now.tick >= self.0.ends {
+        if now.wall.is_past(self.0.claims.expires, limits::CLOCK_SKEW_MAX) || now.tick >= self.0.ends {
             return Err(Error::new(ErrorKind::Expired, "the capability has run out"));
         }
         Ok(())

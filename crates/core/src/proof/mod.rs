@@ -22,9 +22,6 @@ mod lease;
 mod signed;
 mod trust;
 
-#[cfg(test)]
-mod tests;
-
 pub use caller::Caller;
 pub use capability::{CapabilityClaims, Granted, Objects};
 pub use credential::{Attenuation, CredentialClaims, EvidenceKind};

@@ -125,7 +125,7 @@ impl Trust {
         if now.plus(limits::CLOCK_SKEW_MAX) < certified.claims.from {
             return Err(bad("signed by a key that is not yet to be believed"));
         }
-        if now >= certified.claims.until.plus(limits::CLOCK_SKEW_MAX) {
+        if now.is_past(certified.claims.until, limits::CLOCK_SKEW_MAX) {
             return Err(Error::new(ErrorKind::Expired, "signed by a key whose certificate has run out"));
         }
         Ok(certified)
