@@ -21,6 +21,7 @@ pub struct Caller(Arc<Verified>);
 
 struct Verified {
     claims: CredentialClaims,
+    signed: Option<Signed>,
     ends: Tick,
     flag: Arc<Flag>,
 }
@@ -48,7 +49,7 @@ impl Caller {
         claims.groups.sort_unstable();
         let flag = revocations.admit_credential(&claims)?;
         let ends = now.tick_of(claims.expires.plus(limits::CLOCK_SKEW_MAX));
-        let caller = Self(Arc::new(Verified { claims, ends, flag }));
+        let caller = Self(Arc::new(Verified { claims, signed: Some(credential.clone()), ends, flag }));
         caller.live(now)?;
         Ok(caller)
     }
@@ -69,7 +70,7 @@ impl Caller {
                 issued: Time::EPOCH,
                 expires: Time::MAX,
             };
-            Caller(Arc::new(Verified { claims, ends: Tick(u64::MAX), flag: Arc::default() }))
+            Caller(Arc::new(Verified { claims, signed: None, ends: Tick(u64::MAX), flag: Arc::default() }))
         });
         ANYONE.clone()
     }
@@ -108,6 +109,12 @@ impl Caller {
     /// Returns the credential that was verified; zero for `anyone`.
     pub fn credential(&self) -> CredentialId {
         self.0.claims.id
+    }
+
+    /// Returns the credential itself, to be shown to another node on the caller's own
+    /// behalf; none for `anyone`.
+    pub fn signed(&self) -> Option<&Signed> {
+        self.0.signed.as_ref()
     }
 
     /// Returns everything the credential says.
