@@ -4,12 +4,13 @@
 //! must not block calls from a thread of its own or through `Sys::blocking`.
 
 mod real;
+mod residency;
 mod sim;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_core::form::OpenedFile;
+use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, Result};
 
 pub use real::RealDisk;
@@ -37,11 +38,19 @@ pub enum FlushSite {
     KvBackup,
     /// A metadata backup's name.
     KvBackupDir,
+    /// A new signing key's file.
+    AuthKey,
+    /// The name of a new signing key's file.
+    AuthKeyDir,
+    /// A batch of audit records.
+    AuditBatch,
+    /// The name of a new audit file.
+    AuditDir,
 }
 
 impl FlushSite {
     /// Every variant: tests and counters go over this.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 13] = [
         Self::KvLogAppend,
         Self::KvLogMake,
         Self::KvLogDir,
@@ -51,8 +60,15 @@ impl FlushSite {
         Self::KvTreeDir,
         Self::KvBackup,
         Self::KvBackupDir,
+        Self::AuthKey,
+        Self::AuthKeyDir,
+        Self::AuditBatch,
+        Self::AuditDir,
     ];
 }
+
+/// Bytes copied at once where the machine cannot copy by itself.
+const COPY_BUFFER_BYTES: u64 = 1 << 20;
 
 /// How to open a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +103,15 @@ pub struct DiskSpace {
     pub free: u64,
 }
 
+/// How large a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileSize {
+    /// Bytes in it.
+    pub len: u64,
+    /// Bytes of the disk it takes: fewer than `len` with holes, more with space reserved.
+    pub used: u64,
+}
+
 /// A lock held on a file until it is dropped, or the process ends.
 pub trait DiskLock: Send + Sync {}
 
@@ -106,6 +131,9 @@ pub trait Disk: Send + Sync {
     /// breaks. Entries that come or go meanwhile may be missed.
     fn list(&self, dir: &str, each: &mut dyn FnMut(&str, Entry) -> ControlFlow<()>) -> Result<()>;
 
+    /// Returns how large a file is without opening it.
+    fn measure(&self, path: &str) -> Result<FileSize>;
+
     /// Gives the file a new name, replacing what has it.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
 
@@ -124,6 +152,10 @@ pub trait Disk: Send + Sync {
     /// Takes an exclusive lock on a file, which is made if need be; `Busy` if another process,
     /// or another part of this one, holds it.
     fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>>;
+
+    /// Returns whether a file or directory (`""` is the root) belongs to the node's user and is
+    /// closed to everybody else.
+    fn is_private(&self, path: &str) -> Result<bool>;
 
     /// Returns how full the file system is.
     fn space(&self) -> Result<DiskSpace>;
@@ -151,6 +183,10 @@ pub trait DiskFile: OpenedFile {
     /// the file usable; `Unsupported` where the file system cannot.
     fn allocate(&self, at: u64, len: u64) -> Result<()>;
 
+    /// Reserves space for a range, which may lie beyond the end, without changing the length.
+    /// Fails like [`DiskFile::allocate`].
+    fn reserve(&self, at: u64, len: u64) -> Result<()>;
+
     /// Makes a range read as zeroes and gives its space back where the file system can.
     fn punch(&self, at: u64, len: u64) -> Result<()>;
 
@@ -160,6 +196,42 @@ pub trait DiskFile: OpenedFile {
     /// Returns whether there is nothing in it.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
+    }
+
+    /// Returns how large it is.
+    fn measure(&self) -> Result<FileSize>;
+
+    /// Returns the next byte from `at` on that is data, or in a hole; the end counts as a hole.
+    /// `None` if there is no data up to the end, or `at` is at the end or beyond.
+    fn seek(&self, at: u64, what: Seek) -> Result<Option<u64>>;
+
+    /// Returns whether all of a range (none of it beyond the end) is in the machine's memory, so
+    /// that reading it does not touch the disk. False where the machine cannot tell, and in
+    /// simulations.
+    fn resident(&self, at: u64, len: u64) -> bool;
+
+    /// Copies up to `len` bytes from `from_at` of another file to `at`, inside the machine where
+    /// it can. Returns how many: fewer only at the other file's end.
+    fn copy_from(&self, from: &dyn OpenedFile, from_at: u64, at: u64, len: u64) -> Result<u64> {
+        self.copy_bytes_from(from, from_at, at, len)
+    }
+
+    /// Does what [`DiskFile::copy_from`] does, through a buffer.
+    fn copy_bytes_from(&self, from: &dyn OpenedFile, from_at: u64, at: u64, len: u64) -> Result<u64> {
+        let mut buffer = vec![0; len.min(COPY_BUFFER_BYTES) as usize];
+        let mut done = 0;
+        while done < len {
+            let take = (len - done).min(COPY_BUFFER_BYTES) as usize;
+            let read = from
+                .read_at(&mut buffer[..take], from_at + done)
+                .map_err(|cause| crate::fault::error(cause, "copy", "a file"))?;
+            self.write_at(&buffer[..read], at + done)?;
+            done += read as u64;
+            if read < take {
+                break;
+            }
+        }
+        Ok(done)
     }
 
     /// Makes every write so far durable, with what is needed to read it back (`fdatasync`).

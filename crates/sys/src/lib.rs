@@ -11,6 +11,7 @@
 //!        ├─ random()  bytes                        OsRandom  | SeededRandom
 //!        ├─ spawn · dedicated · blocking           tokio     | one thread, fixed order
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
+//!   net  ── sockets, with `sendfile`           tokio
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
 //! ```
 //!
@@ -26,6 +27,7 @@
 pub mod clock;
 pub mod disk;
 pub mod fault;
+pub mod net;
 pub mod random;
 pub mod task;
 
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use weft_core::{Clock, Time};
 
 pub use clock::{RealClock, SimClock};
-pub use disk::{Disk, DiskFile, FlushSite, Open, RealDisk, SimDisk};
+pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, SimDisk};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use task::{Task, simulate};
 

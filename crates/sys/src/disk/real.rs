@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use weft_core::form::OpenedFile;
+use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, ErrorKind, Result};
 
-use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FlushSite, Open};
+use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FileSize, FlushSite, Open, residency};
 use crate::fault;
 
 /// A directory of the machine. Everything is opened relative to its descriptor, so that renaming
@@ -84,6 +84,12 @@ impl Disk for RealDisk {
         Ok(())
     }
 
+    fn measure(&self, path: &str) -> Result<FileSize> {
+        fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW)
+            .map(|stat| file_size(&stat))
+            .map_err(|errno| failed(errno, "stat", self.shown(path)))
+    }
+
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         fs::renameat(&self.root, from, &self.root, to)
             .map_err(|errno| failed(errno, "rename", self.shown(from)))
@@ -120,6 +126,14 @@ impl Disk for RealDisk {
         }
     }
 
+    fn is_private(&self, path: &str) -> Result<bool> {
+        let name = if path.is_empty() { "." } else { path };
+        let stat = fs::statat(&self.root, name, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(|errno| failed(errno, "stat", self.shown(path)))?;
+        let open = Mode::from_raw_mode(stat.st_mode) & (Mode::RWXG | Mode::RWXO);
+        Ok(open.is_empty() && stat.st_uid == rustix::process::geteuid().as_raw())
+    }
+
     fn space(&self) -> Result<DiskSpace> {
         let space = fs::fstatvfs(&self.root).map_err(|errno| failed(errno, "measure", &self.shown))?;
         Ok(DiskSpace { total: space.f_blocks * space.f_frsize, free: space.f_bavail * space.f_frsize })
@@ -140,6 +154,12 @@ impl Disk for RealDisk {
 fn looked_up(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<FileType> {
     let stat = fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+/// The kernel never gives negative sizes; `st_blocks` counts 512 bytes whatever the disk has.
+fn file_size(stat: &fs::Stat) -> FileSize {
+    let whole = |value| u64::try_from(value).unwrap_or(0);
+    FileSize { len: whole(stat.st_size), used: whole(stat.st_blocks) * 512 }
 }
 
 fn entry_kind(kind: FileType) -> Entry {
@@ -210,6 +230,11 @@ impl DiskFile for RealFile {
             .map_err(|errno| self.failed(errno, "reserve space for"))
     }
 
+    fn reserve(&self, at: u64, len: u64) -> Result<()> {
+        fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, at, len)
+            .map_err(|errno| self.failed(errno, "reserve space for"))
+    }
+
     fn punch(&self, at: u64, len: u64) -> Result<()> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         fs::fallocate(&self.file, flags, at, len).map_err(|errno| self.failed(errno, "punch"))
@@ -218,6 +243,45 @@ impl DiskFile for RealFile {
     fn len(&self) -> Result<u64> {
         let stat = fs::fstat(&self.file).map_err(|errno| self.failed(errno, "stat"))?;
         u64::try_from(stat.st_size).map_err(|_| Error::internal("the machine gave a negative length"))
+    }
+
+    fn measure(&self) -> Result<FileSize> {
+        fs::fstat(&self.file).map(|stat| file_size(&stat)).map_err(|errno| self.failed(errno, "stat"))
+    }
+
+    fn seek(&self, at: u64, what: Seek) -> Result<Option<u64>> {
+        let from = match what {
+            Seek::Data => fs::SeekFrom::Data(at),
+            Seek::Hole => fs::SeekFrom::Hole(at),
+        };
+        match fs::seek(&self.file, from) {
+            Ok(found) => Ok(Some(found)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(errno) => Err(self.failed(errno, "look for holes in")),
+        }
+    }
+
+    fn resident(&self, at: u64, len: u64) -> bool {
+        residency::resident(self.file.as_fd(), at, len)
+    }
+
+    fn copy_from(&self, from: &dyn OpenedFile, from_at: u64, at: u64, len: u64) -> Result<u64> {
+        let Some(source) = from.descriptor() else { return self.copy_bytes_from(from, from_at, at, len) };
+        let (mut read_at, mut write_at, mut done) = (from_at, at, 0);
+        while done < len {
+            let take = usize::try_from(len - done).unwrap_or(usize::MAX);
+            match fs::copy_file_range(source, Some(&mut read_at), &self.file, Some(&mut write_at), take) {
+                Ok(0) => break,
+                Ok(copied) => done += copied as u64,
+                Err(Errno::INTR) => {}
+                // Two file systems, or one that leaves it to us.
+                Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
+                    return Ok(done + self.copy_bytes_from(from, read_at, write_at, len - done)?);
+                }
+                Err(errno) => return Err(self.failed(errno, "copy to")),
+            }
+        }
+        Ok(done)
     }
 
     fn sync(&self, _site: FlushSite) -> Result<()> {
@@ -260,6 +324,19 @@ mod tests {
         assert_eq!(again.map(drop).map_err(|error| error.kind()), Err(ErrorKind::Busy));
         drop(lock);
         below.lock("lock").expect("free again");
+        let file = below.open("b", Open::Write).expect("it is there");
+        let copy = below.open("c", Open::Make).expect("a file is made");
+        assert_eq!(copy.copy_from(&*file, 3, 1, 5).expect("room"), 5);
+        assert_eq!(copy.copy_from(&*file, 4094, 6, 100).expect("room"), 2, "up to the end");
+        copy.read_exact_at(&mut bytes[..6], 0).expect("bytes");
+        assert_eq!(&bytes[..6], b"\0\0ello");
+        copy.reserve(0, 65_536).expect("room");
+        let size = below.measure("c").expect("it is there");
+        assert_eq!((size.len, size.used >= 65_536), (8, true), "reserving keeps the length");
+        copy.set_len(1 << 20).expect("it can");
+        assert_eq!(copy.seek(1 << 20, Seek::Data).expect("it can"), None, "nothing at the end");
+        below.remove("c").expect("it is there");
+
         let mut names = Vec::new();
         below
             .list("", &mut |name, kind| {

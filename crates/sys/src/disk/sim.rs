@@ -13,11 +13,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use weft_core::form::OpenedFile;
+use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, ErrorKind, Result};
 
 use self::state::State;
-use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FlushSite, Open};
+use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FileSize, FlushSite, Open};
 use crate::fault;
 
 /// What goes wrong, and when. "The nth from now" counts from 1.
@@ -154,6 +154,12 @@ impl Disk for SimDisk {
         Ok(())
     }
 
+    fn measure(&self, path: &str) -> Result<FileSize> {
+        let mut state = self.lock_state();
+        let node = state.find(self.root, path).map_err(|errno| failed(errno, "stat", path))?;
+        state.content(node).map(|content| content.size()).map_err(|errno| failed(errno, "stat", path))
+    }
+
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.change("rename", from, |state| state.rename(self.root, from, to))
     }
@@ -187,6 +193,12 @@ impl Disk for SimDisk {
             return Err(Error::new(ErrorKind::Busy, "another process holds the lock").op("lock").about(path));
         }
         Ok(Box::new(SimLock { disk: self.clone(), node }))
+    }
+
+    fn is_private(&self, path: &str) -> Result<bool> {
+        let mut state = self.lock_state();
+        state.find(self.root, path).map_err(|errno| failed(errno, "stat", path))?;
+        Ok(true)
     }
 
     fn space(&self) -> Result<DiskSpace> {
@@ -257,17 +269,38 @@ impl DiskFile for SimFile {
         self.change("reserve space for", |state| state.allocate(self.node, at, len))
     }
 
+    fn reserve(&self, at: u64, len: u64) -> Result<()> {
+        self.change("reserve space for", |state| state.reserve(self.node, at, len))
+    }
+
     fn punch(&self, at: u64, len: u64) -> Result<()> {
         self.change("punch", |state| state.punch(self.node, at, len))
     }
 
     fn len(&self) -> Result<u64> {
+        Ok(self.measure()?.len)
+    }
+
+    fn measure(&self) -> Result<FileSize> {
         let mut state = self.disk.lock_state();
         state
             .alive()
             .and_then(|()| state.content(self.node))
-            .map(|content| content.len())
+            .map(|content| content.size())
             .map_err(|errno| failed(errno, "stat", &self.path))
+    }
+
+    fn seek(&self, at: u64, what: Seek) -> Result<Option<u64>> {
+        let mut state = self.disk.lock_state();
+        state
+            .alive()
+            .and_then(|()| state.content(self.node))
+            .map(|content| content.seek(at, what))
+            .map_err(|errno| failed(errno, "look for holes in", &self.path))
+    }
+
+    fn resident(&self, _at: u64, _len: u64) -> bool {
+        false
     }
 
     fn sync(&self, site: FlushSite) -> Result<()> {

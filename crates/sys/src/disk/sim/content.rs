@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
+use weft_core::form::Seek;
+
+use crate::disk::FileSize;
 use crate::random::Random;
 
 /// Bytes that reach the disk together or not at all.
@@ -38,6 +41,26 @@ enum Keep {
 impl Content {
     pub(super) fn len(&self) -> u64 {
         self.len
+    }
+
+    pub(super) fn size(&self) -> FileSize {
+        FileSize { len: self.len, used: self.occupied() }
+    }
+
+    /// Finds the next sector that is, or is not, there.
+    pub(super) fn seek(&self, at: u64, what: Seek) -> Option<u64> {
+        if at >= self.len {
+            return None;
+        }
+        let start = at / SECTOR;
+        let found = match what {
+            Seek::Data => self.sectors.range(start..).next().map(|(sector, _)| *sector)?,
+            Seek::Hole => (start..).find(|sector| !self.sectors.contains_key(sector))?,
+        };
+        match (what, (found * SECTOR).max(at)) {
+            (Seek::Data, found) => (found < self.len).then_some(found),
+            (Seek::Hole, found) => Some(found.min(self.len)),
+        }
     }
 
     /// Returns how many bytes of the disk it occupies.
@@ -144,11 +167,15 @@ impl Content {
     }
 
     pub(super) fn allocate(&mut self, at: u64, len: u64) {
+        self.reserve(at, len);
+        self.grow(at + len);
+    }
+
+    pub(super) fn reserve(&mut self, at: u64, len: u64) {
         self.changes += 1;
         for sector in sectors_of(at, len) {
             self.sectors.entry(sector).or_insert_with(|| ZERO.clone());
         }
-        self.grow(at + len);
     }
 
     pub(super) fn flushed(&mut self) {

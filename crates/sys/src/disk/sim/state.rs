@@ -290,6 +290,13 @@ impl State {
         self.occupying(node, |content| content.allocate(at, len))
     }
 
+    pub(super) fn reserve(&mut self, node: u64, at: u64, len: u64) -> Result<()> {
+        if self.fitting(node, at, len)? < len {
+            return Err(Errno::NOSPC);
+        }
+        self.occupying(node, |content| content.reserve(at, len))
+    }
+
     pub(super) fn punch(&mut self, node: u64, at: u64, len: u64) -> Result<()> {
         self.occupying(node, |content| content.punch(at, len))
     }

@@ -1,0 +1,242 @@
+//! Sockets: TCP and local ones behind one type, with readiness, so that whoever sends can wait
+//! for the socket and for something else at once.
+//!
+//! Sending never waits inside: `try_…` moves what the kernel takes now, [`Socket::writable`] waits.
+//! The bytes of a file go from the page cache to the socket by `sendfile`, past user space; a
+//! header sent with [`More::Follows`] leaves together with what follows it.
+
+mod listener;
+#[cfg(test)]
+mod tests;
+
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use rustix::fs::sendfile;
+use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, sockopt};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
+
+pub use listener::{Listener, raise_descriptor_limit};
+
+/// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).
+const SLICES_MAX: usize = 512;
+
+/// Who is at the other end of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    /// A host on the network.
+    Address(SocketAddr),
+    /// A process of this machine, on a local socket: its uid, as the kernel said it.
+    Uid(u32),
+}
+
+impl Peer {
+    /// Returns the host's address; none on a local socket.
+    pub fn ip(self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(address.ip().to_canonical()),
+            Self::Uid(_) => None,
+        }
+    }
+}
+
+/// Whether more bytes follow at once, so that the kernel may wait for them to fill a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum More {
+    /// These are the last for now: send.
+    Ends,
+    /// More follow at once.
+    Follows,
+}
+
+impl More {
+    fn flags(self) -> SendFlags {
+        match self {
+            Self::Ends => SendFlags::NOSIGNAL,
+            Self::Follows => SendFlags::NOSIGNAL | SendFlags::MORE,
+        }
+    }
+}
+
+/// A connected stream socket.
+#[derive(Debug)]
+pub struct Socket {
+    stream: Stream,
+    peer: Peer,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Local(UnixStream),
+}
+
+macro_rules! either {
+    ($self:ident, $stream:ident => $act:expr) => {
+        match &$self.stream {
+            Stream::Tcp($stream) => $act,
+            Stream::Local($stream) => $act,
+        }
+    };
+}
+
+impl Socket {
+    /// Connects to a host.
+    pub async fn connect(address: SocketAddr) -> io::Result<Self> {
+        Self::tcp(TcpStream::connect(address).await?, address)
+    }
+
+    /// Connects to a local socket.
+    pub async fn connect_local(path: &Path) -> io::Result<Self> {
+        Self::local(UnixStream::connect(path).await?)
+    }
+
+    /// Returns two sockets connected to each other.
+    pub fn pair() -> io::Result<(Self, Self)> {
+        let (one, other) = UnixStream::pair()?;
+        Ok((Self::local(one)?, Self::local(other)?))
+    }
+
+    fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
+        // What must leave together is sent together (More), so nothing is won by Nagle's delay.
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: Stream::Tcp(stream), peer: Peer::Address(peer) })
+    }
+
+    fn local(stream: UnixStream) -> io::Result<Self> {
+        let peer = Peer::Uid(stream.peer_cred()?.uid());
+        Ok(Self { stream: Stream::Local(stream), peer })
+    }
+
+    /// Returns who is at the other end.
+    pub fn peer(&self) -> Peer {
+        self.peer
+    }
+
+    /// Returns this end's own address; none on a local socket. A system call.
+    pub fn own_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Local(_) => None,
+        }
+    }
+
+    /// Waits until bytes, or the end, can be read.
+    pub async fn readable(&self) -> io::Result<()> {
+        either!(self, stream => stream.readable().await)
+    }
+
+    /// Waits until bytes can be sent. Yields now and then even if they always can, so that a
+    /// fast reader does not keep the thread.
+    pub async fn writable(&self) -> io::Result<()> {
+        either!(self, stream => stream.writable().await)
+    }
+
+    /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing.
+    pub fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
+        let slices = &slices[..slices.len().min(SLICES_MAX)];
+        self.try_write_io(|socket| {
+            Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), more.flags())?)
+        })
+    }
+
+    /// Sends what the kernel takes now of a file's range, without copying it. `WouldBlock` if it
+    /// takes nothing; 0 if the file ends before `at`; `InvalidInput` if this kind of file cannot
+    /// be sent so.
+    pub fn try_send_file(&self, file: BorrowedFd<'_>, at: u64, length: usize) -> io::Result<usize> {
+        let mut offset = at;
+        self.try_write_io(|socket| Ok(sendfile(socket, file, Some(&mut offset), length)?))
+    }
+
+    fn try_write_io(&self, mut act: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
+        loop {
+            let done = either!(self, stream => stream.try_io(Interest::WRITABLE, || act(stream.as_fd())));
+            match done {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Sends all bytes, waiting as often as it takes: the caller sets the deadline.
+    pub async fn send(&self, mut bytes: &[u8], more: More) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.try_send(&[IoSlice::new(bytes)], more) {
+                Ok(sent) => bytes = &bytes[sent..],
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.writable().await?,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that nothing more will be sent; reading goes on.
+    pub fn end_sending(&self) -> io::Result<()> {
+        Ok(rustix::net::shutdown(self, Shutdown::Write)?)
+    }
+
+    /// Drops the connection at once, with what is still unsent: the other end sees a reset, never
+    /// a clean end of something that is not whole.
+    pub fn reset(self) {
+        // A local socket has no reset; closing it with unread bytes is as near as it comes.
+        let _ = sockopt::set_socket_linger(&self, Some(Duration::ZERO));
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        either!(self, stream => stream.as_fd())
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, into),
+            Stream::Local(stream) => Pin::new(stream).poll_read(context, into),
+        }
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            match self.try_send(slices, More::Ends) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    ready!(either!(self, stream => stream.poll_write_ready(context)))?;
+                }
+                done => return Poll::Ready(done),
+            }
+        }
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.end_sending())
+    }
+}
