@@ -17,7 +17,7 @@ use event_listener::{Event, EventListener};
 use super::capability::CapabilityClaims;
 use super::credential::CredentialClaims;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId};
+use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId, VolumeId};
 use crate::rights::Rights;
 use crate::time::Time;
 
@@ -87,6 +87,7 @@ struct State {
     callers: HashMap<CallerId, CallerLine>,
     capabilities: HashMap<CapabilityId, (Rights, Time)>,
     containers: HashMap<ContainerId, u64>,
+    instances: HashMap<VolumeId, u64>,
     by_credential: Leases<CredentialId>,
     by_caller: Leases<CallerId>,
     by_capability: Leases<CapabilityId>,
@@ -156,6 +157,24 @@ impl Revocations {
         }
     }
 
+    /// Says that the issuer of a volume's capabilities is another instance now: those of
+    /// instances before `instance` are no longer admitted. Called before anything is verified.
+    pub fn begin_instance(&self, volume: VolumeId, instance: u64) {
+        let mut state = self.state();
+        let known = state.instances.entry(volume).or_insert(0);
+        *known = instance.max(*known);
+    }
+
+    /// Ends every lease there is, without withdrawing anything: what is still good can be
+    /// verified again. Called when a key is no longer believed.
+    pub fn end_leases(&self) {
+        let state = self.state();
+        // Every proof, capability or credential, is registered under its caller.
+        for flag in state.by_caller.flags.values().flatten().filter_map(Weak::upgrade) {
+            flag.withdraw(Rights::ALL);
+        }
+    }
+
     /// Forgets what has run out by itself. Called now and then; skipping it costs
     /// memory only.
     pub fn forget_before(&self, now: Time) {
@@ -193,6 +212,10 @@ impl Revocations {
         let revoked = |detail: &'static str| Error::new(ErrorKind::Revoked, detail);
         if state.containers.get(&claims.container).is_some_and(|epoch| claims.epoch < *epoch) {
             return Err(revoked("the container has ended its earlier capabilities"));
+        }
+        let instance = (claims.id.0 >> 64) as u64;
+        if state.instances.get(&claims.container.volume()).is_some_and(|least| instance < *least) {
+            return Err(revoked("the capability was made before its issuer was restarted"));
         }
         if claims.credential.is_some_and(|id| state.credentials.contains_key(&id)) {
             return Err(revoked("the credential behind the capability was revoked"));
