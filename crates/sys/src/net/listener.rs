@@ -41,7 +41,7 @@ impl Listener {
         let listen = || {
             if is_socket(path) {
                 match std::os::unix::net::UnixStream::connect(path) {
-                    Ok(_) => return Err(io::Error::from(io::ErrorKind::AlreadyExists)),
+                    Ok(_) => return Err(rustix::io::Errno::EXIST.into()),
                     Err(_) => std::fs::remove_file(path)?,
                 }
             }
