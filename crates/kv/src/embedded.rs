@@ -1,0 +1,205 @@
+//! The engine that needs nothing installed: a log, an overlay in memory and a B-tree, in one
+//! directory.
+//!
+//! ```text
+//!   kv/lock        held while open
+//!   kv/tree        everything up to some commit (redb)
+//!   kv/log-0001 …  every commit after it, and some before
+//! ```
+
+mod backup;
+mod batch;
+mod feed;
+mod log;
+mod overlay;
+mod record;
+mod rows;
+mod tree;
+mod view;
+mod writer;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use tokio::sync::{mpsc, oneshot};
+use weft_core::form::Ack;
+use weft_core::limits::{
+    KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX, KV_QUEUE_MAX, KV_TREE_CACHE_BYTES,
+};
+use weft_core::{Error, ErrorKind, Result};
+use weft_sys::disk::DiskLock;
+use weft_sys::{Disk, Sys};
+
+use self::feed::{Feeds, Subscription, all_counts};
+use self::log::Log;
+use self::overlay::Overlay;
+use self::tree::{Opened, Tree};
+use self::view::{EmbeddedSnapshot, Published, View};
+use self::writer::{Message, Writer};
+use crate::engine::{Boot, Commit, Engine, NoteKind, Notes, Snapshot, Supports, WriteFn};
+
+/// The first byte of the engine's own keys.
+const OWN: u8 = 0xff;
+const LOCK: &str = "lock";
+
+/// Sizes of an embedded engine. The defaults are those of `weft_core::limits`; tests shrink them
+/// so that every boundary is crossed often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes in a log segment.
+    pub segment_bytes: u64,
+    /// Bytes changed in memory after which they are folded into the tree.
+    pub fold_bytes: usize,
+    /// Bytes changed in memory after which writers wait for the fold.
+    pub overlay_bytes_max: usize,
+    /// Bytes of the tree cached in memory.
+    pub cache_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            segment_bytes: KV_LOG_SEGMENT_BYTES,
+            fold_bytes: KV_FOLD_BYTES,
+            overlay_bytes_max: KV_OVERLAY_BYTES_MAX,
+            cache_bytes: KV_TREE_CACHE_BYTES,
+        }
+    }
+}
+
+/// An engine in a directory of this node, open. Dropping it flushes soon; [`Engine::close`]
+/// waits for that, and spares the next start the replay.
+pub struct Embedded {
+    sys: Sys,
+    writer: mpsc::Sender<Message>,
+    published: Arc<Published>,
+    feeds: Arc<Feeds>,
+    boot: Arc<AtomicU64>,
+}
+
+impl Embedded {
+    /// Opens the engine on `disk`, which is its alone, or makes a new one if that is empty.
+    /// Blocks while the log is replayed, for well under a second.
+    ///
+    /// `Busy`: another process has it open. `Corrupt`: damage, and where. `Unsupported`: a newer
+    /// program wrote it.
+    ///
+    /// # Panics
+    /// In a simulation, if called outside a tokio runtime.
+    pub fn open(sys: Sys, disk: Arc<dyn Disk>, options: Options) -> Result<Self> {
+        let lock = disk.lock(LOCK)?;
+        let opened = open_tree(&sys, &disk, options)?;
+        let overlay = Overlay::default();
+        let applied = opened.view.applied;
+        let log = Log::open(
+            disk.clone(),
+            sys.clone(),
+            opened.identity,
+            applied,
+            options.segment_bytes,
+            &mut |commit, key, value| overlay.replay(commit, key, value),
+        )?;
+        let visible = log.flushed();
+        let view = View { active: Arc::new(overlay), frozen: None, tree: Arc::new(opened.view) };
+        let notes = all_counts(&view, visible)?;
+        let feeds = Arc::new(Feeds::default());
+        feeds.flushed(&notes);
+        let published = Arc::new(Published::new(view, visible));
+        let boot = Arc::new(AtomicU64::new(sys.random().u64()));
+        let (writer, queue) = mpsc::channel(KV_QUEUE_MAX);
+        let work = Writer {
+            sys: sys.clone(),
+            disk,
+            options,
+            log,
+            tree: Arc::new(opened.tree),
+            published: published.clone(),
+            feeds: feeds.clone(),
+            boot: boot.clone(),
+            queue,
+            notes,
+            state: writer::State::default(),
+            _lock: lock,
+        };
+        drop(sys.dedicated("weft-kv", work.run())?);
+        Ok(Self { sys, writer, published, feeds, boot })
+    }
+
+    /// Makes an engine on the empty `into` from the backup on `from`. Every byte of the backup is
+    /// checked; a crash or damage leaves no engine.
+    pub fn restore(sys: &Sys, from: &dyn Disk, into: &Arc<dyn Disk>, options: Options) -> Result<Commit> {
+        let _lock: Box<dyn DiskLock> = into.lock(LOCK)?;
+        if Tree::open(&**into, options.cache_bytes)?.is_some() {
+            return Err(Error::exists("there is an engine already").op("restore"));
+        }
+        backup::restore(sys, from, into, options)
+    }
+}
+
+/// Opens the tree; where there is none, makes the log and then the tree: a tree without a log is
+/// damage, never an engine that was not finished.
+fn open_tree(sys: &Sys, disk: &Arc<dyn Disk>, options: Options) -> Result<Opened> {
+    if let Some(opened) = Tree::open(&**disk, options.cache_bytes)? {
+        return Ok(opened);
+    }
+    let identity = sys.random().u64();
+    Log::make(disk.clone(), sys.clone(), identity, 1, options.segment_bytes)?;
+    Tree::make(&**disk, options.cache_bytes, identity, |_| Ok(()))?;
+    Tree::open(&**disk, options.cache_bytes)?
+        .ok_or_else(|| Error::internal("a tree that was just made is gone"))
+}
+
+/// Sends a message to the writer and waits for its answer.
+async fn ask(
+    writer: &mpsc::Sender<Message>,
+    message: Message,
+    answer: oneshot::Receiver<Result<Commit>>,
+) -> Result<Commit> {
+    let closed = || Error::new(ErrorKind::Unavailable, "the metadata engine is closed");
+    writer.send(message).await.map_err(|_| closed())?;
+    answer.await.map_err(|_| closed())?
+}
+
+#[async_trait]
+impl Engine for Embedded {
+    fn supports(&self) -> Supports {
+        Supports { shared: false, backup: true }
+    }
+
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        Ok(Box::new(EmbeddedSnapshot::take(&self.published)))
+    }
+
+    async fn write(&self, ack: Ack, act: WriteFn) -> Result<Commit> {
+        let (reply, answer) = oneshot::channel();
+        ask(&self.writer, Message::Write { ack, act, reply }, answer).await
+    }
+
+    async fn flush(&self) -> Result<Commit> {
+        let (reply, answer) = oneshot::channel();
+        ask(&self.writer, Message::Flush { reply }, answer).await
+    }
+
+    fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>> {
+        let subscription =
+            Subscription::begin(self.feeds.clone(), self.published.clone(), self.writer.clone(), kind)?;
+        Ok(Box::new(subscription))
+    }
+
+    async fn backup(&self, into: Arc<dyn Disk>) -> Result<Commit> {
+        self.flush().await?;
+        let snapshot = EmbeddedSnapshot::take(&self.published);
+        self.sys.blocking(move || backup::write(&snapshot, &*into)).await?
+    }
+
+    fn boot(&self) -> Boot {
+        Boot(self.boot.load(Ordering::SeqCst))
+    }
+
+    async fn close(&self) -> Result<()> {
+        let (reply, answer) = oneshot::channel();
+        ask(&self.writer, Message::Close { reply }, answer).await?;
+        Ok(())
+    }
+}

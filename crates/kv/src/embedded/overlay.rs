@@ -1,0 +1,180 @@
+//! What was committed and is not in the tree yet: an ordered map in memory that keeps, for each
+//! key, the versions that some snapshot may still ask for.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use bytes::Bytes;
+
+use super::rows::{Change, Changes};
+use crate::engine::Order;
+
+/// Bytes a version costs beside its key and value: map node, handles, counts.
+const VERSION_BYTES: usize = 128;
+/// Rows applied under one hold of the lock, so that a huge transaction keeps no reader waiting.
+const APPLY_CHUNK: usize = 256;
+/// Rows a cursor takes under one hold of the lock: few at first, for short scans.
+const CURSOR_FIRST: usize = 8;
+const CURSOR_MOST: usize = 256;
+
+/// One stretch of commits in memory.
+#[derive(Default)]
+pub(super) struct Overlay {
+    rows: RwLock<BTreeMap<Bytes, Versions>>,
+    bytes: AtomicUsize,
+}
+
+struct Versions {
+    newest: Version,
+    /// Newest first.
+    older: Vec<Version>,
+}
+
+struct Version {
+    commit: u64,
+    value: Option<Bytes>,
+}
+
+impl Versions {
+    fn at(&self, commit: u64) -> Option<&Option<Bytes>> {
+        std::iter::once(&self.newest)
+            .chain(&self.older)
+            .find(|version| version.commit <= commit)
+            .map(|version| &version.value)
+    }
+
+    fn push(&mut self, version: Version, needed: Needed) {
+        let replaced = std::mem::replace(&mut self.newest, version);
+        self.older.insert(0, replaced);
+        if let Needed::From(visible) = needed {
+            // Whoever reads from now on sees `visible` at least.
+            let kept = self.older.iter().position(|version| version.commit <= visible);
+            self.older.truncate(kept.map_or(self.older.len(), |kept| kept + 1));
+        }
+    }
+}
+
+/// Which older versions somebody may still read.
+#[derive(Clone, Copy)]
+pub(super) enum Needed {
+    /// All: there are snapshots, of any age.
+    All,
+    /// What a reader that starts now sees at this commit.
+    From(u64),
+}
+
+impl Overlay {
+    /// Adds changes made by `commit`, which is later than any before.
+    pub(super) fn apply(&self, changes: Changes, commit: u64, needed: Needed) {
+        let mut changes = changes.into_iter().peekable();
+        while changes.peek().is_some() {
+            let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
+            let mut grown = 0;
+            for (key, value) in changes.by_ref().take(APPLY_CHUNK) {
+                grown += key.len() + value.as_ref().map_or(0, Bytes::len) + VERSION_BYTES;
+                let version = Version { commit, value };
+                match rows.entry(key) {
+                    std::collections::btree_map::Entry::Occupied(mut held) => {
+                        held.get_mut().push(version, needed);
+                    }
+                    std::collections::btree_map::Entry::Vacant(free) => {
+                        free.insert(Versions { newest: version, older: Vec::new() });
+                    }
+                }
+            }
+            self.bytes.fetch_add(grown, Ordering::Relaxed);
+        }
+    }
+
+    /// Adds one change that nobody has read before, at a start.
+    pub(super) fn replay(&self, commit: u64, key: Bytes, value: Option<Bytes>) {
+        self.apply(Changes::from([(key, value)]), commit, Needed::From(commit));
+    }
+
+    /// Returns roughly how many bytes were written to it.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns what `key` became by `commit`: `None` if nothing is known here.
+    pub(super) fn get(&self, key: &[u8], commit: u64) -> Option<Option<Bytes>> {
+        self.read().get(key)?.at(commit).cloned()
+    }
+
+    /// Calls `each` with every key's newest change, in order, and stops at its first error.
+    pub(super) fn try_for_each<E>(
+        &self,
+        mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // Only frozen overlays are walked, so nobody waits for this lock to write.
+        self.read().iter().try_for_each(|(key, versions)| each(key, versions.newest.value.as_deref()))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Bytes, Versions>> {
+        self.rows.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Walks an overlay as it was at one commit, a chunk at a time.
+pub(super) struct OverlayCursor {
+    overlay: Arc<Overlay>,
+    commit: u64,
+    from: Bound<Bytes>,
+    to: Bound<Bytes>,
+    order: Order,
+    chunk: VecDeque<Change>,
+    want: usize,
+    ended: bool,
+}
+
+impl OverlayCursor {
+    /// Makes a cursor over `from..to`; an empty `to` is the end.
+    pub(super) fn new(overlay: Arc<Overlay>, commit: u64, from: Bytes, to: Bytes, order: Order) -> Self {
+        // `BTreeMap::range` panics on a range that runs backwards.
+        let ended = !to.is_empty() && from >= to;
+        let to = if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) };
+        let (from, chunk) = (Bound::Included(from), VecDeque::new());
+        Self { overlay, commit, from, to, order, chunk, want: CURSOR_FIRST, ended }
+    }
+
+    pub(super) fn next(&mut self) -> Option<Change> {
+        while self.chunk.is_empty() && !self.ended {
+            self.fill();
+        }
+        self.chunk.pop_front()
+    }
+
+    fn fill(&mut self) {
+        let rows = self.overlay.read();
+        let mut range = rows.range::<Bytes, _>((self.from.as_ref(), self.to.as_ref()));
+        let mut reached = None;
+        for _ in 0..self.want {
+            let row = if self.order == Order::Rising { range.next() } else { range.next_back() };
+            let Some((key, versions)) = row else {
+                self.ended = true;
+                break;
+            };
+            reached = Some(key);
+            if let Some(value) = versions.at(self.commit) {
+                self.chunk.push_back((key.clone(), value.clone()));
+            }
+        }
+        match (reached, self.order) {
+            (Some(key), Order::Rising) => self.from = Bound::Excluded(key.clone()),
+            (Some(key), Order::Falling) => self.to = Bound::Excluded(key.clone()),
+            (None, _) => {}
+        }
+        self.want = (self.want * 2).min(CURSOR_MOST);
+        self.ended |= self.is_empty_range();
+    }
+
+    /// `from` and `to` both excluding the same key is a range that `BTreeMap` panics on.
+    fn is_empty_range(&self) -> bool {
+        match (&self.from, &self.to) {
+            (Bound::Excluded(from) | Bound::Included(from), Bound::Excluded(to)) => from >= to,
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The B-tree (redb) that the overlay is folded into, on a disk of `sys`.
+//!
+//! It is only ever committed by a fold, durably and in two phases, with its allocator's state
+//! beside it ("quick repair"): so a start after a crash reads a few pages, whatever the size, and
+//! the log replays the rest. Each row carries a checksum of its own, because the tree checks its
+//! pages only when it is asked to.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use weft_core::{Error, ErrorKind, Result};
+use weft_sys::{Disk, DiskFile, FlushSite, Open};
+
+use super::overlay::Overlay;
+use crate::engine::{Order, Row};
+
+const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
+const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts");
+const APPLIED: &str = "applied";
+const FORMAT: &str = "format";
+const IDENTITY: &str = "identity";
+
+/// The layout of tree and log that this code reads and writes.
+const FORMAT_NOW: u64 = 1;
+const NAME: &str = "tree";
+const NAME_UNFINISHED: &str = "tree.new";
+const CHECK_BYTES: usize = 4;
+
+/// The tree, and the file it lies in.
+pub(super) struct Tree {
+    file: Arc<dyn DiskFile>,
+    cache_bytes: usize,
+    /// `None` after a fold failed and until the tree has been opened anew.
+    database: Mutex<Option<Database>>,
+}
+
+/// The tree as a fold left it.
+pub(super) struct TreeView {
+    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    /// The last commit folded into it.
+    pub(super) applied: u64,
+}
+
+/// What a tree says about itself.
+pub(super) struct Opened {
+    pub(super) tree: Tree,
+    pub(super) view: TreeView,
+    /// Ties the log to the tree.
+    pub(super) identity: u64,
+}
+
+impl Tree {
+    /// Opens the tree, if the disk has one.
+    pub(super) fn open(disk: &dyn Disk, cache_bytes: usize) -> Result<Option<Opened>> {
+        let tree = match disk.open(NAME, Open::Write) {
+            Ok(file) => Self::over(file, cache_bytes),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let identity = tree.read_identity()?;
+        let view = tree.view()?;
+        Ok(Some(Opened { tree, view, identity }))
+    }
+
+    fn over(file: Arc<dyn DiskFile>, cache_bytes: usize) -> Self {
+        Self { file, cache_bytes, database: Mutex::new(None) }
+    }
+
+    /// Makes a tree that calls itself `identity`, puts into it what `fill` does, and then gives it
+    /// its name: a crash leaves none or a whole one.
+    pub(super) fn make(
+        disk: &dyn Disk,
+        cache_bytes: usize,
+        identity: u64,
+        fill: impl FnOnce(&Self) -> Result<()>,
+    ) -> Result<()> {
+        match disk.remove(NAME_UNFINISHED) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let tree = Self::over(disk.open(NAME_UNFINISHED, Open::MakeNew)?, cache_bytes);
+        tree.commit(|write| {
+            write.open_table(ROWS)?;
+            let mut facts = write.open_table(FACTS)?;
+            facts.insert(FORMAT, FORMAT_NOW)?;
+            facts.insert(IDENTITY, identity)?;
+            facts.insert(APPLIED, 0)?;
+            Ok(())
+        })?;
+        fill(&tree)?;
+        drop(tree);
+        disk.rename(NAME_UNFINISHED, NAME)?;
+        disk.sync_dir("", FlushSite::KvTreeDir)
+    }
+
+    fn read_identity(&self) -> Result<u64> {
+        self.with_database(|database| {
+            let facts = database.begin_read()?.open_table(FACTS)?;
+            let format = facts.get(FORMAT)?.map_or(0, |format| format.value());
+            if format > FORMAT_NOW {
+                return Err(Failure::Ours(
+                    Error::unsupported(format!(
+                        "the metadata was written by a newer Weft: format {format}, this one knows {FORMAT_NOW}"
+                    ))
+                    .hint("start the newer version again, or restore a backup made before it"),
+                ));
+            }
+            Ok(facts.get(IDENTITY)?.map_or(0, |identity| identity.value()))
+        })
+    }
+
+    /// Returns the tree as the last fold left it.
+    pub(super) fn view(&self) -> Result<TreeView> {
+        self.with_database(|database| {
+            let read = database.begin_read()?;
+            let applied = read.open_table(FACTS)?.get(APPLIED)?.map_or(0, |applied| applied.value());
+            Ok(TreeView { rows: read.open_table(ROWS)?, applied })
+        })
+    }
+
+    /// Folds an overlay that ends with commit `applied` into the tree, durably, and returns the
+    /// tree with it. After an error the tree is as it was, and views made before may fail.
+    pub(super) fn fold(&self, overlay: &Overlay, applied: u64) -> Result<TreeView> {
+        self.commit(|write| {
+            let mut rows = write.open_table(ROWS)?;
+            let mut row = Vec::new();
+            overlay.try_for_each(|key, value| match value {
+                Some(value) => {
+                    row.clear();
+                    row.extend_from_slice(value);
+                    row.extend_from_slice(&check(key, value));
+                    rows.insert(key, &row[..]).map(drop)
+                }
+                None => rows.remove(key).map(drop),
+            })?;
+            write.open_table(FACTS)?.insert(APPLIED, applied)?;
+            Ok(())
+        })?;
+        self.view()
+    }
+
+    /// Adds rows to a tree that is being restored.
+    pub(super) fn fill(&self, rows: &[Row], applied: u64) -> Result<()> {
+        let overlay = Overlay::default();
+        let changes = rows.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        overlay.apply(changes, 1, super::overlay::Needed::All);
+        self.fold(&overlay, applied).map(drop)
+    }
+
+    fn commit(
+        &self,
+        act: impl FnOnce(&redb::WriteTransaction) -> std::result::Result<(), redb::Error>,
+    ) -> Result<()> {
+        self.with_database(|database| {
+            let mut write = database.begin_write()?;
+            write.set_quick_repair(true);
+            act(&write)?;
+            write.commit()?;
+            Ok(())
+        })
+    }
+
+    /// Runs `act`, opening the database first if it is not open. redb refuses to go on after an
+    /// error of its file, and may panic on pages that make no sense: then it is closed here, and
+    /// the next call opens it again as the last fold left it.
+    fn with_database<T>(&self, act: impl FnOnce(&Database) -> std::result::Result<T, Failure>) -> Result<T> {
+        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = guarded(|| {
+            if held.is_none() {
+                let backend = Backend { file: self.file.clone() };
+                *held =
+                    Some(Database::builder().set_cache_size(self.cache_bytes).create_with_backend(backend)?);
+            }
+            act(held.as_ref().expect("it was opened above"))
+        });
+        if done.is_err() {
+            // Closing may panic for the same reason; the error at hand says more.
+            let _ = catch_unwind(AssertUnwindSafe(|| held.take()));
+        }
+        done
+    }
+}
+
+impl TreeView {
+    /// Returns the value under `key`.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        guarded(|| match self.rows.get(key)? {
+            Some(row) => Ok(Some(checked(key, row.value())?)),
+            None => Ok(None),
+        })
+    }
+
+    /// Returns a cursor over `from..to`; an empty `to` is the end.
+    pub(super) fn cursor(&self, from: &[u8], to: &[u8], order: Order) -> TreeCursor {
+        let rows = if !to.is_empty() && from >= to {
+            Ok(None)
+        } else if to.is_empty() {
+            guarded(|| Ok(Some(self.rows.range::<&[u8]>(from..)?)))
+        } else {
+            guarded(|| Ok(Some(self.rows.range::<&[u8]>(from..to)?)))
+        };
+        TreeCursor { rows, order }
+    }
+}
+
+/// Walks a tree's rows lazily.
+pub(super) struct TreeCursor {
+    rows: Result<Option<redb::Range<'static, &'static [u8], &'static [u8]>>>,
+    order: Order,
+}
+
+impl TreeCursor {
+    pub(super) fn next(&mut self) -> Option<Result<Row>> {
+        let order = self.order;
+        let rows = match &mut self.rows {
+            Ok(rows) => rows.as_mut()?,
+            Err(_) => return std::mem::replace(&mut self.rows, Ok(None)).err().map(Err),
+        };
+        guarded(|| {
+            let row = if order == Order::Rising { rows.next() } else { rows.next_back() };
+            let Some(row) = row else { return Ok(None) };
+            let (key, value) = row?;
+            let value = checked(key.value(), value.value())?;
+            Ok(Some((Bytes::copy_from_slice(key.value()), value)))
+        })
+        .transpose()
+    }
+}
+
+fn check(key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(key.len() as u32).to_le_bytes()).update(key).update(value);
+    let mut check = [0; CHECK_BYTES];
+    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
+    check
+}
+
+/// Returns the value in a row, if its checksum holds.
+fn checked(key: &[u8], row: &[u8]) -> Result<Bytes> {
+    let whole = row.split_last_chunk::<CHECK_BYTES>().filter(|(value, held)| check(key, value) == **held);
+    let Some((value, _)) = whole else {
+        return Err(Error::corrupt("a row of the metadata tree does not match its checksum")
+            .about(format!("key {}", key.escape_ascii()))
+            .hint("restore the metadata from a backup"));
+    };
+    Ok(Bytes::copy_from_slice(value))
+}
+
+/// What went wrong with the tree: an error of redb's, or one of ours that came up through it.
+enum Failure {
+    Ours(Error),
+    Redb(redb::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Ours(error)
+    }
+}
+
+macro_rules! from_redb {
+    ($($error:ident),*) => {
+        $(impl From<redb::$error> for Failure {
+            fn from(error: redb::$error) -> Self {
+                Self::Redb(error.into())
+            }
+        })*
+    };
+}
+
+from_redb!(Error, StorageError, TableError, TransactionError, CommitError, DatabaseError);
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Ours(error) => error,
+            Failure::Redb(redb::Error::Io(error)) => match error.downcast::<Self>() {
+                Ok(ours) => ours,
+                Err(error) => weft_sys::fault::error(error, "use", NAME),
+            },
+            Failure::Redb(redb::Error::Corrupted(what)) => {
+                Self::corrupt(format!("the metadata tree makes no sense: {what}"))
+                    .hint("restore the metadata from a backup")
+            }
+            Failure::Redb(error @ (redb::Error::PreviousIo | redb::Error::DatabaseClosed)) => {
+                Self::new(ErrorKind::Unavailable, "the metadata tree failed before and is being opened again")
+                    .caused_by(error)
+            }
+            Failure::Redb(error) => {
+                Self::internal("the metadata tree gave an unexpected answer").caused_by(error)
+            }
+        }
+    }
+}
+
+/// Runs `act`; a panic of redb's is a page that makes no sense.
+fn guarded<T>(act: impl FnOnce() -> std::result::Result<T, Failure>) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(act)) {
+        Ok(done) => done.map_err(Error::from),
+        Err(_) => {
+            Err(Error::corrupt("the metadata tree makes no sense").hint("restore the metadata from a backup"))
+        }
+    }
+}
+
+/// redb's file, on a disk of `sys`.
+struct Backend {
+    file: Arc<dyn DiskFile>,
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(NAME)
+    }
+}
+
+impl StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.file.len().map_err(io::Error::other)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.file.read_exact_at(out, offset).map_err(io::Error::other)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len).map_err(io::Error::other)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync(FlushSite::KvTree).map_err(io::Error::other)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.file.write_at(data, offset).map_err(io::Error::other)
+    }
+}

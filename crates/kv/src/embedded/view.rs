@@ -1,0 +1,164 @@
+//! What readers see: overlays over the tree, and how far they may look.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use weft_core::Result;
+
+use super::OWN;
+use super::feed::Counts;
+use super::overlay::{Needed, Overlay, OverlayCursor};
+use super::rows::{Changes, Merged, Source};
+use super::tree::TreeView;
+use crate::engine::{Commit, NoteKind, Order, Read, Rows, Snapshot};
+
+/// The places that rows lie in, newest first.
+#[derive(Clone)]
+pub(super) struct View {
+    pub(super) active: Arc<Overlay>,
+    /// What is being folded.
+    pub(super) frozen: Option<Arc<Overlay>>,
+    pub(super) tree: Arc<TreeView>,
+}
+
+impl View {
+    /// Returns the value under `key` as of `commit`.
+    pub(super) fn get(&self, key: &[u8], commit: u64) -> Result<Option<Bytes>> {
+        if let Some(change) = self.active.get(key, commit) {
+            return Ok(change);
+        }
+        if let Some(change) = self.frozen.as_ref().and_then(|frozen| frozen.get(key, commit)) {
+            return Ok(change);
+        }
+        self.tree.get(key)
+    }
+
+    /// Returns the rows as of `commit`, under what `pending` changes.
+    pub(super) fn scan<'a>(
+        &self,
+        pending: Option<&'a Changes>,
+        commit: u64,
+        from: &[u8],
+        to: &[u8],
+        order: Order,
+    ) -> Rows<'a> {
+        if !to.is_empty() && from >= to {
+            return Box::new(std::iter::empty());
+        }
+        let (lower, upper) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
+        let overlay = |overlay: &Arc<Overlay>| {
+            Source::Overlay(OverlayCursor::new(overlay.clone(), commit, lower.clone(), upper.clone(), order))
+        };
+        let mut sources = Vec::with_capacity(4);
+        sources.extend(pending.map(|pending| {
+            Source::Pending(match to.is_empty() {
+                true => pending.range(lower.clone()..),
+                false => pending.range(lower.clone()..upper.clone()),
+            })
+        }));
+        sources.push(overlay(&self.active));
+        sources.extend(self.frozen.as_ref().map(overlay));
+        sources.push(Source::Tree(self.tree.cursor(from, to, order)));
+        Box::new(Merged::new(sources, order))
+    }
+}
+
+/// Returns where a scan up to `to` ends: before the engine's own keys at the latest.
+pub(super) fn before_own(to: &[u8]) -> &[u8] {
+    const BEFORE: &[u8] = &[OWN];
+    if to.is_empty() || to > BEFORE { BEFORE } else { to }
+}
+
+/// Where the writer puts what readers take.
+pub(super) struct Published {
+    view: ArcSwap<View>,
+    /// The last commit that readers may see.
+    visible: AtomicU64,
+    /// Snapshots alive.
+    readers: AtomicUsize,
+}
+
+impl Published {
+    pub(super) fn new(view: View, visible: u64) -> Self {
+        Self { view: ArcSwap::from_pointee(view), visible: visible.into(), readers: 0.into() }
+    }
+
+    pub(super) fn view(&self) -> Arc<View> {
+        self.view.load_full()
+    }
+
+    /// Replaces the places that rows lie in by others that hold the same rows.
+    pub(super) fn set_view(&self, view: View) {
+        self.view.store(Arc::new(view));
+    }
+
+    pub(super) fn visible(&self) -> u64 {
+        self.visible.load(Ordering::SeqCst)
+    }
+
+    /// Shows a batch that ends with `commit`.
+    pub(super) fn show(&self, changes: Changes, commit: u64) {
+        // A reader counts itself before it looks how far it may see; so one that is not counted
+        // here will see what is visible now, or more.
+        let needed = match self.readers.load(Ordering::SeqCst) {
+            0 => Needed::From(self.visible()),
+            _ => Needed::All,
+        };
+        self.view.load().active.apply(changes, commit, needed);
+        self.visible.store(commit, Ordering::SeqCst);
+    }
+}
+
+/// The engine at one moment.
+pub(super) struct EmbeddedSnapshot {
+    published: Arc<Published>,
+    view: Arc<View>,
+    commit: u64,
+}
+
+impl EmbeddedSnapshot {
+    /// Takes a snapshot. The commit is read before the view: a view that is newer than the commit
+    /// has everything up to it, an older one might not. (A fold in between only makes the
+    /// snapshot later: the tree then ends after `commit`, and no overlay has anything up to it.)
+    pub(super) fn take(published: &Arc<Published>) -> Self {
+        published.readers.fetch_add(1, Ordering::SeqCst);
+        let commit = published.visible();
+        Self { published: published.clone(), view: published.view(), commit }
+    }
+}
+
+impl EmbeddedSnapshot {
+    /// Returns how many notes of a kind there are.
+    pub(super) fn note_counts(&self, kind: NoteKind) -> Result<Counts> {
+        Counts::load(&self.view, self.commit, kind)
+    }
+
+    /// Returns rows of the engine's own, or everybody's, from `from` to `to`.
+    pub(super) fn own_rows(&self, from: &[u8], to: &[u8]) -> Rows<'_> {
+        self.view.scan(None, self.commit, from, to, Order::Rising)
+    }
+}
+
+impl Drop for EmbeddedSnapshot {
+    fn drop(&mut self) {
+        self.published.readers.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Read for EmbeddedSnapshot {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        self.view.get(key, self.commit)
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], order: Order) -> Rows<'_> {
+        self.view.scan(None, self.commit, from, before_own(to), order)
+    }
+}
+
+impl Snapshot for EmbeddedSnapshot {
+    fn commit(&self) -> Commit {
+        Commit(self.commit.max(self.view.tree.applied))
+    }
+}

@@ -1,0 +1,246 @@
+//! What every engine promises, one law a test. Each takes an engine maker, so that another engine
+//! is one more line in `laws!`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_core::form::Ack;
+use weft_core::{Error, ErrorKind};
+use weft_kv::{
+    Embedded, Engine, Migration, NoteKind, Options, Order, Read, Schema, Space, SpaceId, SpaceTxn, Txn,
+    counter,
+};
+use weft_sys::{SimDisk, Sys, simulate};
+
+/// Small sizes, so that segments roll and folds happen within a test.
+pub const SMALL: Options = Options {
+    segment_bytes: 8 << 10,
+    fold_bytes: 8 << 10,
+    overlay_bytes_max: 64 << 10,
+    cache_bytes: 1 << 20,
+};
+
+const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+
+fn opened(sys: &Sys, disk: &SimDisk) -> Arc<dyn Engine> {
+    Arc::new(Embedded::open(sys.clone(), Arc::new(disk.clone()), SMALL).expect("it opens"))
+}
+
+async fn space(sys: &Sys) -> Space {
+    Space::open(opened(sys, &SimDisk::new()), SpaceId(1), &SCHEMA).await.expect("it opens")
+}
+
+fn kind_of<T>(done: weft_core::Result<T>) -> Option<ErrorKind> {
+    done.err().map(|error| error.kind())
+}
+
+fn keys(read: &impl Read, from: &[u8], to: &[u8], order: Order) -> Vec<String> {
+    read.scan(from, to, order)
+        .map(|row| String::from_utf8_lossy(&row.expect("a row").0).into_owned())
+        .collect()
+}
+
+#[test]
+fn a_transaction_sees_what_it_did_and_returns_what_it_computed() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        let act = |txn: &mut SpaceTxn<'_>| {
+            txn.put(b"a", b"1")?;
+            txn.put(b"b", b"2")?;
+            txn.delete(b"a")?;
+            Ok((txn.get(b"a")?, txn.get(b"b")?, keys(txn, b"", b"", Order::Rising)))
+        };
+        let (seen, commit) = space.write(Ack::Durable, act).await.expect("it commits");
+        assert_eq!(seen, (None, Some("2".into()), vec!["b".to_owned()]));
+        let snapshot = space.snapshot().expect("a snapshot");
+        assert!(snapshot.commit() >= commit);
+        assert_eq!(snapshot.get(b"b").expect("a read"), Some("2".into()));
+    });
+}
+
+#[test]
+fn a_closure_that_fails_or_panics_leaves_nothing_and_the_next_one_works() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        let fails = |txn: &mut SpaceTxn<'_>| {
+            txn.put(b"a", b"1")?;
+            txn.note(NoteKind(1), b"never")?;
+            Err::<(), _>(Error::exists("on purpose"))
+        };
+        assert_eq!(kind_of(space.write(Ack::Durable, fails).await), Some(ErrorKind::Exists));
+        let panics = |txn: &mut SpaceTxn<'_>| -> weft_core::Result<()> {
+            txn.put(b"a", b"1")?;
+            panic!("on purpose")
+        };
+        assert_eq!(kind_of(space.write(Ack::Durable, panics).await), Some(ErrorKind::Internal));
+        let looks_away = |txn: &mut SpaceTxn<'_>| {
+            txn.put(b"a", b"1")?;
+            let _ = txn.put(b"b", &vec![0; 2 << 20]);
+            Ok(())
+        };
+        assert_eq!(kind_of(space.write(Ack::Durable, looks_away).await), Some(ErrorKind::TooLarge));
+        assert!(keys(&space.snapshot().expect("a snapshot"), b"", b"", Order::Rising).is_empty());
+        space.write(Ack::Durable, |txn| txn.put(b"a", b"2")).await.expect("it commits");
+    });
+}
+
+#[test]
+fn a_snapshot_stays_as_it_was_through_later_writes_and_folds() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        for row in 0..50_u8 {
+            space.write(Ack::Applied, move |txn| txn.put(&[row], b"old")).await.expect("it commits");
+        }
+        let before = space.snapshot().expect("a snapshot");
+        for round in 0..20_u8 {
+            for row in 0..100_u8 {
+                space
+                    .write(Ack::Applied, move |txn| txn.put(&[row], &[round; 40]))
+                    .await
+                    .expect("it commits");
+            }
+        }
+        let rows: Vec<_> = before.scan(b"", b"", Order::Rising).map(|row| row.expect("a row")).collect();
+        assert_eq!(rows.len(), 50);
+        assert!(rows.iter().all(|(_, value)| value == "old"));
+        assert_eq!(space.snapshot().expect("a snapshot").scan(b"", b"", Order::Rising).count(), 100);
+    });
+}
+
+#[test]
+fn scans_keep_their_bounds_and_run_both_ways() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        for key in ["a", "b", "c", "d"] {
+            space.write(Ack::Applied, move |txn| txn.put(key.as_bytes(), b"")).await.expect("it commits");
+        }
+        let read = space.snapshot().expect("a snapshot");
+        assert_eq!(keys(&read, b"b", b"d", Order::Rising), ["b", "c"]);
+        assert_eq!(keys(&read, b"b", b"", Order::Falling), ["d", "c", "b"]);
+        assert!(keys(&read, b"d", b"b", Order::Rising).is_empty());
+        assert!(keys(&read, b"b", b"b", Order::Falling).is_empty());
+    });
+}
+
+#[test]
+fn bumps_add_up_and_refuse_to_overflow() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        for delta in [5, -7, 100] {
+            space.write(Ack::Applied, move |txn| txn.bump(b"n", delta)).await.expect("it commits");
+        }
+        let value = space.snapshot().and_then(|read| read.get(b"n")).expect("a read").expect("a value");
+        assert_eq!(counter(&value).expect("a counter"), 98);
+        let over = space.write(Ack::Applied, |txn| txn.bump(b"n", i64::MAX)).await;
+        assert_eq!(kind_of(over), Some(ErrorKind::Invalid));
+    });
+}
+
+#[test]
+fn spaces_do_not_see_each_other_and_own_keys_are_out_of_reach() {
+    simulate(1, |sys| async move {
+        let engine = opened(&sys, &SimDisk::new());
+        let one = Space::open(engine.clone(), SpaceId(1), &SCHEMA).await.expect("it opens");
+        let two = Space::open(engine.clone(), SpaceId(2), &SCHEMA).await.expect("it opens");
+        one.write(Ack::Applied, |txn| txn.put(b"a", b"")).await.expect("it commits");
+        assert!(keys(&two.snapshot().expect("a snapshot"), b"", b"", Order::Rising).is_empty());
+        let own = engine.write(Ack::Applied, Box::new(|txn| txn.put(&[0xff, b'n'], b""))).await;
+        assert_eq!(kind_of(own), Some(ErrorKind::Invalid));
+        let empty = engine.write(Ack::Applied, Box::new(|txn| txn.put(b"", b""))).await;
+        assert_eq!(kind_of(empty), Some(ErrorKind::Invalid));
+        assert_eq!(kind_of(Space::open(engine, SpaceId(0), &SCHEMA).await), Some(ErrorKind::Invalid));
+    });
+}
+
+#[test]
+fn notes_come_once_durable_in_order_until_acknowledged() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        let mut notes = space.notes(NoteKind(7)).expect("the first subscriber");
+        assert_eq!(kind_of(space.notes(NoteKind(7))), Some(ErrorKind::Busy));
+        for at in 0..3_u8 {
+            space.write(Ack::Applied, move |txn| txn.note(NoteKind(7), &[at])).await.expect("it commits");
+        }
+        let soon = sys.clock().tick().plus(Duration::from_secs(1));
+        tokio::select! {
+            biased;
+            _ = notes.next() => panic!("nothing is flushed yet"),
+            () = sys.sleep_until(soon) => {}
+        }
+        space.flush().await.expect("it flushes");
+        let first = notes.next().await.expect("notes");
+        let seen: Vec<_> = first.iter().map(|note| (note.position.0, note.bytes[0])).collect();
+        assert_eq!(seen, [(1, 0), (2, 1), (3, 2)]);
+        notes.ack(first[1].position).await.expect("it is noted");
+        drop(notes);
+        let mut again = space.notes(NoteKind(7)).expect("the first one is gone");
+        let rest = again.next().await.expect("notes");
+        assert_eq!(rest, first[2..]);
+    });
+}
+
+#[test]
+fn an_applied_commit_is_flushed_by_itself_within_five_seconds() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let space = Space::open(opened(&sys, &disk), SpaceId(1), &SCHEMA).await.expect("it opens");
+        space.write(Ack::Applied, |txn| txn.put(b"a", b"1")).await.expect("it commits");
+        sys.sleep(weft_core::limits::APPLIED_FLUSH_DELAY + Duration::from_millis(1)).await;
+        for seed in 0..20 {
+            let after = opened(&sys, &disk.crashed_copy(seed));
+            let found = after.snapshot().and_then(|read| read.get(b"\x01a")).expect("a read");
+            assert_eq!(found, Some("1".into()), "seed {seed}");
+        }
+    });
+}
+
+#[test]
+fn a_write_whose_caller_left_happens_all_the_same() {
+    simulate(1, |sys| async move {
+        let space = space(&sys).await;
+        {
+            let write = space.write(Ack::Durable, |txn| txn.put(b"a", b"1"));
+            tokio::pin!(write);
+            // One poll queues it.
+            tokio::select! { biased; _ = &mut write => {} () = std::future::ready(()) => {} }
+        }
+        space.flush().await.expect("it flushes");
+        assert!(space.snapshot().and_then(|read| read.get(b"a")).expect("a read").is_some());
+    });
+}
+
+#[test]
+fn an_older_schema_is_migrated_and_a_newer_one_refused() {
+    fn rename(txn: &mut SpaceTxn<'_>) -> weft_core::Result<()> {
+        txn.delete(b"old")?;
+        txn.put(b"new", b"")
+    }
+    simulate(1, |sys| async move {
+        let engine = opened(&sys, &SimDisk::new());
+        let space = Space::open(engine.clone(), SpaceId(1), &SCHEMA).await.expect("it opens");
+        space.write(Ack::Applied, |txn| txn.put(b"old", b"")).await.expect("it commits");
+        let two = Schema { version: 2, migrations: &[Migration { from: 1, step: rename }] };
+        let space = Space::open(engine.clone(), SpaceId(1), &two).await.expect("it migrates");
+        assert_eq!(keys(&space.snapshot().expect("a snapshot"), b"", b"", Order::Rising), ["new"]);
+        let newer = Space::open(engine, SpaceId(1), &SCHEMA).await.expect_err("it is newer");
+        assert_eq!(newer.kind(), ErrorKind::Unsupported);
+        assert!(newer.detail().contains("schema 2") && newer.advice().is_some(), "{newer:?}");
+    });
+}
+
+#[test]
+fn one_directory_is_opened_once_at_a_time_and_keeps_everything_when_closed() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk);
+        let second = Embedded::open(sys.clone(), Arc::new(disk.clone()), SMALL);
+        assert_eq!(kind_of(second), Some(ErrorKind::Busy));
+        let boot = engine.boot();
+        engine.write(Ack::Applied, Box::new(|txn| txn.put(b"a", b"1"))).await.expect("it commits");
+        engine.close().await.expect("it closes");
+        assert_eq!(kind_of(engine.flush().await), Some(ErrorKind::Unavailable));
+        let again = opened(&sys, &disk);
+        assert_ne!(again.boot(), boot);
+        assert_eq!(again.snapshot().and_then(|read| read.get(b"a")).expect("a read"), Some("1".into()));
+    });
+}

@@ -1,0 +1,3 @@
+//! The engine against its contract, a plain model, crashes, faults and a real disk.
+
+mod contract;
