@@ -101,6 +101,49 @@ pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after an applied change it is on disk at the latest (law 13).
 pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
 
+/// Transfers under way on one node; the next is `Busy`.
+pub const TRANSFERS_MAX: usize = 65_536;
+/// Transfers that push or pull a piece at the same time; the others wait in order. Waiting
+/// for a slow socket takes no slot.
+pub const TRANSFER_SLOTS: usize = 64;
+/// Bytes of a transfer that may go inline, without a slot and without being listed.
+pub const TRANSFER_INLINE_BYTES: u64 = 64 << 10;
+/// Inline transfers at the same time; the next takes a slot.
+pub const TRANSFERS_INLINE_MAX: usize = 256;
+/// Bytes of one buffer that an upload is received into.
+pub const INBOUND_BUFFER_BYTES: usize = 512 << 10;
+
+/// Connections one door holds; the next waits in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 16_384;
+/// How long a connection may take to bring the head of a request once it has begun.
+pub const HEAD_DEADLINE: Duration = Duration::from_secs(20);
+/// How long a connection may stay open without a request.
+pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
+/// How long requests under way may go on when a door closes.
+pub const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// Bytes of an HTTP request's target.
+pub const HTTP_TARGET_BYTES_MAX: usize = 16 << 10;
+/// Bytes of an HTTP request's head, target included.
+pub const HTTP_HEAD_BYTES_MAX: usize = 32 << 10;
+/// Header fields of one HTTP request.
+pub const HTTP_FIELDS_MAX: usize = 100;
+/// Bytes of one chunk's size line, extensions included, and of all trailers together.
+pub const HTTP_CHUNK_LINE_BYTES_MAX: usize = 4 << 10;
+/// Ranges of one HTTP request; more are answered with the whole file.
+pub const HTTP_RANGES_MAX: usize = 64;
+/// Members of one conditional or digest header.
+pub const HTTP_MEMBERS_MAX: usize = 64;
+/// Bytes of a refused upload that are read and dropped so that its connection can go on.
+pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
+/// How long a connection that ends after a refusal is still read from, so that the refusal arrives.
+pub const HTTP_LINGER: Duration = Duration::from_secs(2);
+/// Entries of one page of an HTTP listing.
+pub const HTTP_PAGE_ENTRIES: u32 = 1000;
+/// Digests of whole files remembered, by file and version.
+pub const DIGESTS_KEPT: usize = 16_384;
+/// Digests computed at the same time.
+pub const DIGESTS_AT_ONCE: usize = 2;
+
 /// Bytes in one key of the metadata engine: a name, ids and a prefix.
 pub const KV_KEY_BYTES_MAX: usize = 1 << 10;
 /// Bytes in one value of the metadata engine.
@@ -130,6 +173,137 @@ pub const KV_NOTES_KEPT_MAX: u64 = 1 << 20;
 /// Notes handed over at once.
 pub const KV_NOTES_PAGE_MAX: usize = 256;
 
+/// Bytes in one message of the native protocol, without the bytes behind it: a page
+/// of 4 096 entries with long names and attributes fits.
+pub const RPC_BODY_BYTES_MAX: usize = 4 << 20;
+/// Bytes of one transfer that may be on their way before the receiver asks for more.
+pub const RPC_WINDOW_BYTES: u32 = 4 << 20;
+/// Calls one connection may have under way; more are answered `Busy`.
+pub const RPC_CALLS_MAX: usize = 1024;
+/// Frames that wait to be written to one connection.
+pub const RPC_QUEUE_FRAMES: usize = 64;
+/// Credentials, and sessions, one connection may have presented.
+pub const RPC_NUMBERS_MAX: usize = 4096;
+
+/// Groups a user of this domain may be in: a credential that names them all still fits
+/// [`PROOF_BYTES_MAX`].
+pub const MEMBERSHIPS_MAX: usize = 512;
+/// Members of one group.
+pub const GROUP_MEMBERS_MAX: usize = 10_000;
+/// Groups one user may own.
+pub const GROUPS_OWNED_MAX: usize = 1024;
+/// Users or groups in one page of a listing.
+pub const ACCOUNTS_PAGE_MAX: usize = 1000;
+/// Members in one page of groups, after which it ends early.
+pub const GROUPS_PAGE_MEMBERS: usize = 20_000;
+/// Credentials in the line from a login's to the one narrowed from it most.
+pub const LINEAGE_MAX: usize = 16;
+/// How long the root key's word for a signing key holds.
+pub const KEY_LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
+/// How long before its end a signing key is replaced at a start, if the root key is there.
+pub const KEY_RENEW: Duration = Duration::from_secs(60 * 24 * 3600);
+/// How long the withdrawal of another domain's credential is remembered: longer than any lives.
+pub const REVOCATION_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+/// How often what has run out is forgotten.
+pub const AUTH_SWEEP: Duration = Duration::from_secs(600);
+/// KiB of memory one password check takes (argon2id, as OWASP has it).
+pub const PASSWORD_MEMORY_KIB: u32 = 19 * 1024;
+/// Passes over that memory.
+pub const PASSWORD_PASSES: u32 = 2;
+/// KiB and passes that a stored password may ask for; what asks for more is corrupt.
+pub const PASSWORD_COST_MAX: (u32, u32) = (64 * 1024, 8);
+/// Passwords checked at once: together they take at most this many times that memory.
+pub const PASSWORD_CHECKS_MAX: usize = 4;
+/// Password checks that wait for their turn; more are `Busy`.
+pub const PASSWORD_WAITERS_MAX: usize = 1024;
+/// How long a password check waits for its turn before it is `Busy`.
+pub const PASSWORD_WAIT: Duration = Duration::from_secs(10);
+/// How long a password that was right is remembered, as a keyed hash.
+pub const PASSWORD_REMEMBERED: Duration = Duration::from_secs(300);
+/// Callers remembered for each sort of evidence.
+pub const CALLERS_CACHED_MAX: usize = 16_384;
+/// Wrong passwords in a row, for one user from one address, that cost nothing.
+pub const PASSWORD_FAILURES_FREE: u32 = 8;
+/// Wrong passwords in a row from one address, for any users, that cost nothing.
+pub const PASSWORD_FAILURES_PEER: u32 = 64;
+/// How long the next try waits after more than that.
+pub const PASSWORD_FAILURE_DELAY: Duration = Duration::from_secs(1);
+/// After how long without a wrong password they are forgotten.
+pub const PASSWORD_FAILURES_KEPT: Duration = Duration::from_secs(300);
+/// Users and addresses whose wrong passwords are counted.
+pub const PASSWORD_FAILURES_TABLE: usize = 4096;
+/// Capabilities an issuer remembers so as not to sign them again.
+pub const CAPABILITIES_CACHED_MAX: usize = 16_384;
+/// Starts of a node after which a session from before them is no longer taken up.
+pub const SESSION_BOOTS_MAX: u32 = 16;
+/// How often sessions that nobody uses are looked for.
+pub const SESSION_SWEEP: Duration = Duration::from_secs(5);
+/// Who may be told of the end of sessions.
+pub const SESSION_WATCHERS_MAX: usize = 64;
+
+/// Audit records that wait to be written.
+pub const AUDIT_QUEUE_MAX: usize = 8192;
+/// How long audit records wait for company before they are written.
+pub const AUDIT_DELAY: Duration = Duration::from_millis(500);
+/// Records in one batch.
+pub const AUDIT_BATCH_MAX: usize = 1024;
+/// Bytes of records in one batch, after which no further record joins it.
+pub const AUDIT_BATCH_BYTES: usize = 256 << 10;
+/// Bytes in one audit record's texts; longer ones are cut.
+pub const AUDIT_TEXT_BYTES_MAX: usize = 1 << 10;
+/// Bytes in one frame of an audit file: a full batch, its signed head and one large record fit.
+pub const AUDIT_FRAME_BYTES_MAX: usize = 1 << 20;
+/// Bytes in one audit file after which the next is begun.
+pub const AUDIT_FILE_BYTES: u64 = 32 << 20;
+/// Audit records in one page.
+pub const AUDIT_PAGE_MAX: usize = 1000;
+/// Bytes of audit files looked through for one page.
+pub const AUDIT_SCAN_BYTES: u64 = 64 << 20;
+/// How long a record waits for room in the queue before it is counted as lost.
+pub const AUDIT_WAIT: Duration = Duration::from_secs(30);
+/// How long the audit log rests after a failed write before it tries again.
+pub const AUDIT_RETRY: Duration = Duration::from_secs(1);
+
+/// Names that a refusal lists.
+pub const REFUSAL_NAMES_MAX: usize = 16;
+
+/// Bytes that all files of the in-memory model may take.
+pub const MODEL_BYTES_MAX: u64 = 64 << 30;
+/// Blocks of 64 KiB that one allocation in the in-memory model may reserve.
+pub const MODEL_BLOCKS_MAX: u64 = MODEL_BYTES_MAX >> 16;
+
+/// Object files a store keeps open beyond those in use.
+pub const STORE_FILES_OPEN_MAX: usize = 512;
+/// Objects open for writing; the one idle longest is sealed to make room for another.
+pub const STORE_WRITING_MAX: usize = 256;
+/// Empty files a store makes ready at once, so that their names share one flush.
+pub const STORE_SPARES: u64 = 64;
+/// Spare files below which more are made ready.
+pub const STORE_SPARES_LOW: usize = 16;
+/// Object files in one directory of a store.
+pub const STORE_DIR_FILES: u64 = 4096;
+/// How long an object rests after a write before what changed is sealed.
+pub const STORE_SEAL_IDLE: Duration = Duration::from_secs(5);
+/// Blocks hashed before others get their turn.
+pub const STORE_SEAL_BLOCKS: usize = 64;
+/// Blocks whose seals are recorded in one metadata transaction.
+pub const STORE_SEAL_TXN_BLOCKS: usize = 64 << 10;
+/// Groups of seals that one open object keeps in memory (each covers 64 MiB).
+pub const STORE_SEAL_GROUPS_MAX: usize = 256;
+/// How long the file of a removed object may stay, so that many go with one flush.
+pub const STORE_REAP_DELAY: Duration = Duration::from_secs(1);
+/// Files of removed objects that go with one flush.
+pub const STORE_REAP_MAX: usize = 1024;
+/// Bytes that are read, hashed or written without handing the work to another thread.
+pub const STORE_INLINE_BYTES: u64 = 64 << 10;
+/// How often a block that does not match its seal is read again before it is called corrupt:
+/// somebody may be writing it.
+pub const STORE_READ_TRIES: u32 = 3;
+/// How long the store's own work rests after a failure.
+pub const STORE_RETRY: Duration = Duration::from_secs(1);
+/// Findings one check of a store reports; what is beyond is counted.
+pub const STORE_FINDINGS_MAX: usize = 10_000;
+
 const _: () = assert!(TAG_VALUE_BYTES_MAX < TAGS_BYTES_MAX);
 const _: () = assert!(NAME_BYTES_MAX < PATH_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES_MAX as u64 == SEAL_BLOCK_BYTES);
@@ -138,4 +312,11 @@ const _: () = assert!(LOCK_WAIT_SLICE.as_secs() <= CALL_DEADLINE.as_secs());
 const _: () = assert!(
     NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX
 );
+const _: () = assert!(HTTP_TARGET_BYTES_MAX < HTTP_HEAD_BYTES_MAX && PATH_BYTES_MAX <= HTTP_TARGET_BYTES_MAX);
+const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
+const _: () = assert!(MEMBERSHIPS_MAX <= CALLER_GROUPS_MAX && MEMBERSHIPS_MAX * 19 + 4096 < PROOF_BYTES_MAX);
+const _: () = assert!(AUDIT_BATCH_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < AUDIT_FRAME_BYTES_MAX);
+const _: () = assert!(PASSWORD_MEMORY_KIB <= PASSWORD_COST_MAX.0 && PASSWORD_PASSES <= PASSWORD_COST_MAX.1);
+const _: () = assert!(STORE_WRITING_MAX < STORE_FILES_OPEN_MAX && STORE_DIR_FILES % STORE_SPARES == 0);
+const _: () = assert!(STORE_SEAL_TXN_BLOCKS * 64 < KV_TXN_BYTES_MAX);
