@@ -7,6 +7,8 @@
 
 pub mod clock;
 pub mod domain;
+pub mod services;
 
 pub use clock::HandClock;
 pub use domain::TestDomain;
+pub use services::{TestAuthority, TestSessions};

@@ -1,1 +1,57 @@
-//! Being built.
+//! The native door: the server's end of `rpc`.
+//!
+//! It verifies what clients present, rebuilds each [`Call`](weft_core::form::Call)
+//! from that, and makes the call of the service traits. It decides nothing.
+//!
+//! ```text
+//!   line ─▶ reader ─┬▶ Present, Begin, End   in order, on the spot
+//!                   ├▶ Call ─▶ a task of its own ─▶ the trait ─▶ Reply, Data …
+//!                   └▶ Data, Credit, Cancel ─▶ that task
+//!   line ◀─ writer ◀─ one bounded queue ◀────────────┘
+//! ```
+//!
+//! The reader never waits for a call, so a stalled stream holds nobody up; instead
+//! everything a client may send is bounded, and one that sends more is cut off.
+//! Opens belong to sessions, not to connections: a client that comes back finds them.
+
+mod calls;
+mod connection;
+mod download;
+mod peer;
+mod sessions;
+mod upload;
+
+use std::sync::Arc;
+
+use weft_core::DomainId;
+use weft_core::form::FileSystem;
+use weft_core::proof::KeyCertificate;
+use weft_core::service::{Accounts, Audit, Authority, Node, Sessions};
+use weft_sys::Sys;
+
+pub use connection::serve;
+pub use sessions::OpenTables;
+
+/// What the door opens onto.
+pub struct Services {
+    /// The system.
+    pub sys: Sys,
+    /// The tree.
+    pub fs: Arc<dyn FileSystem>,
+    /// Who is who.
+    pub authority: Arc<dyn Authority>,
+    /// Users and groups.
+    pub accounts: Arc<dyn Accounts>,
+    /// Sessions.
+    pub sessions: Arc<dyn Sessions>,
+    /// The audit log.
+    pub audit: Arc<dyn Audit>,
+    /// The node.
+    pub node: Arc<dyn Node>,
+    /// The node's domain.
+    pub domain: DomainId,
+    /// The keys that vouch for its credentials, shown to clients.
+    pub certificates: Vec<KeyCertificate>,
+    /// What is open, by session. Give it to `sessions` as a watcher.
+    pub opens: Arc<OpenTables>,
+}

@@ -1,0 +1,233 @@
+//! A call's body to the trait it belongs to, and the answer back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch};
+use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
+use weft_rpc::{
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, NodeAsk, StageAsk,
+    ToClient,
+};
+
+use crate::Services;
+use crate::connection::Replies;
+use crate::download::download;
+use crate::peer::ORIGIN;
+use crate::sessions::OpenTable;
+use crate::upload::{Arrived, Upload};
+
+/// A call under way, with all it needs.
+pub(crate) struct Calling {
+    pub(crate) services: Arc<Services>,
+    pub(crate) replies: Replies,
+    pub(crate) stream: u32,
+    pub(crate) call: Call,
+    pub(crate) opens: Arc<OpenTable>,
+    pub(crate) payload: Bytes,
+    pub(crate) arrived: Option<mpsc::Receiver<Arrived>>,
+    pub(crate) credited: mpsc::Receiver<u32>,
+}
+
+impl Calling {
+    /// Makes the call and sends what comes of it. If the client is gone, nobody hears.
+    pub(crate) async fn run(mut self, body: CallBody) {
+        let answer = match self.answer(body).await {
+            Ok(None) => return,
+            Ok(Some(answer)) => Ok(answer),
+            Err(error) => {
+                tracing::debug!(trace = %self.call.trace, caller = %self.call.caller.name(), %error, "a call was refused");
+                Err(ErrorReport::from(&error))
+            }
+        };
+        let frame = Frame::new(self.stream, &ToClient::Reply(Box::new(answer)), Bytes::new());
+        let _ = self.replies.send(frame).await;
+    }
+
+    /// Returns the answer, or `None` if a download has answered already.
+    async fn answer(&mut self, body: CallBody) -> Result<Option<Answer>> {
+        let fs = &*self.services.fs;
+        Ok(Some(match body {
+            CallBody::Request(request) => Answer::Reply(dispatch(fs, &self.call, request).await?),
+            CallBody::Batch(requests) => {
+                let replies = fs.batch(&self.call, requests).await;
+                Answer::Batch(replies.into_iter().map(|r| r.map_err(|e| (&e).into())).collect())
+            }
+            CallBody::Open(at, how) => {
+                let opened = fs.open(&self.call, &at, &how).await?;
+                let file = self.opens.add(opened.file)?;
+                Answer::Opened { file, attr: opened.attr, made: opened.made, parent: opened.parent }
+            }
+            CallBody::File(file, FileAsk::Read(range)) => {
+                let source = self.file(file).await?.read(&self.call, range).await?;
+                download(self.stream, source, &self.replies, &mut self.credited).await?;
+                return Ok(None);
+            }
+            CallBody::File(file, ask) => self.on_file(file, ask).await?,
+            CallBody::Stage(at, hint) => {
+                Answer::Stage(self.opens.add_stage(fs.stage(&self.call, &at, &hint).await?))
+            }
+            CallBody::Staged(id) => Answer::Stage(self.opens.add_stage(fs.staged(&self.call, id).await?)),
+            CallBody::OnStage(id, ask) => self.on_stage(id, ask).await?,
+            CallBody::Lock(at, lock, wait_ms) => {
+                let clock = self.services.sys.clock();
+                let wait = wait_ms.map_or(Wait::No, |ms| {
+                    let slice = Duration::from_millis(ms.into()).min(limits::LOCK_WAIT_SLICE);
+                    Wait::Until(Deadline::within(clock, slice))
+                });
+                let lease = fs.lock(&self.call, &at, &lock, wait).await?;
+                Answer::Locked(u32::try_from(lease.until.since(clock.tick()).as_millis()).unwrap_or(u32::MAX))
+            }
+            CallBody::Test(at, lock) => Answer::InTheWay(fs.test(&self.call, &at, &lock).await?),
+            CallBody::Unlock(at, lock) => {
+                fs.unlock(&self.call, &at, &lock).await?;
+                Answer::Done
+            }
+            CallBody::Authority(ask) => self.authority(ask).await?,
+            CallBody::Accounts(ask) => self.accounts(ask).await?,
+            CallBody::Node(ask) => self.node(ask).await?,
+            CallBody::Audit(ask) => self.audit(ask).await?,
+            CallBody::Supports(volume) => Answer::Supports(fs.supports(volume)),
+        }))
+    }
+
+    async fn file(&self, file: FileRef) -> Result<Arc<dyn OpenFile>> {
+        match file {
+            FileRef::Open(number) => self.opens.file(number),
+            FileRef::Id(id, need) => self.services.fs.file(&self.call, id, need).await,
+        }
+    }
+
+    async fn on_file(&mut self, file: FileRef, ask: FileAsk) -> Result<Answer> {
+        let open = self.file(file).await?;
+        let call = &self.call;
+        Ok(match ask {
+            FileAsk::Check => Answer::Done,
+            FileAsk::Attr => Answer::Attr(open.attr(call).await?),
+            FileAsk::Write { at, whole } => {
+                let mut data = self.upload(whole);
+                Answer::Written(open.write(&self.call, at, &mut *data).await?)
+            }
+            FileAsk::Shape(shape) => Answer::Wcc(open.shape(call, shape).await?),
+            FileAsk::Seek(offset, what) => Answer::Offset(open.seek(call, offset, what).await?),
+            FileAsk::Sync(range) => Answer::Verifier(open.sync(call, range).await?),
+            FileAsk::Close => {
+                if let FileRef::Open(number) = file {
+                    self.opens.drop_file(number);
+                }
+                open.close(call).await?;
+                Answer::Done
+            }
+            FileAsk::Read(_) => return Err(Error::internal("reads are answered with bytes")),
+        })
+    }
+
+    async fn on_stage(&mut self, id: StageId, ask: StageAsk) -> Result<Answer> {
+        let stage = self.stage(id).await?;
+        Ok(match ask {
+            StageAsk::Put { number, offset, whole } => {
+                let mut data = self.upload(whole);
+                Answer::Part(stage.put(&self.call, number, offset, &mut *data).await?)
+            }
+            StageAsk::Parts(from) => Answer::Parts(stage.parts(&self.call, from).await?),
+            StageAsk::Publish { parts, set, guard } => {
+                let changed = stage.publish(&self.call, &parts, &set, &guard).await?;
+                self.opens.drop_stage(id);
+                Answer::Published(changed)
+            }
+            StageAsk::Discard => {
+                stage.discard(&self.call).await?;
+                self.opens.drop_stage(id);
+                Answer::Done
+            }
+        })
+    }
+
+    async fn stage(&self, id: StageId) -> Result<Arc<dyn Stage>> {
+        match self.opens.stage(id) {
+            Some(stage) => Ok(stage),
+            None => self.services.fs.staged(&self.call, id).await,
+        }
+    }
+
+    /// Returns the bytes that came with the call, or those that follow it.
+    fn upload(&mut self, whole: bool) -> Box<dyn Source> {
+        match self.arrived.take() {
+            Some(arrived) if !whole => Box::new(Upload::new(self.stream, self.replies.clone(), arrived)),
+            _ => Box::new(BytesSource::new(std::mem::take(&mut self.payload))),
+        }
+    }
+
+    async fn authority(&self, ask: AuthorityAsk) -> Result<Answer> {
+        let (authority, caller) = (&self.services.authority, &self.call.caller);
+        let seconds = |life_s: u32| Duration::from_secs(life_s.into());
+        Ok(match ask {
+            AuthorityAsk::WhoAmI => Answer::Caller(caller.name().clone()),
+            AuthorityAsk::Login { evidence, limits, life_s } => {
+                // Only the kernel says who is at the other end of the socket.
+                if matches!(evidence, weft_core::service::Evidence::SocketUid(_)) {
+                    return Err(Error::invalid("a uid is no evidence that can be sent"));
+                }
+                let caller = authority.authenticate(&evidence, ORIGIN).await?;
+                Answer::Credential(authority.credential(&caller, &limits, seconds(life_s)).await?)
+            }
+            AuthorityAsk::Credential { limits, life_s } => {
+                Answer::Credential(authority.credential(caller, &limits, seconds(life_s)).await?)
+            }
+            AuthorityAsk::NamesOf(ids) => {
+                let mut names = Vec::new();
+                for id in ids.into_iter().take(limits::PAGE_ENTRIES_MAX as usize) {
+                    names.push(authority.name_of(id).await?);
+                }
+                Answer::Names(names)
+            }
+            AuthorityAsk::Revoke(what) => {
+                authority.revoke(caller, &what).await?;
+                Answer::Done
+            }
+        })
+    }
+
+    async fn accounts(&self, ask: AccountsAsk) -> Result<Answer> {
+        let (accounts, caller) = (&self.services.accounts, &self.call.caller);
+        Ok(match ask {
+            AccountsAsk::AddUser(user) => Answer::User(accounts.add_user(caller, &user).await?),
+            AccountsAsk::EditUser(name, edit) => {
+                Answer::User(accounts.edit_user(caller, &name, &edit).await?)
+            }
+            AccountsAsk::Users(after) => Answer::Users(accounts.users(caller, after.as_ref()).await?),
+            AccountsAsk::AddGroup(name) => Answer::Group(accounts.add_group(caller, &name).await?),
+            AccountsAsk::EditGroup(name, edit) => {
+                Answer::Group(accounts.edit_group(caller, &name, &edit).await?)
+            }
+            AccountsAsk::RemoveGroup(name) => {
+                accounts.remove_group(caller, &name).await?;
+                Answer::Done
+            }
+            AccountsAsk::Groups(after) => Answer::Groups(accounts.groups(caller, after.as_ref()).await?),
+        })
+    }
+
+    async fn node(&self, ask: NodeAsk) -> Result<Answer> {
+        let (node, caller) = (&self.services.node, &self.call.caller);
+        Ok(match ask {
+            NodeAsk::Status => Answer::Status(node.status(caller).await?),
+            NodeAsk::Stop => {
+                node.stop(caller).await?;
+                Answer::Done
+            }
+            NodeAsk::Backup(into) => Answer::Backup(node.backup(caller, &into).await?),
+            NodeAsk::Check => Answer::Check(node.check(caller).await?),
+        })
+    }
+
+    async fn audit(&self, ask: AuditAsk) -> Result<Answer> {
+        let (audit, caller) = (&self.services.audit, &self.call.caller);
+        Ok(match ask {
+            AuditAsk::Records(filter) => Answer::Records(audit.records(caller, &filter).await?),
+            AuditAsk::Verify => Answer::Verdict(audit.verify(caller).await?),
+        })
+    }
+}

@@ -1,0 +1,273 @@
+//! One connection: its reader, its writer, and the calls between them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::AsyncWrite;
+use tokio::sync::mpsc;
+use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
+use weft_rpc::{
+    CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
+    write_frame,
+};
+use weft_sys::{Sys, Task};
+
+use crate::Services;
+use crate::calls::Calling;
+use crate::peer::Peer;
+use crate::upload::Arrived;
+
+/// How often an open connection's sessions are renewed.
+const RENEW_EVERY: Duration = Duration::from_secs(30);
+
+/// Serves one connection to its end. `uid` is who the kernel says is at the other end.
+/// Fails with why the client was cut off; a client that goes away is no failure.
+pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result<()> {
+    let (from, to) = tokio::io::split(line);
+    let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
+    let replies = Replies { sys: services.sys.clone(), out };
+    let writer = services.sys.spawn(write_all(to, queue));
+    let mut connection = Connection {
+        services: services.clone(),
+        peer: Peer::new(uid),
+        replies: replies.clone(),
+        streams: Arc::default(),
+    };
+    let outcome = connection.run(FrameReader::new(from)).await;
+    if let Err(error) = &outcome {
+        let refused = Frame::new(0, &ToClient::Refused(error.into()), Bytes::new());
+        let _ = replies.send(refused).await;
+    }
+    // Calls that change something run to their end; only nobody hears of it.
+    drop((connection, replies));
+    let last = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
+    let _ = services.sys.within(last, writer).await;
+    outcome
+}
+
+/// The way back to the client. Cloning shares the queue.
+#[derive(Clone)]
+pub(crate) struct Replies {
+    sys: Sys,
+    out: mpsc::Sender<Frame>,
+}
+
+impl Replies {
+    pub(crate) fn sys(&self) -> &Sys {
+        &self.sys
+    }
+
+    /// Queues a frame, waiting for room for as long as a transfer may stand still.
+    pub(crate) async fn send(&self, frame: Frame) -> Result<()> {
+        let gone = |_| Error::new(ErrorKind::Unavailable, "the client went away");
+        let idle = Deadline::within(self.sys.clock(), limits::TRANSFER_IDLE);
+        self.sys.within(idle, async { self.out.send(frame).await.map_err(gone) }).await
+    }
+}
+
+async fn write_all(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Frame>) -> Result<()> {
+    while let Some(frame) = queue.recv().await {
+        write_frame(&mut to, &frame).await?;
+    }
+    Ok(())
+}
+
+/// What the reader can still do for a call under way.
+struct Stream {
+    data: mpsc::Sender<Arrived>,
+    credit: mpsc::Sender<u32>,
+    task: Option<Task<()>>,
+    may_abandon: bool,
+}
+
+type Streams = Arc<Mutex<HashMap<u32, Stream>>>;
+
+/// Messages a call may have unread from the client. One that sends more is cut off.
+const STREAM_MESSAGES: usize = 256;
+
+struct Connection {
+    services: Arc<Services>,
+    peer: Peer,
+    replies: Replies,
+    streams: Streams,
+}
+
+impl Connection {
+    async fn run(&mut self, mut frames: FrameReader<impl tokio::io::AsyncRead + Unpin>) -> Result<()> {
+        let until = Deadline::within(self.services.sys.clock(), limits::CALL_DEADLINE);
+        let Some(first) = self.services.sys.within(until, frames.next()).await? else { return Ok(()) };
+        self.greet(&first).await?;
+        let mut renew = self.services.sys.clock().tick().plus(RENEW_EVERY);
+        loop {
+            // Not cancelled by the timer: the future is kept until it has an answer.
+            let mut next = std::pin::pin!(frames.next());
+            let frame = loop {
+                tokio::select! {
+                    biased;
+                    frame = &mut next => break frame?,
+                    () = self.services.sys.sleep_until(renew) => {
+                        self.peer.renew(&self.services);
+                        renew = self.services.sys.clock().tick().plus(RENEW_EVERY);
+                    }
+                }
+            };
+            let Some(frame) = frame else { return Ok(()) };
+            self.take(frame).await?;
+        }
+    }
+
+    async fn greet(&mut self, frame: &Frame) -> Result<()> {
+        let ToServer::Hello { oldest, newest } = frame.message()? else {
+            return Err(Error::invalid("the client did not say hello"));
+        };
+        if oldest > VERSION || newest < VERSION_OLDEST {
+            let detail =
+                format!("the node speaks versions {VERSION_OLDEST} to {VERSION} of the native protocol");
+            return Err(Error::new(ErrorKind::Unsupported, detail)
+                .hint("install the same version of weft on both ends"));
+        }
+        let welcome = Welcome {
+            version: VERSION.min(newest),
+            domain: self.services.domain,
+            certificates: self.services.certificates.clone(),
+            supports: self.services.fs.supports(VolumeId(0)),
+        };
+        self.replies.send(Frame::new(0, &ToClient::Welcome(Box::new(welcome)), Bytes::new())).await
+    }
+
+    async fn take(&mut self, frame: Frame) -> Result<()> {
+        match frame.message()? {
+            ToServer::Hello { .. } => Err(Error::invalid("the client said hello twice")),
+            ToServer::Present { number, credential } => {
+                self.peer.present(&self.services, number, &credential).await
+            }
+            ToServer::Forget { number } => {
+                self.peer.forget(number);
+                Ok(())
+            }
+            ToServer::Begin { session, credential, resume } => {
+                let outcome = self.peer.begin(&self.services, session, credential, resume).await;
+                self.replies.send(Frame::new(0, &ToClient::Begun { session, outcome }, Bytes::new())).await
+            }
+            ToServer::End { session } => {
+                self.peer.end(&self.services, session);
+                Ok(())
+            }
+            ToServer::Drop { session, file } => {
+                self.peer.drop_file(session, file);
+                Ok(())
+            }
+            ToServer::Call { header, body } => self.start(frame.stream, &header, body, frame.payload).await,
+            ToServer::Data { end } => self.pass(frame.stream, Arrived::Bytes { bytes: frame.payload, end }),
+            ToServer::Abort(report) => self.pass(frame.stream, Arrived::Aborted(report)),
+            ToServer::Credit(bytes) => {
+                let unread = |stream: &Stream| stream.credit.try_send(bytes);
+                let sent = lock(&self.streams).get(&frame.stream).map(unread);
+                if matches!(sent, Some(Err(mpsc::error::TrySendError::Full(_)))) {
+                    return Err(Error::invalid("the client sent credit without end"));
+                }
+                Ok(())
+            }
+            ToServer::Cancel => {
+                self.cancel(frame.stream);
+                Ok(())
+            }
+        }
+    }
+
+    async fn start(
+        &mut self,
+        stream: u32,
+        header: &CallHeader,
+        body: CallBody,
+        payload: Bytes,
+    ) -> Result<()> {
+        let refused = {
+            let streams = lock(&self.streams);
+            if stream == 0 || streams.contains_key(&stream) {
+                return Err(Error::invalid("the client used a call's number twice"));
+            }
+            streams.len() >= limits::RPC_CALLS_MAX
+        };
+        if refused {
+            let busy = Error::new(ErrorKind::Busy, "too many calls are under way on this connection");
+            return self.replies.send(reply(stream, &busy)).await;
+        }
+        let (call, opens) = match self.peer.call(&self.services, header).await {
+            Ok(found) => found,
+            Err(error) => return self.replies.send(reply(stream, &error)).await,
+        };
+        let (data, arrived) = mpsc::channel(STREAM_MESSAGES);
+        let (credit, credited) = mpsc::channel(STREAM_MESSAGES);
+        let may_abandon = abandonable(&body);
+        lock(&self.streams).insert(stream, Stream { data, credit, task: None, may_abandon });
+        let calling = Calling {
+            services: self.services.clone(),
+            replies: self.replies.clone(),
+            stream,
+            call,
+            opens,
+            payload,
+            arrived: Some(arrived),
+            credited,
+        };
+        let streams = self.streams.clone();
+        let task = self.services.sys.spawn(async move {
+            calling.run(body).await;
+            lock(&streams).remove(&stream);
+        });
+        if let Some(stream) = lock(&self.streams).get_mut(&stream) {
+            stream.task = Some(task);
+        }
+        Ok(())
+    }
+
+    /// Hands upload bytes on. Those for a call that has ended meanwhile are dropped.
+    fn pass(&self, stream: u32, arrived: Arrived) -> Result<()> {
+        let sent = lock(&self.streams).get(&stream).map(|stream| stream.data.try_send(arrived));
+        match sent {
+            Some(Err(mpsc::error::TrySendError::Full(_))) => {
+                Err(Error::invalid("the client sent more than it was granted"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Nobody waits for the stream any more: a change is still made to its end, waiting
+    /// and reading stop.
+    fn cancel(&self, stream: u32) {
+        let mut streams = lock(&self.streams);
+        if streams.get(&stream).is_some_and(|s| s.may_abandon) {
+            if let Some(task) = streams.remove(&stream).and_then(|s| s.task) {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        for (_, stream) in lock(&self.streams).drain() {
+            if let (true, Some(task)) = (stream.may_abandon, stream.task) {
+                task.abort();
+            }
+        }
+    }
+}
+
+/// Whether dropping the call in the middle leaves nothing half done and nothing held.
+fn abandonable(body: &CallBody) -> bool {
+    use weft_core::form::Request;
+    matches!(body, CallBody::Request(Request::Watch { .. }) | CallBody::File(_, weft_rpc::FileAsk::Read(_)))
+}
+
+fn reply(stream: u32, error: &Error) -> Frame {
+    Frame::new(stream, &ToClient::Reply(Box::new(Err(ErrorReport::from(error)))), Bytes::new())
+}
+
+fn lock(streams: &Mutex<HashMap<u32, Stream>>) -> MutexGuard<'_, HashMap<u32, Stream>> {
+    // Every change leaves the table whole, so a panic elsewhere cannot spoil it.
+    streams.lock().unwrap_or_else(PoisonError::into_inner)
+}

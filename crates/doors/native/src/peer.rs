@@ -1,0 +1,160 @@
+//! Whom and what a connection has presented: callers and sessions by number.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_core::form::{Call, Door, Origin};
+use weft_core::proof::{Caller, Signed};
+use weft_core::service::{Evidence, Secret, SessionGrant};
+use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, SessionId, limits};
+use weft_rpc::CallHeader;
+
+use crate::Services;
+use crate::sessions::OpenTable;
+
+const NUMBER_CONNECTION: u32 = 0;
+const NUMBER_ANYONE: u32 = 1;
+
+/// Everything a connection comes from: the Unix socket knows the uid, no address.
+pub(crate) const ORIGIN: Origin = Origin { door: Door::Native, peer: None };
+
+/// The other end.
+pub(crate) struct Peer {
+    uid: u32,
+    presented: HashMap<u32, Presented>,
+    sessions: HashMap<u32, std::result::Result<Begun, ErrorReport>>,
+}
+
+/// What was presented under a number, and who that was when it was last asked.
+struct Presented {
+    evidence: Evidence,
+    caller: std::result::Result<Caller, ErrorReport>,
+}
+
+struct Begun {
+    id: SessionId,
+    opens: Arc<OpenTable>,
+}
+
+impl Peer {
+    pub(crate) fn new(uid: u32) -> Self {
+        let anyone = Presented { evidence: Evidence::None, caller: Ok(Caller::anyone()) };
+        Self { uid, presented: HashMap::from([(NUMBER_ANYONE, anyone)]), sessions: HashMap::new() }
+    }
+
+    pub(crate) async fn present(
+        &mut self,
+        services: &Services,
+        number: u32,
+        credential: &Signed,
+    ) -> Result<()> {
+        if number <= NUMBER_ANYONE || self.presented.len() >= limits::RPC_NUMBERS_MAX {
+            return Err(Error::invalid("the number cannot be presented under"));
+        }
+        let evidence = Evidence::Token(Secret::new(credential.to_token()));
+        let caller = services.authority.authenticate(&evidence, ORIGIN).await.map_err(|e| (&e).into());
+        self.presented.insert(number, Presented { evidence, caller });
+        Ok(())
+    }
+
+    pub(crate) fn forget(&mut self, number: u32) {
+        if number > NUMBER_ANYONE {
+            self.presented.remove(&number);
+        }
+    }
+
+    pub(crate) async fn begin(
+        &mut self,
+        services: &Services,
+        number: u32,
+        credential: u32,
+        resume: Option<SessionGrant>,
+    ) -> std::result::Result<SessionGrant, ErrorReport> {
+        let outcome = self.begun(services, credential, resume).await.map_err(|e| ErrorReport::from(&e));
+        if self.sessions.len() < limits::RPC_NUMBERS_MAX {
+            let begun =
+                outcome.clone().map(|grant| Begun { id: grant.id, opens: services.opens.of(grant.id) });
+            self.sessions.insert(number, begun);
+        }
+        outcome
+    }
+
+    async fn begun(
+        &mut self,
+        services: &Services,
+        credential: u32,
+        resume: Option<SessionGrant>,
+    ) -> Result<SessionGrant> {
+        if self.sessions.len() >= limits::RPC_NUMBERS_MAX {
+            return Err(Error::new(ErrorKind::Busy, "too many sessions on one connection"));
+        }
+        let caller = self.caller(services, credential).await?;
+        match resume {
+            None => services.sessions.begin(&caller),
+            Some(grant) => services.sessions.resume(&caller, &grant).map(|()| grant),
+        }
+    }
+
+    pub(crate) fn end(&mut self, services: &Services, number: u32) {
+        if let Some(Ok(begun)) = self.sessions.remove(&number) {
+            services.sessions.end(begun.id);
+        }
+    }
+
+    pub(crate) fn drop_file(&self, session: u32, file: u32) {
+        if let Some(Ok(begun)) = self.sessions.get(&session) {
+            drop(begun.opens.drop_file(file));
+        }
+    }
+
+    /// Keeps the sessions alive: an open connection is use.
+    pub(crate) fn renew(&self, services: &Services) {
+        for begun in self.sessions.values().flatten() {
+            // One that has ended is found out by its next call.
+            let _ = services.sessions.renew(begun.id);
+        }
+    }
+
+    /// Rebuilds what accompanies a call from what was verified here. Session 0 is
+    /// none: for calls that need none.
+    pub(crate) async fn call(
+        &mut self,
+        services: &Services,
+        header: &CallHeader,
+    ) -> Result<(Call, Arc<OpenTable>)> {
+        let caller = self.caller(services, header.credential).await?;
+        let (session, opens) = match (header.session, self.sessions.get(&header.session)) {
+            (_, Some(Ok(begun))) => (begun.id, begun.opens.clone()),
+            (_, Some(Err(report))) => return Err(report.clone().into()),
+            (0, None) => (SessionId(0), Arc::default()),
+            (_, None) => return Err(Error::stale("there is no such session on this connection")),
+        };
+        let until = Deadline::within(services.sys.clock(), Duration::from_millis(header.left_ms.into()));
+        let (once, ack, wire, trace) = (header.once, header.ack, header.wire, header.trace);
+        Ok((Call { caller, session, until, trace, from: ORIGIN, once, ack, wire }, opens))
+    }
+
+    /// Returns the caller behind a number. One whose proof has ended is asked for
+    /// again: its groups may have changed, its password not.
+    async fn caller(&mut self, services: &Services, number: u32) -> Result<Caller> {
+        let uid = self.uid;
+        let presented = match number {
+            NUMBER_CONNECTION => self.presented.entry(number).or_insert_with(|| Presented {
+                evidence: Evidence::SocketUid(uid),
+                caller: Err((&Error::stale("not asked yet")).into()),
+            }),
+            _ => self
+                .presented
+                .get_mut(&number)
+                .ok_or_else(|| Error::invalid("nothing was presented under the number"))?,
+        };
+        let live =
+            presented.caller.as_ref().is_ok_and(|caller| caller.live(services.sys.clock().moment()).is_ok());
+        if !live {
+            let asked = services.authority.authenticate(&presented.evidence, ORIGIN).await;
+            presented.caller = asked.map_err(|e| (&e).into());
+        }
+        presented.caller.clone().map_err(Error::from)
+    }
+}

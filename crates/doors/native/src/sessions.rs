@@ -1,0 +1,88 @@
+//! What is open, by session. Kept apart from connections, so that a client that comes
+//! back over another one finds what it had.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_core::form::{OpenFile, Stage};
+use weft_core::service::SessionWatcher;
+use weft_core::{Error, ErrorKind, Result, SessionId, StageId, limits};
+
+/// Every session's open files and stages.
+#[derive(Default)]
+pub struct OpenTables(Mutex<HashMap<SessionId, Arc<OpenTable>>>);
+
+impl OpenTables {
+    pub(crate) fn of(&self, session: SessionId) -> Arc<OpenTable> {
+        lock(&self.0).entry(session).or_default().clone()
+    }
+}
+
+impl SessionWatcher for OpenTables {
+    fn ended(&self, session: SessionId) {
+        lock(&self.0).remove(&session);
+    }
+}
+
+/// One session's open files and stages.
+#[derive(Default)]
+pub(crate) struct OpenTable(Mutex<Opens>);
+
+#[derive(Default)]
+struct Opens {
+    last: u32,
+    files: HashMap<u32, Arc<dyn OpenFile>>,
+    stages: HashMap<StageId, Arc<dyn Stage>>,
+}
+
+impl OpenTable {
+    pub(crate) fn add(&self, file: Arc<dyn OpenFile>) -> Result<u32> {
+        let mut opens = lock(&self.0);
+        if opens.files.len() >= limits::SESSION_OPENS_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the session has too many files open"));
+        }
+        loop {
+            opens.last = opens.last.wrapping_add(1);
+            let number = opens.last;
+            if !opens.files.contains_key(&number) {
+                opens.files.insert(number, file);
+                return Ok(number);
+            }
+        }
+    }
+
+    pub(crate) fn file(&self, number: u32) -> Result<Arc<dyn OpenFile>> {
+        lock(&self.0)
+            .files
+            .get(&number)
+            .cloned()
+            .ok_or_else(|| Error::stale("the file is not open in this session"))
+    }
+
+    pub(crate) fn drop_file(&self, number: u32) -> Option<Arc<dyn OpenFile>> {
+        lock(&self.0).files.remove(&number)
+    }
+
+    pub(crate) fn add_stage(&self, stage: Arc<dyn Stage>) -> StageId {
+        let (id, mut opens) = (stage.id(), lock(&self.0));
+        // A stage can always be found again by id, so forgetting all of them is safe.
+        if opens.stages.len() >= limits::SESSION_OPENS_MAX {
+            opens.stages.clear();
+        }
+        opens.stages.insert(id, stage);
+        id
+    }
+
+    pub(crate) fn stage(&self, id: StageId) -> Option<Arc<dyn Stage>> {
+        lock(&self.0).stages.get(&id).cloned()
+    }
+
+    pub(crate) fn drop_stage(&self, id: StageId) {
+        lock(&self.0).stages.remove(&id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every change leaves the maps whole, so a panic elsewhere cannot spoil them.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,343 @@
+//! The client's end of a connection: many calls at once over one line.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot};
+use weft_core::form::Source;
+use weft_core::service::SessionGrant;
+use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
+use weft_sys::{Sys, Task};
+
+use crate::frame::{Frame, FrameReader, write_frame};
+use crate::message::{Answer, CallBody, CallHeader, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome};
+use crate::source::RemoteSource;
+
+/// Anything bytes go both ways over: a Unix socket now, TLS later.
+pub trait Line: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Line for T {}
+
+/// A connection to a node. Cloning shares it. When the last clone is dropped, or the
+/// line breaks, it ends and every call under way fails with `Unavailable`.
+#[derive(Clone)]
+pub struct Connection(Arc<Shared>);
+
+struct Shared {
+    sys: Sys,
+    out: mpsc::Sender<Frame>,
+    streams: Arc<Mutex<Streams>>,
+    welcome: Welcome,
+    reader: Task<()>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// Frames that one stream may hold unread. A server that sends more than it was given
+/// room for fails that stream.
+const STREAM_FRAMES: usize = 1024;
+
+#[derive(Default)]
+struct Streams {
+    last: u32,
+    waiting: HashMap<u32, mpsc::Sender<Incoming>>,
+    sessions: HashMap<u32, oneshot::Sender<Result<SessionGrant>>>,
+    closed: Option<ErrorReport>,
+}
+
+/// A message for one stream.
+pub(crate) struct Incoming {
+    pub(crate) message: ToClient,
+    pub(crate) payload: Bytes,
+}
+
+impl Connection {
+    /// Greets the server over a fresh line. Fails with `Unsupported` if the two have no
+    /// version in common, `Unavailable` or `Deadline` if there is no answer.
+    pub async fn open(sys: &Sys, line: impl Line, until: Deadline) -> Result<Self> {
+        let (from, mut to) = tokio::io::split(line);
+        let mut frames = FrameReader::new(from);
+        let hello = ToServer::Hello { oldest: VERSION_OLDEST, newest: VERSION };
+        let greet = async {
+            write_frame(&mut to, &Frame::new(0, &hello, Bytes::new())).await?;
+            let frame = frames.next().await?.ok_or_else(closed)?;
+            match frame.message()? {
+                ToClient::Welcome(welcome) => Ok(*welcome),
+                ToClient::Refused(report) => Err(report.into()),
+                _ => Err(Error::invalid("the server did not say welcome")),
+            }
+        };
+        let welcome = sys.within(until, greet).await?;
+        let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
+        let streams = Arc::<Mutex<Streams>>::default();
+        drop(sys.spawn(write_all(to, queue)));
+        let reader = sys.spawn(read_all(frames, streams.clone()));
+        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader })))
+    }
+
+    /// Returns what the server said of itself.
+    pub fn welcome(&self) -> &Welcome {
+        &self.0.welcome
+    }
+
+    /// Returns the system it runs on.
+    pub fn sys(&self) -> &Sys {
+        &self.0.sys
+    }
+
+    /// Returns why the connection ended, if it has.
+    pub fn ended(&self) -> Option<Error> {
+        self.streams().closed.clone().map(Error::from)
+    }
+
+    /// Sends a message that belongs to no call.
+    pub async fn tell(&self, message: &ToServer) -> Result<()> {
+        self.send(Frame::new(0, message, Bytes::new())).await
+    }
+
+    /// Sends a message that belongs to no call, if there is room: for what is said
+    /// while something is being dropped. The server forgets by itself what is not said.
+    pub fn tell_if_room(&self, message: &ToServer) {
+        let _ = self.0.out.try_send(Frame::new(0, message, Bytes::new()));
+    }
+
+    /// Begins or resumes a session under a number of our choice.
+    pub async fn begin(
+        &self,
+        session: u32,
+        credential: u32,
+        resume: Option<SessionGrant>,
+    ) -> Result<SessionGrant> {
+        let (send, answer) = oneshot::channel();
+        self.streams().sessions.insert(session, send);
+        self.tell(&ToServer::Begin { session, credential, resume }).await?;
+        answer.await.map_err(|_| self.why())?
+    }
+
+    /// Makes a call and waits for its answer and the bytes that came with it.
+    pub async fn call(
+        &self,
+        header: CallHeader,
+        body: CallBody,
+        payload: Bytes,
+        until: Deadline,
+    ) -> Result<(Answer, Bytes)> {
+        let mut stream = self.start(header, body, payload).await?;
+        self.0.sys.within(until, stream.reply()).await
+    }
+
+    /// Makes a call that is answered with bytes.
+    pub async fn call_reading(
+        &self,
+        header: CallHeader,
+        body: CallBody,
+        until: Deadline,
+    ) -> Result<RemoteSource> {
+        let mut stream = self.start(header, body, Bytes::new()).await?;
+        match self.0.sys.within(until, stream.reply()).await? {
+            (Answer::Reading { length, whole }, payload) => {
+                Ok(RemoteSource::new(stream, length, whole, payload))
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Makes a call whose bytes the server pulls as it has room.
+    pub async fn call_writing(
+        &self,
+        header: CallHeader,
+        body: CallBody,
+        data: &mut dyn Source,
+    ) -> Result<Answer> {
+        let mut stream = self.start(header, body, Bytes::new()).await?;
+        let (mut room, mut ended) = (0_u32, false);
+        loop {
+            let may_pull = room > 0 && !ended;
+            tokio::select! {
+                biased;
+                incoming = stream.next() => match incoming?.message {
+                    ToClient::Grant(bytes) => room = room.saturating_add(bytes),
+                    ToClient::Reply(reply) => return stream.finish(*reply),
+                    _ => return Err(unexpected()),
+                },
+                piece = data.next((room as usize).min(limits::PIECE_BYTES_MAX)), if may_pull => {
+                    let (message, payload) = match piece.and_then(|p| p.map(weft_core::form::Piece::into_bytes).transpose()) {
+                        Ok(Some(bytes)) => (ToServer::Data { end: false }, bytes),
+                        Ok(None) => (ToServer::Data { end: true }, Bytes::new()),
+                        Err(error) => {
+                            stream.send(&ToServer::Abort((&error).into()), Bytes::new()).await?;
+                            return Err(error);
+                        }
+                    };
+                    room -= payload.len() as u32;
+                    ended = payload.is_empty();
+                    stream.send(&message, payload).await?;
+                }
+            }
+        }
+    }
+
+    async fn start(&self, header: CallHeader, body: CallBody, payload: Bytes) -> Result<Stream> {
+        let (to, incoming) = mpsc::channel(STREAM_FRAMES);
+        let number = {
+            let mut streams = self.streams();
+            if let Some(report) = &streams.closed {
+                return Err(report.clone().into());
+            }
+            if streams.waiting.len() >= limits::RPC_CALLS_MAX {
+                return Err(Error::new(ErrorKind::Busy, "too many calls are under way on this connection"));
+            }
+            let number = streams.free_number();
+            streams.waiting.insert(number, to);
+            number
+        };
+        let stream = Stream { connection: self.clone(), number, incoming, done: false };
+        stream.connection.send(Frame::new(number, &ToServer::Call { header, body }, payload)).await?;
+        Ok(stream)
+    }
+
+    async fn send(&self, frame: Frame) -> Result<()> {
+        self.0.out.send(frame).await.map_err(|_| self.why())
+    }
+
+    fn why(&self) -> Error {
+        self.ended().unwrap_or_else(closed)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        lock(&self.0.streams)
+    }
+}
+
+impl Streams {
+    fn free_number(&mut self) -> u32 {
+        loop {
+            self.last = self.last.wrapping_add(1).max(1);
+            if !self.waiting.contains_key(&self.last) {
+                return self.last;
+            }
+        }
+    }
+}
+
+fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
+    // Every change leaves the table whole, so a panic elsewhere cannot spoil it.
+    streams.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One call under way. Dropping it before its end tells the server that nobody waits.
+pub(crate) struct Stream {
+    connection: Connection,
+    number: u32,
+    incoming: mpsc::Receiver<Incoming>,
+    done: bool,
+}
+
+impl Stream {
+    pub(crate) async fn next(&mut self) -> Result<Incoming> {
+        self.incoming.recv().await.ok_or_else(|| self.connection.why())
+    }
+
+    pub(crate) async fn send(&self, message: &ToServer, payload: Bytes) -> Result<()> {
+        self.connection.send(Frame::new(self.number, message, payload)).await
+    }
+
+    /// Says that everything was received: there is nothing left to cancel.
+    pub(crate) fn set_done(&mut self) {
+        self.done = true;
+    }
+
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
+    async fn reply(&mut self) -> Result<(Answer, Bytes)> {
+        let incoming = self.next().await?;
+        match incoming.message {
+            ToClient::Reply(reply) => {
+                let follows = matches!(&*reply, Ok(Answer::Reading { whole: false, .. }));
+                self.done = !follows;
+                (*reply).map(|answer| (answer, incoming.payload)).map_err(Error::from)
+            }
+            _ => Err(unexpected()),
+        }
+    }
+
+    fn finish(&mut self, reply: std::result::Result<Answer, ErrorReport>) -> Result<Answer> {
+        self.done = true;
+        reply.map_err(Error::from)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        lock(&self.connection.0.streams).waiting.remove(&self.number);
+        if !self.done {
+            // If there is no room, the server gives the stream up by its own deadline.
+            let _ = self.connection.0.out.try_send(Frame::new(self.number, &ToServer::Cancel, Bytes::new()));
+        }
+    }
+}
+
+fn unexpected() -> Error {
+    Error::invalid("the server answered with something else than was asked for")
+}
+
+fn closed() -> Error {
+    Error::new(ErrorKind::Unavailable, "the node closed the connection").hint("weft status")
+}
+
+async fn write_all(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Frame>) {
+    while let Some(frame) = queue.recv().await {
+        if write_frame(&mut to, &frame).await.is_err() {
+            // The reader meets the same end and says so to everybody.
+            return;
+        }
+    }
+}
+
+async fn read_all(mut frames: FrameReader<impl AsyncRead + Unpin>, streams: Arc<Mutex<Streams>>) {
+    let why = loop {
+        match frames.next().await {
+            Ok(Some(frame)) => {
+                if let Err(error) = deliver(&frame, &streams) {
+                    break error;
+                }
+            }
+            Ok(None) => break closed(),
+            Err(error) => break error,
+        }
+    };
+    let mut streams = lock(&streams);
+    streams.closed = Some((&why).into());
+    streams.waiting.clear();
+    streams.sessions.clear();
+}
+
+fn deliver(frame: &Frame, streams: &Mutex<Streams>) -> Result<()> {
+    match frame.message()? {
+        ToClient::Begun { session, outcome } => {
+            if let Some(waiting) = lock(streams).sessions.remove(&session) {
+                let _ = waiting.send(outcome.map_err(Error::from));
+            }
+            Ok(())
+        }
+        ToClient::Refused(report) => Err(report.into()),
+        message => {
+            let mut streams = lock(streams);
+            let Some(waiting) = streams.waiting.get(&frame.stream) else { return Ok(()) };
+            let incoming = Incoming { message, payload: frame.payload.clone() };
+            if waiting.try_send(incoming).is_err() {
+                // More than it was given room for, or nobody waits: its channel ends.
+                streams.waiting.remove(&frame.stream);
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Frames: a typed message, and bytes behind it.
+
+use bytes::{Bytes, BytesMut};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use weft_core::{Error, ErrorKind, Result, limits};
+
+use crate::message::to_bytes;
+
+const HEAD_BYTES: usize = 12;
+
+/// A frame as it is sent or was received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// The call it belongs to; 0 for none.
+    pub stream: u32,
+    /// The encoded message.
+    pub body: Bytes,
+    /// The bytes behind it.
+    pub payload: Bytes,
+}
+
+impl Frame {
+    /// Makes a frame of a message and bytes.
+    pub fn new<T: Serialize>(stream: u32, message: &T, payload: Bytes) -> Self {
+        Self { stream, body: to_bytes(message), payload }
+    }
+
+    /// Decodes the message. Fails with `Invalid`; bytes left over are not forgiven.
+    pub fn message<T: DeserializeOwned>(&self) -> Result<T> {
+        let bad = |e| Error::invalid("the peer sent a malformed message").caused_by(e);
+        let (message, rest) = postcard::take_from_bytes(&self.body).map_err(bad)?;
+        if rest.is_empty() { Ok(message) } else { Err(Error::invalid("the peer sent more than a message")) }
+    }
+
+    fn head(&self) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..4].copy_from_slice(&(self.body.len() as u32).to_le_bytes());
+        head[4..8].copy_from_slice(&(self.payload.len() as u32).to_le_bytes());
+        head[8..].copy_from_slice(&self.stream.to_le_bytes());
+        head
+    }
+}
+
+/// Returns a whole frame's bytes: for tests and fuzzing.
+pub fn encode(frame: &Frame) -> Vec<u8> {
+    [&frame.head()[..], &frame.body, &frame.payload].concat()
+}
+
+/// Writes a frame: head and body in one write, the payload as it is.
+pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin + ?Sized), frame: &Frame) -> Result<()> {
+    let lost = |e| Error::new(ErrorKind::Unavailable, "the connection broke while sending").caused_by(e);
+    let mut front = Vec::with_capacity(HEAD_BYTES + frame.body.len() + SMALL_PAYLOAD);
+    front.extend_from_slice(&frame.head());
+    front.extend_from_slice(&frame.body);
+    // A small payload costs less to copy than a system call of its own.
+    let small = frame.payload.len() <= SMALL_PAYLOAD;
+    if small {
+        front.extend_from_slice(&frame.payload);
+    }
+    to.write_all(&front).await.map_err(lost)?;
+    if !small {
+        to.write_all(&frame.payload).await.map_err(lost)?;
+    }
+    Ok(())
+}
+
+const SMALL_PAYLOAD: usize = 4096;
+
+/// Reads frames. Sizes are checked before anything is allocated.
+pub struct FrameReader<R> {
+    from: R,
+    buffer: BytesMut,
+}
+
+impl<R: AsyncRead + Unpin> FrameReader<R> {
+    /// Reads from `from`.
+    pub fn new(from: R) -> Self {
+        Self { from, buffer: BytesMut::new() }
+    }
+
+    /// Returns the next frame, or `None` if the peer closed between two frames. Not safe
+    /// to cancel: a frame may be half read.
+    pub async fn next(&mut self) -> Result<Option<Frame>> {
+        if !self.fill(HEAD_BYTES).await? {
+            return Ok(None);
+        }
+        let head = self.buffer.split_to(HEAD_BYTES);
+        let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+        let (body, payload, stream) = (word(0) as usize, word(4) as usize, word(8));
+        if body > limits::RPC_BODY_BYTES_MAX || payload > limits::PIECE_BYTES_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "the peer sent a frame larger than a frame may be"));
+        }
+        if !self.fill(body + payload).await? {
+            return Err(cut());
+        }
+        let body = self.buffer.split_to(body).freeze();
+        let payload = self.buffer.split_to(payload).freeze();
+        Ok(Some(Frame { stream, body, payload }))
+    }
+
+    /// Reads until `wanted` bytes are there. `false` if there was nothing at all.
+    async fn fill(&mut self, wanted: usize) -> Result<bool> {
+        while self.buffer.len() < wanted {
+            self.buffer.reserve((wanted - self.buffer.len()).max(READ_AHEAD));
+            let read = self.from.read_buf(&mut self.buffer).await;
+            let read =
+                read.map_err(|e| Error::new(ErrorKind::Unavailable, "the connection broke").caused_by(e))?;
+            if read == 0 {
+                return if self.buffer.is_empty() && wanted == HEAD_BYTES { Ok(false) } else { Err(cut()) };
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// How much is read at once while looking for small frames.
+const READ_AHEAD: usize = 16 << 10;
+
+fn cut() -> Error {
+    Error::new(ErrorKind::Unavailable, "the peer went away in the middle of a frame")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::ToServer;
+
+    async fn read(bytes: &[u8]) -> Result<Vec<Frame>> {
+        let mut reader = FrameReader::new(bytes);
+        let mut frames = Vec::new();
+        while let Some(frame) = reader.next().await? {
+            frames.push(frame);
+        }
+        Ok(frames)
+    }
+
+    fn sample() -> Vec<Frame> {
+        let hello = Frame::new(0, &ToServer::Hello { oldest: 1, newest: 1 }, Bytes::new());
+        let small = Frame::new(7, &ToServer::Data { end: false }, Bytes::from_static(b"abc"));
+        let large = Frame::new(7, &ToServer::Data { end: true }, vec![1; 300_000].into());
+        vec![hello, small, large]
+    }
+
+    #[tokio::test]
+    async fn frames_arrive_as_they_were_sent() {
+        let mut wire = Vec::new();
+        for frame in sample() {
+            write_frame(&mut wire, &frame).await.expect("a vector takes everything");
+        }
+        assert_eq!(wire, sample().iter().flat_map(encode).collect::<Vec<_>>());
+        assert_eq!(read(&wire).await.expect("whole frames"), sample());
+    }
+
+    #[tokio::test]
+    async fn a_stream_cut_anywhere_is_an_error_and_never_a_shorter_frame() {
+        let wire: Vec<u8> = sample()[..2].iter().flat_map(encode).collect();
+        let first = encode(&sample()[0]).len();
+        for cut in 0..wire.len() {
+            let outcome = read(&wire[..cut]).await;
+            assert_eq!(outcome.is_ok(), cut == 0 || cut == first, "cut at {cut}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_huge_length_is_refused_before_memory_is_taken() {
+        for word in 0..2 {
+            let mut head = [0_u8; 12];
+            head[word * 4..word * 4 + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+            assert_eq!(read(&head).await.expect_err("too large").kind(), ErrorKind::TooLarge);
+        }
+    }
+}

@@ -1,0 +1,395 @@
+//! Messages. Adding one: append a variant, raise [`VERSION`], and say in
+//! `docs/decisions/` what an older end does with it. Variants are never reordered:
+//! their numbers travel.
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
+use weft_core::form::{
+    Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
+    Supports, Verifier, Wire, WriteAt, Written,
+};
+use weft_core::proof::{Attenuation, KeyCertificate, Signed};
+use weft_core::rights::Rights;
+use weft_core::service::{
+    AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
+    NewUser, NodeStatus, Revoke, SessionGrant, UserEdit, UserRecord,
+};
+use weft_core::{CallerId, CallerName, DomainId, ErrorReport, FileId, RequestId, StageId, TraceId, VolumeId};
+
+/// The newest version this build speaks.
+pub const VERSION: u16 = 1;
+/// The oldest version this build still speaks.
+pub const VERSION_OLDEST: u16 = 1;
+
+/// What a client sends. The stream number in the frame says which call it belongs to;
+/// 0 belongs to none.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToServer {
+    /// The first message: the versions the client speaks.
+    Hello {
+        /// The oldest.
+        oldest: u16,
+        /// The newest.
+        newest: u16,
+    },
+    /// Presents a credential under a number the client chose. Not answered: a call under
+    /// the number fails if the credential does.
+    Present {
+        /// The number; not 0 (the connection itself) or 1 (anyone).
+        number: u32,
+        /// The credential.
+        credential: Signed,
+    },
+    /// Forgets a number.
+    Forget {
+        /// The number.
+        number: u32,
+    },
+    /// Begins, or resumes, a session under a number the client chose.
+    Begin {
+        /// The number.
+        session: u32,
+        /// Whose it is.
+        credential: u32,
+        /// The session to take up again.
+        resume: Option<SessionGrant>,
+    },
+    /// Ends a session.
+    End {
+        /// The number.
+        session: u32,
+    },
+    /// Abandons an open file without asking how it went.
+    Drop {
+        /// The session it was opened in.
+        session: u32,
+        /// Its number.
+        file: u32,
+    },
+    /// A call.
+    Call {
+        /// What accompanies it.
+        header: CallHeader,
+        /// What is asked.
+        body: CallBody,
+    },
+    /// Bytes of an upload; the payload holds them.
+    Data {
+        /// Whether these are the last.
+        end: bool,
+    },
+    /// The client's own source failed: there will be no more bytes.
+    Abort(ErrorReport),
+    /// Room for so many more bytes of a download.
+    Credit(u32),
+    /// Nobody waits for the stream any more.
+    Cancel,
+}
+
+/// What accompanies a call (request-form law 19).
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct CallHeader {
+    /// The number a credential was presented under; 0 is the connection's own
+    /// identity (the uid at the socket), 1 is anyone.
+    pub credential: u32,
+    /// The number a session was begun under.
+    pub session: u32,
+    /// For changes that must happen at most once.
+    pub once: Option<RequestId>,
+    /// When a change is answered.
+    pub ack: Ack,
+    /// The least protection asked for.
+    pub wire: Wire,
+    /// The trace.
+    pub trace: TraceId,
+    /// Milliseconds until there must be an answer.
+    pub left_ms: u32,
+}
+
+/// A file that a call is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum FileRef {
+    /// One that was opened in the session.
+    Open(u32),
+    /// One by id, with the rights that are needed.
+    Id(FileId, Rights),
+}
+
+/// What is asked.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum CallBody {
+    /// A request of the form.
+    Request(Request),
+    /// Several, in order.
+    Batch(Vec<Request>),
+    /// `open`.
+    Open(At, OpenHow),
+    /// A method of an open file.
+    File(FileRef, FileAsk),
+    /// `stage`.
+    Stage(At, StageHint),
+    /// `staged`.
+    Staged(StageId),
+    /// A method of a stage.
+    OnStage(StageId, StageAsk),
+    /// `lock`; the milliseconds to wait, if at all.
+    Lock(At, Lock, Option<u32>),
+    /// `test`.
+    Test(At, Lock),
+    /// `unlock`.
+    Unlock(At, Lock),
+    /// Something of the authority.
+    Authority(AuthorityAsk),
+    /// Something of users and groups.
+    Accounts(AccountsAsk),
+    /// Something of the node.
+    Node(NodeAsk),
+    /// Something of the audit log.
+    Audit(AuditAsk),
+    /// `supports`.
+    Supports(VolumeId),
+}
+
+/// A method of an open file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum FileAsk {
+    /// Nothing but that the file is there and the rights are given.
+    Check,
+    /// `attr`.
+    Attr,
+    /// `read`: answered with [`Answer::Reading`], then bytes.
+    Read(Range),
+    /// `write`.
+    Write {
+        /// Where to.
+        at: WriteAt,
+        /// Whether this frame's payload holds all bytes; else they follow as granted.
+        whole: bool,
+    },
+    /// `shape`.
+    Shape(Shape),
+    /// `seek`.
+    Seek(u64, Seek),
+    /// `sync`.
+    Sync(Range),
+    /// `close`.
+    Close,
+}
+
+/// A method of a stage.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum StageAsk {
+    /// `put`.
+    Put {
+        /// The part.
+        number: u32,
+        /// Where in it.
+        offset: u64,
+        /// Whether this frame's payload holds all bytes; else they follow as granted.
+        whole: bool,
+    },
+    /// `parts`.
+    Parts(u32),
+    /// `publish`.
+    Publish {
+        /// What must be staged.
+        parts: Vec<Part>,
+        /// Attributes to set.
+        set: SetAttr,
+        /// What must be true.
+        guard: Guard,
+    },
+    /// `discard`.
+    Discard,
+}
+
+/// A method of the authority.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AuthorityAsk {
+    /// Who the call is made as.
+    WhoAmI,
+    /// `authenticate`, then `credential` for whoever that is.
+    Login {
+        /// The evidence.
+        evidence: Evidence,
+        /// What to narrow it to.
+        limits: Attenuation,
+        /// Seconds it should live.
+        life_s: u32,
+    },
+    /// `credential` for whoever the call is made as.
+    Credential {
+        /// What to narrow it to.
+        limits: Attenuation,
+        /// Seconds it should live.
+        life_s: u32,
+    },
+    /// `name_of`, for several ids.
+    NamesOf(Vec<CallerId>),
+    /// `revoke`.
+    Revoke(Revoke),
+}
+
+/// A method of accounts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AccountsAsk {
+    /// `add_user`.
+    AddUser(NewUser),
+    /// `edit_user`.
+    EditUser(CallerName, UserEdit),
+    /// `users`.
+    Users(Option<CallerName>),
+    /// `add_group`.
+    AddGroup(String),
+    /// `edit_group`.
+    EditGroup(CallerName, GroupEdit),
+    /// `remove_group`.
+    RemoveGroup(CallerName),
+    /// `groups`.
+    Groups(Option<CallerName>),
+}
+
+/// A method of the node.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum NodeAsk {
+    /// `status`.
+    Status,
+    /// `stop`.
+    Stop,
+    /// `backup`.
+    Backup(String),
+    /// `check`.
+    Check,
+}
+
+/// A method of the audit log.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum AuditAsk {
+    /// `records`.
+    Records(AuditFilter),
+    /// `verify`.
+    Verify,
+}
+
+/// What a server sends.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum ToClient {
+    /// The answer to `Hello`.
+    Welcome(Box<Welcome>),
+    /// Why the connection ends.
+    Refused(ErrorReport),
+    /// A session was begun, or not.
+    Begun {
+        /// The number it was asked for under.
+        session: u32,
+        /// The session.
+        outcome: Result<SessionGrant, ErrorReport>,
+    },
+    /// The answer to a call. For short reads the payload holds all the bytes.
+    Reply(Box<Result<Answer, ErrorReport>>),
+    /// Bytes of a download; the payload holds them.
+    Data {
+        /// Whether these are the last.
+        end: bool,
+    },
+    /// A download ends early.
+    Failed(ErrorReport),
+    /// So many more bytes of an upload may be sent.
+    Grant(u32),
+}
+
+/// What a client is told first.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Welcome {
+    /// The version that will be spoken.
+    pub version: u16,
+    /// The node's domain.
+    pub domain: DomainId,
+    /// The keys that vouch for its credentials.
+    pub certificates: Vec<KeyCertificate>,
+    /// What the root volume can do.
+    pub supports: Supports,
+}
+
+/// The answer to a [`CallBody`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// Of a request.
+    Reply(Reply),
+    /// Of a batch.
+    Batch(Vec<Result<Reply, ErrorReport>>),
+    /// Of an open.
+    Opened {
+        /// The number it is known by in the session.
+        file: u32,
+        /// Whose file it is.
+        attr: Attr,
+        /// Whether it was made.
+        made: bool,
+        /// Its directory, if it was made.
+        parent: Option<Wcc>,
+    },
+    /// Of a read: bytes follow, unless they are all in this frame's payload.
+    Reading {
+        /// How many, if known.
+        length: Option<u64>,
+        /// Whether the payload holds all of them.
+        whole: bool,
+    },
+    /// Attributes.
+    Attr(Attr),
+    /// Of a write.
+    Written(Written),
+    /// Before and after.
+    Wcc(Wcc),
+    /// Of a seek.
+    Offset(u64),
+    /// Of a sync.
+    Verifier(Verifier),
+    /// Nothing more to say.
+    Done,
+    /// A stage.
+    Stage(StageId),
+    /// Of a put.
+    Part(Part),
+    /// Parts.
+    Parts(PartPage),
+    /// Of a publish.
+    Published(Changed<Entry>),
+    /// Of a lock: milliseconds that it certainly stands.
+    Locked(u32),
+    /// Of a test.
+    InTheWay(Option<Lock>),
+    /// Who the call is made as.
+    Caller(CallerName),
+    /// A credential.
+    Credential(Signed),
+    /// Names, in the order of the ids asked for.
+    Names(Vec<Option<CallerName>>),
+    /// A user.
+    User(UserRecord),
+    /// Users.
+    Users(Vec<UserRecord>),
+    /// A group.
+    Group(GroupRecord),
+    /// Groups.
+    Groups(Vec<GroupRecord>),
+    /// The node.
+    Status(NodeStatus),
+    /// Of a backup.
+    Backup(BackupReport),
+    /// Of a check.
+    Check(CheckReport),
+    /// Audit records.
+    Records(AuditPage),
+    /// Of a verification.
+    Verdict(AuditVerdict),
+    /// What a volume can do.
+    Supports(Supports),
+}
+
+/// Encodes a message. Plain data always encodes.
+pub(crate) fn to_bytes<T: Serialize>(message: &T) -> Bytes {
+    postcard::to_stdvec(message).expect("plain data always encodes").into()
+}

@@ -1,0 +1,95 @@
+//! `OpenFile` over a connection.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use weft_core::attr::{Attr, Wcc};
+use weft_core::form::{Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect};
+use weft_core::{FileId, Result, limits};
+
+use super::{Shared, take};
+use crate::message::{Answer, CallBody, FileAsk, FileRef, ToServer};
+
+pub(super) struct RemoteFile {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: FileId,
+    pub(super) file: FileRef,
+    pub(super) session: u32,
+}
+
+impl Drop for RemoteFile {
+    fn drop(&mut self) {
+        if let FileRef::Open(file) = self.file {
+            self.shared.connection.tell_if_room(&ToServer::Drop { session: self.session, file });
+        }
+    }
+}
+
+impl RemoteFile {
+    async fn ask(&self, call: &Call, ask: FileAsk) -> Result<Answer> {
+        self.shared.call(call, CallBody::File(self.file, ask)).await
+    }
+}
+
+#[async_trait]
+impl OpenFile for RemoteFile {
+    fn id(&self) -> FileId {
+        self.id
+    }
+
+    async fn attr(&self, call: &Call) -> Result<Attr> {
+        take!(self.ask(call, FileAsk::Attr).await?, Answer::Attr(attr) => attr)
+    }
+
+    async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        let header = self.shared.header(call).await?;
+        let body = CallBody::File(self.file, FileAsk::Read(range));
+        Ok(Box::new(self.shared.connection.call_reading(header, body, call.until).await?))
+    }
+
+    async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
+        let whole = fits_one_frame(data);
+        let body = CallBody::File(self.file, FileAsk::Write { at, whole });
+        let answer = send(&self.shared, call, body, data, whole).await?;
+        take!(answer, Answer::Written(written) => written)
+    }
+
+    async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
+        take!(self.ask(call, FileAsk::Shape(shape)).await?, Answer::Wcc(wcc) => wcc)
+    }
+
+    async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
+        take!(self.ask(call, FileAsk::Seek(offset, what)).await?, Answer::Offset(offset) => offset)
+    }
+
+    async fn sync(&self, call: &Call, range: Range) -> Result<Verifier> {
+        take!(self.ask(call, FileAsk::Sync(range)).await?, Answer::Verifier(verifier) => verifier)
+    }
+
+    async fn close(&self, call: &Call) -> Result<()> {
+        take!(self.ask(call, FileAsk::Close).await?, Answer::Done => ())
+    }
+}
+
+/// Whether a source's bytes can ride in the call's own frame, which saves the wait for
+/// the server's grant.
+pub(super) fn fits_one_frame(data: &dyn Source) -> bool {
+    data.length().is_some_and(|length| length <= limits::PIECE_BYTES_MAX as u64)
+}
+
+/// Makes a call that carries a source's bytes, in its own frame or after it.
+pub(super) async fn send(
+    shared: &Shared,
+    call: &Call,
+    body: CallBody,
+    data: &mut dyn Source,
+    whole: bool,
+) -> Result<Answer> {
+    if whole {
+        let bytes: Bytes = collect(data, limits::PIECE_BYTES_MAX).await?;
+        return shared.call_with(call, body, bytes).await;
+    }
+    let header = shared.header(call).await?;
+    shared.connection.call_writing(header, body, data).await
+}

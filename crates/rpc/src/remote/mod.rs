@@ -1,0 +1,203 @@
+//! The stubs: core's traits, spoken over a [`Connection`].
+
+mod file;
+mod file_system;
+mod services;
+mod stage;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use weft_core::form::{Ack, Call, Wire};
+use weft_core::proof::Caller;
+use weft_core::service::SessionGrant;
+use weft_core::{CredentialId, Deadline, Error, ErrorKind, Result, SessionId, TraceId, limits};
+
+use crate::connection::Connection;
+use crate::message::{Answer, CallBody, CallHeader, ToServer};
+
+/// Whom a call is made as when its own caller has no credential.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum As {
+    /// The uid at the other end of the socket: for a person's own commands.
+    Connection,
+    /// Anyone: for whoever passes other callers' requests on.
+    Anyone,
+}
+
+/// A node at the other end of a connection: every service trait of core. Calls carry
+/// their own callers and sessions; both are presented once and then go by number.
+pub struct Remote(Arc<Shared>);
+
+pub(crate) struct Shared {
+    connection: Connection,
+    default: As,
+    numbers: Mutex<Numbers>,
+}
+
+struct Numbers {
+    last: u32,
+    credentials: HashMap<CredentialId, u32>,
+    sessions: HashMap<SessionId, u32>,
+}
+
+const NUMBER_CONNECTION: u32 = 0;
+const NUMBER_ANYONE: u32 = 1;
+
+impl Remote {
+    /// Speaks over a connection.
+    pub fn new(connection: Connection, default: As) -> Self {
+        let numbers = Numbers { last: NUMBER_ANYONE, credentials: HashMap::new(), sessions: HashMap::new() };
+        Self(Arc::new(Shared { connection, default, numbers: Mutex::new(numbers) }))
+    }
+
+    /// Returns the connection.
+    pub fn connection(&self) -> &Connection {
+        &self.0.connection
+    }
+
+    /// Takes a session of an earlier connection up again: calls in `local` go on in it.
+    pub async fn resume(
+        &self,
+        caller: &Caller,
+        local: SessionId,
+        grant: SessionGrant,
+    ) -> Result<SessionGrant> {
+        let credential = self.0.credential(caller).await?;
+        let session = self.0.numbers().next();
+        let grant = self.0.connection.begin(session, credential, Some(grant)).await?;
+        self.0.numbers().sessions.insert(local, session);
+        Ok(grant)
+    }
+
+    /// Begins the session that calls in `local` belong to, and returns what resumes it.
+    pub async fn begin(&self, caller: &Caller, local: SessionId) -> Result<SessionGrant> {
+        let credential = self.0.credential(caller).await?;
+        let session = self.0.numbers().next();
+        let grant = self.0.connection.begin(session, credential, None).await?;
+        self.0.numbers().sessions.insert(local, session);
+        Ok(grant)
+    }
+
+    /// Ends a session: its opens and locks end too.
+    pub async fn end(&self, local: SessionId) -> Result<()> {
+        let session = self.0.numbers().sessions.remove(&local);
+        match session {
+            Some(session) => self.0.connection.tell(&ToServer::End { session }).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Numbers {
+    fn next(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1).max(NUMBER_ANYONE + 1);
+        self.last
+    }
+}
+
+impl Shared {
+    fn numbers(&self) -> MutexGuard<'_, Numbers> {
+        // Every change leaves the maps whole, so a panic elsewhere cannot spoil them.
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the number a caller goes by, presenting its credential if it is new.
+    async fn credential(&self, caller: &Caller) -> Result<u32> {
+        let Some(signed) = caller.signed() else {
+            return Ok(match self.default {
+                As::Connection => NUMBER_CONNECTION,
+                As::Anyone => NUMBER_ANYONE,
+            });
+        };
+        let (number, forgotten) = {
+            let mut numbers = self.numbers();
+            if let Some(number) = numbers.credentials.get(&caller.credential()) {
+                return Ok(*number);
+            }
+            // Presenting them again costs less than remembering who was used last.
+            let full = numbers.credentials.len() >= limits::RPC_NUMBERS_MAX / 2;
+            let forgotten: Vec<_> =
+                if full { numbers.credentials.drain().map(|(_, n)| n).collect() } else { Vec::new() };
+            let number = numbers.next();
+            (number, forgotten)
+        };
+        for number in forgotten {
+            self.connection.tell(&ToServer::Forget { number }).await?;
+        }
+        self.connection.tell(&ToServer::Present { number, credential: signed.clone() }).await?;
+        self.numbers().credentials.insert(caller.credential(), number);
+        Ok(number)
+    }
+
+    /// Returns the number a session goes by, beginning it if it is new.
+    async fn session(&self, credential: u32, session: SessionId) -> Result<u32> {
+        let number = {
+            let mut numbers = self.numbers();
+            if let Some(number) = numbers.sessions.get(&session) {
+                return Ok(*number);
+            }
+            if numbers.sessions.len() >= limits::RPC_NUMBERS_MAX {
+                return Err(Error::new(ErrorKind::Busy, "too many sessions on one connection"));
+            }
+            let number = numbers.next();
+            numbers.sessions.insert(session, number);
+            number
+        };
+        // Not waited for: calls in a session that could not be begun say so themselves.
+        self.connection.tell(&ToServer::Begin { session: number, credential, resume: None }).await?;
+        Ok(number)
+    }
+
+    async fn header(&self, call: &Call) -> Result<CallHeader> {
+        let credential = self.credential(&call.caller).await?;
+        let session = self.session(credential, call.session).await?;
+        let left = call.until.left(self.connection.sys().clock());
+        let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
+        Ok(CallHeader {
+            credential,
+            session,
+            once: call.once,
+            ack: call.ack,
+            wire: call.wire,
+            trace: call.trace,
+            left_ms,
+        })
+    }
+
+    async fn call(&self, call: &Call, body: CallBody) -> Result<Answer> {
+        self.call_with(call, body, Bytes::new()).await
+    }
+
+    async fn call_with(&self, call: &Call, body: CallBody, payload: Bytes) -> Result<Answer> {
+        let header = self.header(call).await?;
+        self.connection.call(header, body, payload, call.until).await.map(|(answer, _)| answer)
+    }
+
+    /// Makes a call that belongs to no session: of the authority, accounts or node.
+    async fn call_as(&self, caller: &Caller, body: CallBody, within: Duration) -> Result<Answer> {
+        let credential = self.credential(caller).await?;
+        let (ack, wire) = (Ack::Durable, Wire::Private);
+        let left_ms = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
+        let header = CallHeader { credential, session: 0, once: None, ack, wire, trace: TraceId(0), left_ms };
+        let until = Deadline::within(self.connection.sys().clock(), within);
+        self.connection.call(header, body, Bytes::new(), until).await.map(|(answer, _)| answer)
+    }
+}
+
+/// Takes the one answer that fits out of an [`Answer`].
+macro_rules! take {
+    ($answer:expr, $pattern:pat => $value:expr) => {
+        match $answer {
+            $pattern => Ok($value),
+            _ => Err(crate::remote::unexpected()),
+        }
+    };
+}
+use take;
+
+fn unexpected() -> Error {
+    Error::invalid("the node answered with something else than was asked for")
+}

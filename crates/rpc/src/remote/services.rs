@@ -1,0 +1,125 @@
+//! `Authority`, `Accounts`, `Node` and the reader's side of `Audit` over a connection.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use weft_core::proof::{Attenuation, Caller, Signed};
+use weft_core::service::{
+    Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
+    GroupRecord, NewUser, Node, NodeStatus, Revoke, UserEdit, UserRecord,
+};
+use weft_core::{CallerId, CallerName, Result, limits};
+
+use super::{Remote, take};
+use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, NodeAsk};
+
+/// How long a backup, a check or a verification of the log may take.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
+impl Remote {
+    async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
+        self.0.call_as(caller, CallBody::Authority(ask), limits::CALL_DEADLINE).await
+    }
+
+    async fn accounts(&self, caller: &Caller, ask: AccountsAsk) -> Result<Answer> {
+        self.0.call_as(caller, CallBody::Accounts(ask), limits::CALL_DEADLINE).await
+    }
+
+    /// Returns as whom the node sees this caller.
+    pub async fn who_am_i(&self, caller: &Caller) -> Result<CallerName> {
+        take!(self.authority(caller, AuthorityAsk::WhoAmI).await?, Answer::Caller(name) => name)
+    }
+
+    /// Exchanges evidence for a credential.
+    pub async fn login(&self, evidence: Evidence, limits: Attenuation, life: Duration) -> Result<Signed> {
+        let ask = AuthorityAsk::Login { evidence, limits, life_s: seconds(life) };
+        take!(self.authority(&Caller::anyone(), ask).await?, Answer::Credential(signed) => signed)
+    }
+
+    /// Returns a credential for whoever this caller is to the node.
+    pub async fn credential(&self, caller: &Caller, limits: Attenuation, life: Duration) -> Result<Signed> {
+        let ask = AuthorityAsk::Credential { limits, life_s: seconds(life) };
+        take!(self.authority(caller, ask).await?, Answer::Credential(signed) => signed)
+    }
+
+    /// Returns the names behind ids, in their order.
+    pub async fn names_of(&self, caller: &Caller, ids: Vec<CallerId>) -> Result<Vec<Option<CallerName>>> {
+        take!(self.authority(caller, AuthorityAsk::NamesOf(ids)).await?, Answer::Names(names) => names)
+    }
+
+    /// Withdraws.
+    pub async fn revoke(&self, caller: &Caller, what: Revoke) -> Result<()> {
+        take!(self.authority(caller, AuthorityAsk::Revoke(what)).await?, Answer::Done => ())
+    }
+
+    /// Returns audit records.
+    pub async fn audit_records(&self, caller: &Caller, filter: AuditFilter) -> Result<AuditPage> {
+        let body = CallBody::Audit(AuditAsk::Records(filter));
+        take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Records(page) => page)
+    }
+
+    /// Verifies the audit log.
+    pub async fn audit_verify(&self, caller: &Caller) -> Result<AuditVerdict> {
+        let body = CallBody::Audit(AuditAsk::Verify);
+        take!(self.0.call_as(caller, body, LONG).await?, Answer::Verdict(verdict) => verdict)
+    }
+}
+
+fn seconds(life: Duration) -> u32 {
+    u32::try_from(life.as_secs()).unwrap_or(u32::MAX)
+}
+
+#[async_trait]
+impl Accounts for Remote {
+    async fn add_user(&self, caller: &Caller, user: &NewUser) -> Result<UserRecord> {
+        take!(self.accounts(caller, AccountsAsk::AddUser(user.clone())).await?, Answer::User(user) => user)
+    }
+
+    async fn edit_user(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
+        let ask = AccountsAsk::EditUser(name.clone(), edit.clone());
+        take!(self.accounts(caller, ask).await?, Answer::User(user) => user)
+    }
+
+    async fn users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
+        take!(self.accounts(caller, AccountsAsk::Users(after.cloned())).await?, Answer::Users(users) => users)
+    }
+
+    async fn add_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
+        take!(self.accounts(caller, AccountsAsk::AddGroup(name.into())).await?, Answer::Group(group) => group)
+    }
+
+    async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord> {
+        let ask = AccountsAsk::EditGroup(name.clone(), edit.clone());
+        take!(self.accounts(caller, ask).await?, Answer::Group(group) => group)
+    }
+
+    async fn remove_group(&self, caller: &Caller, name: &CallerName) -> Result<()> {
+        take!(self.accounts(caller, AccountsAsk::RemoveGroup(name.clone())).await?, Answer::Done => ())
+    }
+
+    async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
+        take!(self.accounts(caller, AccountsAsk::Groups(after.cloned())).await?, Answer::Groups(groups) => groups)
+    }
+}
+
+#[async_trait]
+impl Node for Remote {
+    async fn status(&self, caller: &Caller) -> Result<NodeStatus> {
+        let body = CallBody::Node(NodeAsk::Status);
+        take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Status(status) => status)
+    }
+
+    async fn stop(&self, caller: &Caller) -> Result<()> {
+        let body = CallBody::Node(NodeAsk::Stop);
+        take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Done => ())
+    }
+
+    async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
+        let body = CallBody::Node(NodeAsk::Backup(into.into()));
+        take!(self.0.call_as(caller, body, LONG).await?, Answer::Backup(report) => report)
+    }
+
+    async fn check(&self, caller: &Caller) -> Result<CheckReport> {
+        take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), LONG).await?, Answer::Check(report) => report)
+    }
+}

@@ -1,0 +1,83 @@
+//! Bytes that arrive over a connection, pulled as we make room for them.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use weft_core::form::{Piece, Source, Stopped};
+use weft_core::{Error, ErrorKind, Result, limits};
+
+use crate::connection::Stream;
+use crate::message::{ToClient, ToServer};
+
+/// A download. Dropping it early tells the server to stop.
+pub struct RemoteSource {
+    stream: Stream,
+    left: Option<u64>,
+    ready: Bytes,
+    ended: bool,
+    owed: u32,
+}
+
+impl RemoteSource {
+    pub(crate) fn new(stream: Stream, left: Option<u64>, ended: bool, ready: Bytes) -> Self {
+        Self { stream, left, ready, ended, owed: 0 }
+    }
+
+    /// Gives room back once enough has been taken that it is worth a message.
+    async fn give_room(&mut self, taken: usize) -> Result<()> {
+        self.owed += taken as u32;
+        if self.owed >= limits::RPC_WINDOW_BYTES / 4 && !self.ended {
+            self.stream.send(&ToServer::Credit(self.owed), Bytes::new()).await?;
+            self.owed = 0;
+        }
+        Ok(())
+    }
+
+    async fn receive(&mut self) -> Result<()> {
+        let idle = weft_core::Deadline::within(self.stream.connection().sys().clock(), limits::TRANSFER_IDLE);
+        let sys = self.stream.connection().sys().clone();
+        let incoming = sys.within(idle, self.stream.next()).await?;
+        match incoming.message {
+            ToClient::Data { end } => {
+                self.ready = incoming.payload;
+                self.ended = end;
+                if end {
+                    self.stream.set_done();
+                }
+                Ok(())
+            }
+            ToClient::Failed(report) => {
+                self.ended = true;
+                self.stream.set_done();
+                Err(report.into())
+            }
+            _ => Err(Error::new(ErrorKind::Invalid, "the server sent something else than bytes")),
+        }
+    }
+}
+
+#[async_trait]
+impl Source for RemoteSource {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        while self.ready.is_empty() {
+            if self.ended {
+                return Ok(None);
+            }
+            self.receive().await?;
+        }
+        let piece = self.ready.split_to(self.ready.len().min(max));
+        if let Some(left) = &mut self.left {
+            *left = left.saturating_sub(piece.len() as u64);
+        }
+        self.give_room(piece.len()).await?;
+        Ok(Some(Piece::Bytes(piece)))
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.left
+    }
+
+    /// Never ends by itself: the server watches the right and ends the stream.
+    fn stopped(&self) -> Stopped {
+        Box::pin(std::future::pending())
+    }
+}
