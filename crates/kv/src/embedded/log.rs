@@ -111,11 +111,13 @@ impl Log {
         };
         let mut current = others.swap_remove(start);
         let mut full = VecDeque::new();
+        let mut unsettled: Vec<(Arc<dyn DiskFile>, Bytes)> = Vec::new();
         let mut next = current.header.first;
         let (end, previous) = loop {
             let read = current.replay(&mut next, applied, each)?;
             let Some((number, salt)) = read.sealed else {
                 current.expect_end(&read, next)?;
+                unsettled.push((current.file.clone(), read.bytes.slice(..read.end as usize)));
                 break (read.end, read.previous);
             };
             let follows = |other: &Segment| other.header.number == number && other.header.salt == salt;
@@ -123,6 +125,8 @@ impl Log {
                 return Err(Error::corrupt(format!("segment {number} of the metadata log is missing"))
                     .hint("restore the metadata from a backup"));
             };
+            // Of several full segments, all but the last were flushed before the next was begun.
+            unsettled = vec![(current.file.clone(), read.bytes)];
             full.push_back(std::mem::replace(&mut current, others.swap_remove(place)));
             if current.header.first != next {
                 return Err(
@@ -151,17 +155,8 @@ impl Log {
             appended,
             flushed: appended,
         };
-        log.settle()?;
+        unsettled.iter().try_for_each(|(file, bytes)| settle(&**file, bytes))?;
         Ok(log)
-    }
-
-    /// Writes the last segment once more as it was read and flushes it: after a failed flush the
-    /// machine may show bytes that are not on the disk and that it would not write again.
-    fn settle(&self) -> Result<()> {
-        let mut bytes = vec![0; self.end as usize];
-        self.current.file.read_exact_at(&mut bytes, 0)?;
-        self.current.file.write_at(&bytes, 0)?;
-        self.current.file.sync(FlushSite::KvLogRecover)
     }
 
     /// Returns the last commit appended.
@@ -295,6 +290,13 @@ impl Log {
             }
         }
     }
+}
+
+/// Writes a segment once more as it was read and flushes it: after a failed flush the machine may
+/// show bytes that are not on the disk and that it would not write again.
+fn settle(file: &dyn DiskFile, bytes: &[u8]) -> Result<()> {
+    file.write_at(bytes, 0)?;
+    file.sync(FlushSite::KvLogRecover)
 }
 
 impl From<Error> for AppendError {

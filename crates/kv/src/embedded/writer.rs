@@ -320,26 +320,20 @@ impl Writer {
     fn folded(&mut self, folded: Result<Folded>) {
         let view = self.published.view();
         let error = match folded {
-            // A commit that reported failure may have happened all the same.
-            Ok(folded) if folded.tree.applied >= self.state.frozen_to => {
-                self.published.set_view(View {
-                    active: view.active.clone(),
-                    frozen: None,
-                    tree: Arc::new(folded.tree),
-                });
+            Ok(Folded { tree, failed: None }) => {
+                let tree = Arc::new(tree);
+                self.published.set_view(View { active: view.active.clone(), frozen: None, tree });
                 if let Err(error) = self.log.release(self.state.frozen_to) {
                     tracing::warn!(%error, "cannot remove a metadata log segment that is done with");
                 }
                 return;
             }
-            Ok(folded) => {
-                let tree = Arc::new(folded.tree);
-                self.published.set_view(View {
-                    active: view.active.clone(),
-                    frozen: view.frozen.clone(),
-                    tree,
-                });
-                folded.failed.unwrap_or_else(|| Error::internal("the metadata tree did not take a fold"))
+            // The tree may show the fold although its last flush failed. It is folded again all
+            // the same: only a flush that succeeded lets go of the log.
+            Ok(Folded { tree, failed: Some(error) }) => {
+                let (active, frozen) = (view.active.clone(), view.frozen.clone());
+                self.published.set_view(View { active, frozen, tree: Arc::new(tree) });
+                error
             }
             Err(error) => error,
         };

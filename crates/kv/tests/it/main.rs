@@ -1,3 +1,5 @@
 //! The engine against its contract, a plain model, crashes, faults and a real disk.
 
 mod contract;
+mod crash;
+mod model;
