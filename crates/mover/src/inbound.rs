@@ -1,0 +1,98 @@
+//! From a door to whoever stores.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use weft_core::form::{Piece, Source, Stopped};
+use weft_core::{Error, Result, limits};
+
+use crate::transfer::{Direction, Listed};
+use crate::{Class, Mover, Permit, cancelled, stalled};
+
+/// What a door makes of the bytes it receives: the body of a request, without its framing.
+#[async_trait]
+pub trait Incoming: Send {
+    /// Waits for bytes and returns at most `max` of them; `None` at the body's end. Fails if the
+    /// other end breaks off before that: a body that is not whole never ends well.
+    async fn receive(&mut self, max: usize) -> Result<Option<Bytes>>;
+
+    /// Returns how many bytes are left, if that is known.
+    fn left(&self) -> Option<u64>;
+}
+
+/// A source of what a door receives. It waits for its share before each piece; the slot goes
+/// back when the next piece is asked for, so that storing a piece is part of its turn.
+pub struct Inbound<'a> {
+    mover: &'a Mover,
+    incoming: &'a mut dyn Incoming,
+    listed: Listed<'a>,
+    permit: Option<Permit<'a>>,
+    stopped: Stopped,
+    ended: bool,
+}
+
+impl<'a> Inbound<'a> {
+    pub(crate) fn begin(
+        mover: &'a Mover,
+        class: Class,
+        incoming: &'a mut dyn Incoming,
+        stopped: Stopped,
+    ) -> Result<Self> {
+        let begun = mover.sys.clock().tick();
+        let listed = mover.transfers.enter(class, Direction::Inbound, incoming.left(), begun)?;
+        Ok(Self { mover, incoming, listed, permit: None, stopped, ended: false })
+    }
+
+    async fn receive(&mut self, max: usize) -> Result<Option<Bytes>> {
+        let transfer = &self.listed.transfer;
+        transfer.check()?;
+        tokio::select! {
+            biased;
+            why = &mut self.stopped => Err(why),
+            () = transfer.cancelled() => Err(cancelled()),
+            bytes = self.incoming.receive(max) => bytes,
+            () = self.mover.sys.sleep(limits::TRANSFER_IDLE) => Err(stalled()),
+        }
+    }
+
+    async fn turn(&mut self) -> Result<Permit<'a>> {
+        let small = self.incoming.left().unwrap_or(u64::MAX);
+        if let Some(permit) = self.mover.admit(small) {
+            return Ok(permit);
+        }
+        tokio::select! {
+            biased;
+            permit = self.mover.turns.slot() => Ok(permit),
+            why = &mut self.stopped => Err(why),
+            () = self.listed.transfer.cancelled() => Err(cancelled()),
+        }
+    }
+
+    async fn pull(&mut self, max: usize) -> Result<Option<Bytes>> {
+        self.permit = None;
+        let Some(bytes) = self.receive(max).await? else { return Ok(None) };
+        self.permit = Some(self.turn().await?);
+        self.listed.transfer.moved(bytes.len() as u64);
+        Ok(Some(bytes))
+    }
+}
+
+#[async_trait]
+impl Source for Inbound<'_> {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let pulled = self.pull(max.min(limits::PIECE_BYTES_MAX)).await;
+        self.ended = !matches!(pulled, Ok(Some(_)));
+        Ok(pulled?.map(Piece::Bytes))
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.incoming.left()
+    }
+
+    /// Never ends: the source's own waits fail when it must stop.
+    fn stopped(&self) -> Stopped {
+        Box::pin(std::future::pending::<Error>())
+    }
+}
