@@ -25,6 +25,7 @@ pub mod error;
 pub mod form;
 pub mod id;
 pub mod limits;
+pub mod model;
 pub mod name;
 pub mod policy;
 pub mod proof;
@@ -40,4 +41,4 @@ pub use id::{
 };
 pub use name::{Name, RelPath};
 pub use rights::Rights;
-pub use time::{Clock, Deadline, Moment, Tick, Time};
+pub use time::{Clock, Deadline, Moment, Tick, Time, Timer};

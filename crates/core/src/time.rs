@@ -1,5 +1,7 @@
 //! Wall time, monotonic time and deadlines, and the clock they come from.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -111,6 +113,13 @@ pub trait Clock: Send + Sync {
     fn moment(&self) -> Moment {
         Moment { wall: self.now(), tick: self.tick() }
     }
+}
+
+/// What ends waits: the other half of a [`Clock`]. The real one and the simulated one
+/// live in `sys`.
+pub trait Timer: Send + Sync {
+    /// Returns a future that ends once the clock shows `tick`.
+    fn at(&self, tick: Tick) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 }
 
 /// Now, on both clocks: what is signed expires by the wall, what was verified here
