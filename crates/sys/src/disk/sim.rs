@@ -81,6 +81,14 @@ impl SimDisk {
         self.restarted(|state| state.after_power_cut(seed))
     }
 
+    /// Returns the disk as [`SimDisk::crash`] would, and leaves this one running: to try many
+    /// seeds at one moment.
+    #[must_use]
+    pub fn crashed_copy(&self, seed: u64) -> Self {
+        let survived = self.lock_state().after_power_cut(seed);
+        Self { state: Arc::new(Mutex::new(survived)), root: State::ROOT }
+    }
+
     /// Ends the process but not the machine: returns the disk with everything written so far,
     /// flushed or not. This disk and everything opened on it fail from now on.
     #[must_use]
@@ -196,8 +204,7 @@ impl Disk for SimDisk {
     }
 
     fn is_private(&self, path: &str) -> Result<bool> {
-        let mut state = self.lock_state();
-        state.find(self.root, path).map_err(|errno| failed(errno, "stat", path))?;
+        self.lock_state().find(self.root, path).map_err(|errno| failed(errno, "stat", path))?;
         Ok(true)
     }
 

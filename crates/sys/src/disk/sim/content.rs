@@ -39,10 +39,6 @@ enum Keep {
 }
 
 impl Content {
-    pub(super) fn len(&self) -> u64 {
-        self.len
-    }
-
     pub(super) fn size(&self) -> FileSize {
         FileSize { len: self.len, used: self.occupied() }
     }
