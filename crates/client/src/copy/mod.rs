@@ -1,0 +1,85 @@
+//! Copying files into and out of a node: resumable, verified, several at a time.
+//!
+//! Into Weft, a file is staged in parts of 64 MiB, each with a BLAKE3 digest made here
+//! while it is read; `publish` names those digests, so what becomes visible is what
+//! was read, or nothing. An interrupted copy leaves a stage; the next one finds it,
+//! compares digests part by part, and goes on behind the last that matches.
+//!
+//! Out of Weft, bytes of one pinned version go to a hidden file beside the target,
+//! named after that version, which is renamed into place when it is whole and on
+//! disk. The next copy goes on where it ends, after comparing its last block.
+
+mod download;
+mod local;
+mod upload;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use weft_core::{Error, ErrorKind, Result};
+
+pub use download::download;
+pub use local::{LocalSource, times_and_mode};
+pub use upload::upload;
+
+/// How long one part or file may take in all: what ends a stalled transfer is its
+/// progress deadline.
+const TRANSFER_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// What a copy did with one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was copied; so many bytes were there already from an earlier attempt.
+    Copied {
+        /// Bytes that did not have to be sent again.
+        resumed: u64,
+    },
+    /// Same size and time on both sides: nothing was done.
+    Unchanged,
+}
+
+/// How to copy.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct How {
+    /// Copy even what has the same size and modification time on both sides.
+    pub force: bool,
+}
+
+/// How far a copy has got; shared with whoever shows it, and the way to stop it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    bytes: AtomicU64,
+    files: AtomicU64,
+    stop: AtomicBool,
+}
+
+impl Progress {
+    /// Returns bytes copied or found to be there already.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns files finished.
+    pub fn files(&self) -> u64 {
+        self.files.load(Ordering::Relaxed)
+    }
+
+    /// Asks every copy that reports here to stop at its next piece. What was staged
+    /// stays, for the next attempt.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_bytes(&self, bytes: u64) -> Result<()> {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::new(ErrorKind::Unavailable, "interrupted")
+                .hint("the same command goes on where it stopped"));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn add_file(&self) {
+        self.files.fetch_add(1, Ordering::Relaxed);
+    }
+}
