@@ -304,6 +304,35 @@ pub const STORE_RETRY: Duration = Duration::from_secs(1);
 /// Findings one check of a store reports; what is beyond is counted.
 pub const STORE_FINDINGS_MAX: usize = 10_000;
 
+/// Threads that take the kernel's requests on a mount.
+pub const MOUNT_READERS_MAX: usize = 8;
+/// Bytes in one write of a mount; reads and readahead come in as many.
+pub const MOUNT_WRITE_BYTES_MAX: usize = PIECE_BYTES_MAX;
+/// Bytes of a write from which on its buffer is handed over instead of copied.
+pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
+/// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
+pub const MOUNT_BUFFERS_KEPT: usize = 16;
+/// Requests of a mount that wait for their answer, waits for locks apart.
+pub const MOUNT_CALLS_MAX: usize = 1024;
+/// Programs of a mount that wait for a lock; one more is refused.
+pub const MOUNT_LOCK_WAITS_MAX: usize = 4096;
+/// Readahead and other requests nobody waits for that the kernel may have under way.
+pub const MOUNT_BACKGROUND_MAX: u16 = 64;
+/// How long a call goes on for a program that was interrupted: signals that are no
+/// wish to stop must not fail a call that is about to end.
+pub const MOUNT_INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// How long a mount believes names and attributes without being told of changes.
+pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
+/// The same while it is told.
+pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
+/// How long a mount rests between two pages of changes, so that its own come together.
+pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
+/// How long a mount rests after it was refused the changes, and at least between two
+/// times it drops everything.
+pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
+/// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
+pub const MOUNT_REFUSALS_MAX: usize = 64;
+
 const _: () = assert!(TAG_VALUE_BYTES_MAX < TAGS_BYTES_MAX);
 const _: () = assert!(NAME_BYTES_MAX < PATH_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES_MAX as u64 == SEAL_BLOCK_BYTES);
@@ -320,3 +349,4 @@ const _: () = assert!(AUDIT_BATCH_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < AUDIT_FRAM
 const _: () = assert!(PASSWORD_MEMORY_KIB <= PASSWORD_COST_MAX.0 && PASSWORD_PASSES <= PASSWORD_COST_MAX.1);
 const _: () = assert!(STORE_WRITING_MAX < STORE_FILES_OPEN_MAX && STORE_DIR_FILES % STORE_SPARES == 0);
 const _: () = assert!(STORE_SEAL_TXN_BLOCKS * 64 < KV_TXN_BYTES_MAX);
+const _: () = assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);

@@ -1,1 +1,247 @@
-//! Being built.
+//! The mount: any [`FileSystem`] as a directory of this machine, for one user, without
+//! privileges.
+//!
+//! **Shape.**
+//!
+//! ```text
+//!  programs ─▶ kernel ─▶ /dev/fuse ─▶ session ─▶ door ─▶ FileSystem      (in process, or another
+//!                ▲                     threads    one method              node's, through the client)
+//!                │                                per request
+//!                └──── forget what others changed ◀─ watch ◀─ change feed
+//! ```
+//!
+//! `abi` knows the kernel's layouts, `device` the descriptor, `session` how requests run,
+//! `door` what each means in the form, `nodes` and `handles` what the kernel holds,
+//! `watch` what it must be told. `errno` is the one table of errors.
+//!
+//! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
+//! wait for a lock must be killable and bytes must cross once (`docs/decisions/`). Writes
+//! go through at once, without the kernel's write-back cache: what a program has written,
+//! HTTP shows, and a withdrawn right stops the next write. Names, attributes and pages
+//! are kept by the kernel until the change feed says otherwise; an open always sees what
+//! was changed before it. The kernel is never asked to check modes
+//! (`default_permissions`): the ACL answers.
+//!
+//! **Ways to get it wrong.** Telling the kernel to drop something while answering a
+//! request for which it holds that very thing: it waits for the answer, the answer waits
+//! for it (`Door::expire_later`). Counting a lookup the kernel never heard of: the node
+//! would live for ever (`Undo`). Keeping pages of a version that somebody else replaced
+//! (`Nodes`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
+
+mod abi;
+mod device;
+mod door;
+mod errno;
+mod handles;
+mod nodes;
+mod pending;
+mod session;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, watch as signal};
+use weft_core::form::{At, FileSystem, Supports, Want};
+use weft_core::proof::Caller;
+use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, TraceId, limits};
+
+use crate::abi::reply::Agreed;
+use crate::abi::request::Header;
+use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
+use crate::device::{Buffers, Device, Received};
+use crate::door::{Door, DoorParts};
+use crate::session::Session;
+use crate::watch::Watcher;
+
+/// The uid and gid that files of other callers are shown under.
+pub const OVERFLOW_ID: u32 = 65534;
+
+/// In whose name a mount calls. Asked for every call, so that a credential or session
+/// that was renewed counts from the next call on.
+pub trait CallSource: Send + Sync {
+    /// Returns the caller, and the session its opens and locks belong to.
+    fn who(&self) -> (Caller, SessionId);
+
+    /// Returns a fresh mark for a change that may have to be sent twice; `None` where
+    /// it cannot get lost.
+    fn once(&self) -> Option<RequestId> {
+        None
+    }
+}
+
+/// One caller in one session, for as long as the mount stands.
+#[derive(Clone, Debug)]
+pub struct OneCaller {
+    /// Who asks.
+    pub caller: Caller,
+    /// The session its opens and locks belong to.
+    pub session: SessionId,
+}
+
+impl CallSource for OneCaller {
+    fn who(&self) -> (Caller, SessionId) {
+        (self.caller.clone(), self.session)
+    }
+}
+
+/// What to mount, where, and for whom.
+pub struct MountSettings {
+    /// An empty directory of the mounting user.
+    pub mountpoint: PathBuf,
+    /// What stands in the mount table's first column.
+    pub name: String,
+    /// The files.
+    pub fs: Arc<dyn FileSystem>,
+    /// The directory that becomes the mount's root.
+    pub root: At,
+    /// In whose name.
+    pub calls: Arc<dyn CallSource>,
+    /// The uid that the caller's files are shown under: the mounting user's.
+    pub uid: u32,
+    /// The gid they are shown under.
+    pub gid: u32,
+    /// What deadlines are measured by: the file system's own clock.
+    pub clock: Arc<dyn Clock>,
+    /// How long one call may take; [`limits::CALL_DEADLINE`] at most.
+    pub patience: Duration,
+}
+
+/// A mount that stands. Dropping it takes it away lazily: nobody finds it any more, and
+/// who has files open there goes on until they are closed.
+pub struct Mount {
+    door: Arc<Door>,
+    ended: signal::Receiver<bool>,
+}
+
+/// Mounts. The mount is served by threads of its own and by the runtime this is called
+/// on, until it is unmounted.
+///
+/// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
+/// `NotPermitted` as `fusermount3` and the kernel have it.
+pub async fn mount(settings: MountSettings) -> Result<Mount> {
+    let MountSettings { mountpoint, name, fs, root, calls, uid, gid, clock, patience } = settings;
+    let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
+    let patience = patience.min(limits::CALL_DEADLINE);
+    let first = door::call_of(&*calls, &*clock, patience, TraceId(0));
+    let walked = fs.walk(&first, &root, Want::default()).await?;
+    if walked.attr.kind != weft_core::attr::Kind::Directory {
+        return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be mounted").op("mount"));
+    }
+    let supports = fs.supports(walked.attr.id.volume());
+    let mounted = tokio::task::spawn_blocking(move || {
+        let device = Device::mount(&mountpoint, &name)?;
+        match agree(&device, &supports) {
+            Ok(()) => Ok(device),
+            Err(error) => device.unmount(true).and(Err(error)),
+        }
+    });
+    let device = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))??;
+    let parts = DoorParts { fs, calls, clock, uid, gid, patience, device, root: walked.attr, refused };
+    let door = Arc::new(Door::new(parts));
+    let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
+        .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
+    tokio::spawn(Watcher::new(door.clone(), refusals, ended.clone()).run());
+    Ok(Mount { door, ended })
+}
+
+/// Answers the kernel's first request: what both can do.
+fn agree(device: &Device, supports: &Supports) -> Result<()> {
+    let refuse = |detail: &'static str| Error::new(ErrorKind::Unsupported, detail).op("mount");
+    let mut buffer = Buffers::default().take();
+    let Received::Request(size) = device.receive(&mut buffer) else {
+        return Err(refuse("the kernel took the mount away at once"));
+    };
+    let header = Header::read(&buffer[..size]).filter(|header| header.opcode == opcode::INIT);
+    let header = header.ok_or_else(|| refuse("the kernel began with another request"))?;
+    let asked = abi::request::init(Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size]))
+        .map_err(|_| refuse("the kernel's greeting is cut short"))?;
+    if asked.major != MAJOR || asked.minor < MINOR_MIN {
+        return Err(refuse("the kernel is too old: Linux 5.4 or later is needed"));
+    }
+    let agreed = Agreed {
+        flags: asked.flags & wanted(supports),
+        readahead_max: asked.readahead_max.max(limits::MOUNT_WRITE_BYTES_MAX as u32),
+        write_max: limits::MOUNT_WRITE_BYTES_MAX as u32,
+        background_max: limits::MOUNT_BACKGROUND_MAX,
+        pages_max: (limits::MOUNT_WRITE_BYTES_MAX / rustix::param::page_size()) as u16,
+    };
+    let answered = device.answer(header.unique, Ok((&abi::reply::init(&asked, &agreed), &[])));
+    if answered { Ok(()) } else { Err(refuse("the kernel did not take the greeting")) }
+}
+
+/// Returns what the door can do. Without a change feed the kernel has to look at times
+/// and sizes itself to know that its pages are old.
+fn wanted(supports: &Supports) -> u64 {
+    let told = if supports.watch { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
+    let locks = if supports.locks { init::POSIX_LOCKS | init::FLOCK_LOCKS } else { 0 };
+    init::ASYNC_READ
+        | init::ATOMIC_O_TRUNC
+        | init::BIG_WRITES
+        | init::DO_READDIRPLUS
+        | init::READDIRPLUS_AUTO
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::MAX_PAGES
+        | init::CACHE_SYMLINKS
+        | init::HANDLE_KILLPRIV_V2
+        | init::INIT_EXT
+        | told
+        | locks
+}
+
+impl Mount {
+    /// Returns where it is.
+    pub fn mountpoint(&self) -> &Path {
+        self.door.device.mountpoint()
+    }
+
+    /// Takes the mount away, and returns once it is gone. `Busy` if files are open there
+    /// or somebody's working directory is.
+    pub async fn unmount(&self) -> Result<()> {
+        self.take_away(false).await?;
+        self.wait().await;
+        Ok(())
+    }
+
+    /// Takes the mount out of the tree at once; it is gone when the last file that is
+    /// open there is closed.
+    pub async fn unmount_lazily(&self) -> Result<()> {
+        self.take_away(true).await
+    }
+
+    async fn take_away(&self, lazy: bool) -> Result<()> {
+        if self.is_ended() {
+            return Ok(());
+        }
+        let door = self.door.clone();
+        let done = tokio::task::spawn_blocking(move || door.device.unmount(lazy)).await;
+        let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
+        // Somebody else may have been quicker.
+        if self.is_ended() { Ok(()) } else { done }
+    }
+
+    /// Waits until the mount is gone, whoever takes it away.
+    pub async fn wait(&self) {
+        let mut ended = self.ended.clone();
+        // An error says that its threads are gone, which is an end as well.
+        let _ = ended.wait_for(|ended| *ended).await;
+    }
+
+    /// Returns whether the mount is gone.
+    pub fn is_ended(&self) -> bool {
+        *self.ended.borrow()
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if !self.is_ended()
+            && let Err(error) = self.door.device.unmount(true)
+        {
+            tracing::warn!(op = "unmount", path = %self.mountpoint().display(), %error, "the mount stays");
+        }
+    }
+}

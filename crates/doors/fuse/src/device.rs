@@ -1,0 +1,249 @@
+//! `/dev/fuse`, and `fusermount3`, which mounts for whoever owns the directory.
+//!
+//! Mounting goes through `fusermount3` always, also for root: one way, which is the one
+//! that an ordinary user has.
+
+use std::io::{IoSlice, IoSliceMut, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{BufMut, Bytes};
+use rustix::io::Errno;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use weft_core::{Error, ErrorKind, Result, limits};
+
+use crate::abi::{IN_HEADER_BYTES, OUT_HEADER_BYTES, WRITE_IN_BYTES, notify};
+
+/// Bytes the kernel may send at once: the largest write.
+const REQUEST_BYTES_MAX: usize = IN_HEADER_BYTES + WRITE_IN_BYTES + limits::MOUNT_WRITE_BYTES_MAX;
+
+/// The kernel's end of one mount.
+pub(crate) struct Device {
+    fd: OwnedFd,
+    mountpoint: PathBuf,
+}
+
+/// What came of waiting for a request.
+pub(crate) enum Received {
+    /// One request of so many bytes.
+    Request(usize),
+    /// The mount is gone.
+    Ended,
+}
+
+impl Device {
+    /// Mounts at a directory. `name` stands in the first column of the mount table.
+    ///
+    /// Fails with `NotFound` or `NotDirectory` for the directory, `Unavailable` without
+    /// `fusermount3`, `NotPermitted` where it refuses.
+    pub(crate) fn mount(mountpoint: &Path, name: &str) -> Result<Self> {
+        let mountpoint = mountpoint.canonicalize().map_err(|error| missing(mountpoint, error))?;
+        let (ours, theirs) = UnixStream::pair()
+            .map_err(|error| Error::new(ErrorKind::Unavailable, "no socket to be had").caused_by(error))?;
+        let name: String = name.chars().filter(|c| !matches!(c, ',' | '\\') && !c.is_control()).collect();
+        // The socket is the child's standard input: no descriptor is left open for others.
+        let mut child = Command::new("fusermount3")
+            .arg("-o")
+            .arg(format!("nosuid,nodev,fsname={name},subtype=weft"))
+            .arg("--")
+            .arg(&mountpoint)
+            .env("_FUSE_COMMFD", "0")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| no_program(error).about(mountpoint.display()))?;
+        let fd = receive_descriptor(&ours);
+        let mut said = String::new();
+        if let Some(stderr) = child.stderr.as_mut() {
+            // What it says only makes the error's text.
+            let _ = stderr.read_to_string(&mut said);
+        }
+        let _ = child.wait();
+        let fd = fd.ok_or_else(|| refused("mount", &mountpoint, &said))?;
+        Ok(Self { fd, mountpoint })
+    }
+
+    /// Returns where it is mounted.
+    pub(crate) fn mountpoint(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// Waits for the next request. `buffer` has room for the largest.
+    pub(crate) fn receive(&self, buffer: &mut [u8]) -> Received {
+        loop {
+            match rustix::io::read(&self.fd, &mut *buffer) {
+                Ok(size) => return Received::Request(size),
+                // An interrupted wait, or a request that was given up before it was read.
+                Err(Errno::INTR | Errno::AGAIN | Errno::NOENT) => {}
+                Err(Errno::NODEV) => return Received::Ended,
+                Err(error) => {
+                    tracing::error!(op = "read /dev/fuse", %error, "the mount cannot be served any more");
+                    return Received::Ended;
+                }
+            }
+        }
+    }
+
+    /// Answers a request. Returns whether the kernel still waited for it.
+    pub(crate) fn answer(&self, unique: u64, answer: std::result::Result<(&[u8], &[Bytes]), Errno>) -> bool {
+        let (head, pieces, errno) = match answer {
+            Ok((head, pieces)) => (head, pieces, 0),
+            Err(errno) => (&[][..], &[][..], -errno.raw_os_error()),
+        };
+        let length = OUT_HEADER_BYTES + head.len() + pieces.iter().map(Bytes::len).sum::<usize>();
+        let header = out_header(length, errno, unique);
+        let mut parts = Vec::with_capacity(2 + pieces.len());
+        parts.push(IoSlice::new(&header));
+        parts.extend([head].into_iter().chain(pieces.iter().map(|piece| &piece[..])).map(IoSlice::new));
+        self.send(&parts).is_ok()
+    }
+
+    /// Tells the kernel that attributes of a node and, from byte 0 on, its pages may
+    /// differ from what it keeps; only the attributes if not `pages`. May wait for
+    /// reads of the node that are under way.
+    pub(crate) fn expire_node(&self, node: u64, pages: bool) {
+        let mut body = Vec::with_capacity(24);
+        body.put_u64_ne(node);
+        body.put_i64_ne(if pages { 0 } else { -1 });
+        body.put_i64_ne(0);
+        self.tell(notify::INVAL_INODE, &body);
+    }
+
+    /// Tells the kernel that a name may mean something else now. May wait for changes
+    /// of the directory that are under way: never call it while answering one.
+    pub(crate) fn expire_name(&self, directory: u64, name: &[u8]) {
+        let mut body = Vec::with_capacity(17 + name.len());
+        body.put_u64_ne(directory);
+        body.put_u32_ne(name.len() as u32);
+        body.put_u32_ne(0);
+        body.put_slice(name);
+        body.put_u8(0);
+        self.tell(notify::INVAL_ENTRY, &body);
+    }
+
+    fn tell(&self, what: i32, body: &[u8]) {
+        let header = out_header(OUT_HEADER_BYTES + body.len(), what, 0);
+        // `ENOENT` says that the kernel keeps nothing of it: as good as told.
+        if let Err(error) = self.send(&[IoSlice::new(&header), IoSlice::new(body)])
+            && !matches!(error, Errno::NOENT | Errno::NODEV | Errno::NOTDIR)
+        {
+            tracing::warn!(op = "notify", what, %error, "the kernel did not take a notification");
+        }
+    }
+
+    fn send(&self, parts: &[IoSlice<'_>]) -> std::result::Result<(), Errno> {
+        loop {
+            match rustix::io::writev(&self.fd, parts) {
+                Err(Errno::INTR) => {}
+                other => return other.map(drop),
+            }
+        }
+    }
+
+    /// Unmounts. Lazily: now for all who come, later for those who hold files open.
+    pub(crate) fn unmount(&self, lazy: bool) -> Result<()> {
+        let flags = if lazy { "-uz" } else { "-u" };
+        let done = Command::new("fusermount3")
+            .arg(flags)
+            .arg("--")
+            .arg(&self.mountpoint)
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| no_program(error).about(self.mountpoint.display()))?;
+        if done.status.success() {
+            return Ok(());
+        }
+        Err(refused("unmount", &self.mountpoint, &String::from_utf8_lossy(&done.stderr)))
+    }
+}
+
+fn out_header(length: usize, errno: i32, unique: u64) -> [u8; OUT_HEADER_BYTES] {
+    let mut header = [0; OUT_HEADER_BYTES];
+    header[..4].copy_from_slice(&(length as u32).to_ne_bytes());
+    header[4..8].copy_from_slice(&errno.to_ne_bytes());
+    header[8..].copy_from_slice(&unique.to_ne_bytes());
+    header
+}
+
+/// Takes the descriptor that `fusermount3` sends once it has mounted; `None` if it
+/// ended without.
+fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0_u8];
+    let mut parts = [IoSliceMut::new(&mut byte)];
+    rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
+    control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })
+}
+
+fn missing(mountpoint: &Path, error: std::io::Error) -> Error {
+    let kind = match error.kind() {
+        std::io::ErrorKind::NotADirectory => ErrorKind::NotDirectory,
+        std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
+        _ => ErrorKind::NotFound,
+    };
+    let error = Error::new(kind, "the directory cannot be used").op("mount").caused_by(error);
+    error.about(mountpoint.display())
+}
+
+fn no_program(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "fusermount3 cannot be started")
+        .hint("apt install fuse3")
+        .caused_by(error)
+}
+
+fn refused(op: &'static str, mountpoint: &Path, said: &str) -> Error {
+    let said = said.trim().lines().last().unwrap_or("fusermount3 gave no reason").to_owned();
+    let kind = if said.contains("busy") { ErrorKind::Busy } else { ErrorKind::NotPermitted };
+    Error::new(kind, said).op(op).about(mountpoint.display())
+}
+
+/// Buffers for requests, used again and again so that the kernel always writes into
+/// memory that is there already.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    idle: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Buffers {
+    /// Returns a buffer with room for the largest request.
+    pub(crate) fn take(&self) -> Vec<u8> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.unwrap_or_else(|| vec![0; REQUEST_BYTES_MAX])
+    }
+
+    /// Returns the part of a buffer after its header as bytes that give the buffer
+    /// back when the last of them goes.
+    pub(crate) fn lend(self: &Arc<Self>, buffer: Vec<u8>, size: usize) -> Bytes {
+        Bytes::from_owner(Lent { buffer, size, home: self.clone() })
+    }
+}
+
+struct Lent {
+    buffer: Vec<u8>,
+    size: usize,
+    home: Arc<Buffers>,
+}
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.buffer[IN_HEADER_BYTES..self.size]
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let mut idle = self.home.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < limits::MOUNT_BUFFERS_KEPT {
+            idle.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}

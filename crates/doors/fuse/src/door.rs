@@ -1,0 +1,343 @@
+//! The door: from the kernel's requests to the form, one method each, in the files
+//! below. It decides nothing: every answer is the file system's.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use weft_core::attr::{Attr, Kind, Wcc};
+use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
+use weft_core::{CallerId, Clock, ContainerId, Deadline, FileId, Name, Result, Time, TraceId, limits};
+
+use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
+use crate::abi::request::{Header, Request};
+use crate::abi::{self, mode};
+use crate::device::Device;
+use crate::errno::Failure;
+use crate::handles::Handles;
+use crate::nodes::Nodes;
+use crate::{CallSource, OVERFLOW_ID};
+
+mod attributes;
+mod files;
+mod listing;
+mod locks;
+mod names;
+mod tags;
+
+/// One mount's door.
+pub(crate) struct Door {
+    pub(crate) fs: Arc<dyn FileSystem>,
+    calls: Arc<dyn CallSource>,
+    clock: Arc<dyn Clock>,
+    uid: u32,
+    gid: u32,
+    root: FileId,
+    pub(crate) patience: Duration,
+    pub(crate) device: Device,
+    pub(crate) nodes: Nodes,
+    pub(crate) handles: Handles,
+    /// Who took locks through this mount on what: the process, for `F_GETLK`.
+    locks: Mutex<HashMap<(FileId, u64), u32>>,
+    /// Whether changes by others are being pushed, so that what the kernel keeps may be
+    /// believed for long.
+    pub(crate) watching: AtomicBool,
+    /// Containers that turned a call away, for the watcher to drop from the cache.
+    pub(crate) refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
+    trace: AtomicU64,
+}
+
+/// What a door is made of.
+pub(crate) struct DoorParts {
+    pub fs: Arc<dyn FileSystem>,
+    pub calls: Arc<dyn CallSource>,
+    pub clock: Arc<dyn Clock>,
+    pub uid: u32,
+    pub gid: u32,
+    pub patience: Duration,
+    pub device: Device,
+    pub root: Attr,
+    pub refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
+}
+
+/// What the kernel is answered with.
+#[derive(Default)]
+pub(crate) struct Reply {
+    /// The fixed part.
+    pub head: Vec<u8>,
+    /// File bytes after it.
+    pub pieces: Vec<Bytes>,
+    /// What to take back if the kernel has given the request up.
+    pub undo: Undo,
+}
+
+/// What a reply gives the kernel to keep.
+#[derive(Default)]
+pub(crate) struct Undo {
+    /// Nodes whose lookup was counted.
+    pub nodes: Vec<u64>,
+    /// A file that was opened.
+    pub handle: Option<u64>,
+}
+
+impl From<Vec<u8>> for Reply {
+    fn from(head: Vec<u8>) -> Self {
+        Self { head, ..Self::default() }
+    }
+}
+
+pub(crate) type Outcome = std::result::Result<Reply, Failure>;
+
+impl Door {
+    pub(crate) fn new(parts: DoorParts) -> Self {
+        let DoorParts { fs, calls, clock, uid, gid, patience, device, root, refused } = parts;
+        let trace = AtomicU64::new(clock.now().nanos() as u64);
+        Self {
+            nodes: Nodes::new(&root),
+            root: root.id,
+            handles: Handles::default(),
+            locks: Mutex::default(),
+            watching: AtomicBool::new(false),
+            fs,
+            calls,
+            clock,
+            uid,
+            gid,
+            patience,
+            device,
+            refused,
+            trace,
+        }
+    }
+
+    /// Answers one request.
+    pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes) -> Outcome {
+        let node = header.node;
+        match Request::read(header.opcode, body)? {
+            Request::Lookup { name } => self.lookup(node, name).await,
+            Request::GetAttr { handle } => self.get_attr(node, handle).await,
+            Request::SetAttr(set) => self.set_attr(node, &set).await,
+            Request::ReadLink => self.read_link(node).await,
+            Request::Symlink { name, target } => self.symlink(node, name, target).await,
+            Request::MakeNode { name, mode } => self.make_node(node, name, mode).await,
+            Request::MakeDirectory { name, mode } => self.make_directory(node, name, mode).await,
+            Request::Unlink { name } => self.unlink(node, name).await,
+            Request::RemoveDirectory { name } => self.remove_directory(node, name).await,
+            Request::Rename { name, to_node, to_name, flags } => {
+                self.rename((node, name), (to_node, to_name), flags).await
+            }
+            Request::Link { node: file, name } => self.link(file, node, name).await,
+            Request::Open { flags, kill_privileges } => self.open(node, flags, kill_privileges).await,
+            Request::Create { name, flags, mode } => self.create(node, name, flags, mode).await,
+            Request::Read { handle, at, size } => self.read(handle, at, size).await,
+            Request::Write { handle, at, marks, flags, bytes } => {
+                self.write(handle, at, marks, flags, bytes).await
+            }
+            Request::Flush { owner } => self.flush(node, owner).await,
+            Request::Release { handle, unlock } => self.release(handle, unlock).await,
+            Request::Sync { handle } => self.sync(handle).await,
+            Request::OpenDirectory => self.open_directory(node).await,
+            Request::ReadDirectory { at, size, attributes } => {
+                self.read_directory(node, at, size, attributes).await
+            }
+            Request::ReleaseDirectory => Ok(Reply::default()),
+            Request::SyncDirectory => self.sync_directory(node).await,
+            Request::StatFs => self.stat_fs(node).await,
+            Request::SetTag { name, value, flags } => self.set_tag(node, &name, value, flags).await,
+            Request::GetTag { name, size } => self.get_tag(node, &name, size).await,
+            Request::ListTags { size } => self.list_tags(node, size).await,
+            Request::RemoveTag { name } => self.remove_tag(node, &name).await,
+            Request::Access { mask } => self.access(node, mask).await,
+            Request::TestLock(lock) => self.test_lock(node, &lock).await,
+            Request::SetLock { lock, wait } => self.set_lock(node, &lock, wait).await,
+            Request::Allocate { handle, at, length, mode } => self.allocate(handle, at, length, mode).await,
+            Request::Seek { handle, at, whence } => self.seek(handle, at, whence).await,
+            Request::CopyRange { at, to_node, to_at, length } => {
+                self.copy_range((node, at), (to_node, to_at), length).await
+            }
+        }
+    }
+
+    /// Returns what accompanies the next call, with the whole patience to go.
+    pub(crate) fn call(&self) -> Call {
+        self.call_within(self.patience)
+    }
+
+    /// The same, with a patience of its own.
+    pub(crate) fn call_within(&self, patience: Duration) -> Call {
+        let trace = TraceId(self.trace.fetch_add(1, Ordering::Relaxed));
+        call_of(&*self.calls, &*self.clock, patience, trace)
+    }
+
+    /// The same, for a change: sent twice, it is made once.
+    fn change(&self) -> Call {
+        let mut call = self.call();
+        call.once = self.calls.once();
+        call
+    }
+
+    /// Returns the root of the mount.
+    pub(crate) fn root(&self) -> At {
+        At::id(self.root)
+    }
+
+    fn at(&self, node: u64) -> std::result::Result<At, Failure> {
+        Ok(At::id(self.nodes.file(node)?))
+    }
+
+    fn at_name(&self, node: u64, name: Bytes) -> std::result::Result<At, Failure> {
+        Ok(At::name(self.nodes.file(node)?, Name::new(name)?))
+    }
+
+    /// Returns for how long the kernel may believe what it is told.
+    fn valid(&self) -> Duration {
+        if self.watching.load(Ordering::Relaxed) {
+            limits::MOUNT_BELIEVED_WATCHED
+        } else {
+            limits::MOUNT_BELIEVED
+        }
+    }
+
+    /// Returns the uid an owner is shown as (request-form law 17).
+    fn shown_uid(&self, owner: CallerId) -> u32 {
+        if self.calls.who().0.name().id() == owner { self.uid } else { OVERFLOW_ID }
+    }
+
+    /// Returns the gid a group is shown as: the mount's own for the caller and for
+    /// every group it is in, since one user's mount has one group.
+    fn shown_gid(&self, group: CallerId) -> u32 {
+        if self.calls.who().0.is_or_is_in(group) { self.gid } else { OVERFLOW_ID }
+    }
+
+    fn attr_out(&self, attr: &Attr) -> AttrOut {
+        let time = |time: Time| (time.seconds(), time.subsec_nanos());
+        AttrOut {
+            inode: attr.id.inode(),
+            size: attr.size,
+            blocks: attr.used.div_ceil(STAT_BLOCK_BYTES),
+            times: [time(attr.atime), time(attr.mtime), time(attr.ctime)],
+            mode: kind_bits(attr.kind) | u32::from(attr.mode),
+            links: attr.links,
+            uid: self.shown_uid(attr.owner),
+            gid: self.shown_gid(attr.group),
+        }
+    }
+
+    /// Counts a lookup and returns what the kernel is told of it, and whether pages it
+    /// keeps must go first.
+    fn entry_out(&self, attr: &Attr) -> (EntryOut, bool) {
+        let (node, stale) = self.nodes.found(attr);
+        let (name_valid, attr_valid) = (self.valid(), self.valid());
+        let generation = u64::from(attr.id.generation());
+        (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, stale)
+    }
+
+    /// Counts a lookup and answers it.
+    async fn entry(self: &Arc<Self>, attr: &Attr) -> Reply {
+        let (out, stale) = self.entry_out(attr);
+        if stale {
+            self.expire(out.node, true).await;
+        }
+        let undo = Undo { nodes: vec![out.node], handle: None };
+        Reply { head: abi::reply::entry(&out), pieces: Vec::new(), undo }
+    }
+
+    /// Answers with attributes.
+    fn attributes(&self, attr: &Attr) -> Reply {
+        abi::reply::attr(self.valid(), &self.attr_out(attr)).into()
+    }
+
+    /// Has the kernel drop what it keeps of a node, and waits until it has. On a thread
+    /// of its own: the kernel may first wait for reads that are answered here.
+    pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
+        let door = self.clone();
+        // A runtime that stops takes the mount with it.
+        let _ = tokio::task::spawn_blocking(move || door.device.expire_node(node, pages)).await;
+    }
+
+    /// The same, without waiting: for answers during which the kernel holds what it
+    /// would have to drop.
+    fn expire_later(self: &Arc<Self>, node: u64) {
+        let door = self.clone();
+        tokio::spawn(async move { door.expire(node, true).await });
+    }
+
+    /// Notes a change made through this mount.
+    fn changed(self: &Arc<Self>, node: u64, change: &Wcc) {
+        if self.nodes.changed(node, change) {
+            self.expire_later(node);
+        }
+    }
+
+    /// Returns attributes from after a change, asking for them only if it did not say.
+    async fn after(&self, at: &At, change: &Wcc) -> Result<Attr> {
+        match change.after {
+            Some(attr) => Ok(attr),
+            None => Ok(self.fs.walk(&self.call(), at, weft_core::form::Want::default()).await?.attr),
+        }
+    }
+
+    /// Takes back what a reply gave that the kernel no longer waited for.
+    pub(crate) fn undo(self: &Arc<Self>, undo: Undo) {
+        for node in undo.nodes {
+            self.nodes.forget(node, 1);
+        }
+        if let Some(handle) = undo.handle {
+            let door = self.clone();
+            tokio::spawn(async move { door.release(handle, None).await });
+        }
+    }
+}
+
+/// Returns what accompanies a call.
+pub(crate) fn call_of(calls: &dyn CallSource, clock: &dyn Clock, patience: Duration, trace: TraceId) -> Call {
+    let (caller, session) = calls.who();
+    Call {
+        caller,
+        session,
+        until: Deadline::within(clock, patience),
+        trace,
+        from: Origin { door: Way::Mount, peer: None },
+        once: None,
+        ack: Ack::Applied,
+        wire: Wire::Private,
+    }
+}
+
+/// Returns the type bits of a mode.
+fn kind_bits(kind: Kind) -> u32 {
+    match kind {
+        Kind::File => mode::FILE,
+        Kind::Directory => mode::DIRECTORY,
+        // A reference reads as a link whose text says what it refers to.
+        Kind::Symlink | Kind::Reference => mode::SYMLINK,
+        Kind::Fifo => mode::FIFO,
+    }
+}
+
+/// Returns the permission bits of a mode.
+fn permissions(mode: u32) -> u16 {
+    (mode & mode::PERMISSIONS) as u16
+}
+
+/// Returns a mode without the set-id bits that a write clears, if it has any: set-gid
+/// only where the group may execute, since without it means something else.
+fn without_set_id(mode: u16) -> Option<u16> {
+    let bits = u32::from(mode);
+    let set_gid = if bits & mode::GROUP_EXECUTE != 0 { mode::SET_GID } else { 0 };
+    let left = bits & !(mode::SET_UID | set_gid);
+    (left != bits).then_some(left as u16)
+}
+
+/// An answer that has no bytes.
+fn done() -> Outcome {
+    Ok(Reply::default())
+}
+
+/// Refuses.
+fn refuse(errno: Errno) -> Outcome {
+    Err(Failure::Door(errno))
+}

@@ -1,0 +1,154 @@
+//! Requests on attributes, rights and space.
+
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
+use weft_core::form::{At, Guard, Shape, SyncScope, Want};
+use weft_core::{ErrorKind, Rights, Time, limits};
+
+use super::{Door, Outcome, done, permissions, refuse, without_set_id};
+use crate::abi::request::SetAttrIn;
+use crate::abi::{fattr, reply};
+use crate::errno::Failure;
+
+/// Bytes in one of the blocks that `statfs` counts.
+const SPACE_BLOCK_BYTES: u32 = 4096;
+
+impl Door {
+    pub(super) async fn get_attr(self: &Arc<Self>, node: u64, handle: Option<u64>) -> Outcome {
+        let attr = self.attr(node, handle).await?;
+        if self.nodes.told(node, &attr) {
+            self.expire(node, true).await;
+        }
+        Ok(self.attributes(&attr))
+    }
+
+    /// Returns a node's attributes: through the open file if one is named, since that
+    /// one has not got to have a name any more.
+    async fn attr(&self, node: u64, handle: Option<u64>) -> Result<Attr, Failure> {
+        if let Some(handle) = handle {
+            return Ok(self.handles.find(handle)?.file.attr(&self.call()).await?);
+        }
+        match self.fs.walk(&self.call(), &self.at(node)?, Want::default()).await {
+            Ok(walked) => Ok(walked.attr),
+            Err(error) if error.kind() == ErrorKind::Stale => match self.handles.of_node(node) {
+                Some(handle) => Ok(handle.file.attr(&self.call()).await?),
+                None => Err(error.into()),
+            },
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn set_attr(self: &Arc<Self>, node: u64, asked: &SetAttrIn) -> Outcome {
+        let at = self.at(node)?;
+        self.check_owner(node, asked).await?;
+        let mut set = self.wanted(node, asked).await?;
+        let mut attr = None;
+        // An open file may be cut by whoever opened it, whatever its mode says now.
+        if let (Some(size), Some(handle)) = (set.size, asked.handle) {
+            let handle = self.handles.find(handle)?;
+            let change = handle.file.shape(&self.call(), Shape::Truncate(size)).await?;
+            self.changed(node, &change);
+            attr = change.after;
+            set.size = None;
+        }
+        if !set.is_empty() {
+            let change = self.fs.set(&self.change(), &at, &set, &Guard::NONE).await?;
+            self.changed(node, &change.file);
+            attr = Some(change.value);
+        }
+        let attr = match attr {
+            Some(attr) => attr,
+            None => self.attr(node, asked.handle).await?,
+        };
+        Ok(self.attributes(&attr))
+    }
+
+    /// Refuses any owner or group but those that are shown (request-form law 17).
+    async fn check_owner(&self, node: u64, asked: &SetAttrIn) -> Result<(), Failure> {
+        if asked.valid & (fattr::UID | fattr::GID) == 0 {
+            return Ok(());
+        }
+        let shown = self.attr_out(&self.attr(node, asked.handle).await?);
+        let other = (asked.valid & fattr::UID != 0 && asked.uid != shown.uid)
+            || (asked.valid & fattr::GID != 0 && asked.gid != shown.gid);
+        if other { Err(Errno::PERM.into()) } else { Ok(()) }
+    }
+
+    /// Returns what the file system is to set.
+    async fn wanted(&self, node: u64, asked: &SetAttrIn) -> Result<SetAttr, Failure> {
+        let has = |bit: u32| asked.valid & bit != 0;
+        let time = |given: u32, now: u32, (seconds, nanos): (u64, u32)| match (has(now), has(given)) {
+            (true, _) => Some(SetTime::Now),
+            (false, true) => Some(SetTime::At(Time::from_unix(seconds as i64, nanos))),
+            (false, false) => None,
+        };
+        let mut set = SetAttr {
+            mode: has(fattr::MODE).then(|| permissions(asked.mode)),
+            size: has(fattr::SIZE).then_some(asked.size),
+            atime: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime),
+            mtime: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime),
+            ..SetAttr::default()
+        };
+        if has(fattr::KILL_SUIDGID) && set.mode.is_none() {
+            set.mode = without_set_id(self.attr(node, asked.handle).await?.mode);
+        }
+        Ok(set)
+    }
+
+    /// Clears set-id bits, as a write or a cut has to.
+    pub(super) async fn clear_set_id(self: &Arc<Self>, node: u64, attr: &Attr) -> Result<(), Failure> {
+        let Some(mode) = without_set_id(attr.mode) else { return Ok(()) };
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        let change = self.fs.set(&self.change(), &At::id(attr.id), &set, &Guard::NONE).await?;
+        self.changed(node, &change.file);
+        Ok(())
+    }
+
+    pub(super) async fn access(&self, node: u64, mask: u32) -> Outcome {
+        let want = Want { attr: true, rights: true };
+        let walked = self.fs.walk(&self.call(), &self.at(node)?, want).await?;
+        let rights = walked.rights.unwrap_or(Rights::NONE);
+        let needed = needed_for(mask, walked.attr.kind);
+        if rights.contains(needed) { done() } else { refuse(Errno::ACCESS) }
+    }
+
+    pub(super) async fn stat_fs(&self, node: u64) -> Outcome {
+        let space = self.fs.space(&self.call(), &self.at(node)?).await?;
+        let blocks = |bytes: u64| bytes / u64::from(SPACE_BLOCK_BYTES);
+        // Files are limited by their bytes alone; what is shown as free is that many.
+        let files_free = blocks(space.bytes_free);
+        Ok(reply::statfs(
+            SPACE_BLOCK_BYTES,
+            blocks(space.bytes_total),
+            blocks(space.bytes_free),
+            space.files.saturating_add(files_free),
+            files_free,
+            limits::NAME_BYTES_MAX as u32,
+        )
+        .into())
+    }
+
+    pub(super) async fn sync_directory(&self, node: u64) -> Outcome {
+        self.fs.sync(&self.call().durable(), &self.at(node)?, SyncScope::File).await?;
+        done()
+    }
+}
+
+/// Returns the rights that `access(2)` asks for with a mask: read 4, write 2, execute 1.
+fn needed_for(mask: u32, kind: Kind) -> Rights {
+    let directory = kind == Kind::Directory;
+    let bits = [
+        (4, if directory { Rights::LIST } else { Rights::READ }),
+        (2, if directory { Rights::INSERT } else { Rights::WRITE }),
+        (1, if directory { Rights::TRAVERSE } else { Rights::EXECUTE }),
+    ];
+    let mut needed = Rights::NONE;
+    for (bit, right) in bits {
+        if mask & bit != 0 {
+            needed |= right;
+        }
+    }
+    needed
+}

@@ -1,0 +1,216 @@
+//! Requests on open files and their bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use weft_core::attr::SetAttr;
+use weft_core::form::{At, BytesSource, Make, OpenHow, Opened, Pin, Range, Seek, Shape, WriteAt};
+use weft_core::{Error, ErrorKind, Rights, limits};
+
+use super::{Door, Outcome, Reply, Undo, done, permissions, refuse};
+use crate::abi::{fopen, mark, open, reply};
+use crate::errno::Failure;
+use crate::handles::Handle;
+
+/// The two questions `lseek` puts to a file system.
+const SEEK_DATA: u32 = 3;
+const SEEK_HOLE: u32 = 4;
+
+impl Door {
+    pub(super) async fn open(self: &Arc<Self>, node: u64, flags: u32, kill_privileges: bool) -> Outcome {
+        let truncate = flags & open::TRUNCATE != 0;
+        let (opened, rights) = self.open_with(&self.at(node)?, flags, None).await?;
+        let kept = self.nodes.opened(node, &opened.attr);
+        // What was cached of it is of another state, and a program that opens after a
+        // change must see it. Not while cutting: then the kernel holds the file.
+        if !kept.attributes && !truncate {
+            self.expire(node, false).await;
+        }
+        if kill_privileges && truncate {
+            self.clear_set_id(node, &opened.attr).await?;
+        }
+        let handle = self.handles.add(Handle::new(node, opened.file, rights));
+        let keep = if kept.pages { fopen::KEEP_CACHE } else { 0 };
+        let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
+        Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
+    }
+
+    pub(super) async fn create(self: &Arc<Self>, node: u64, name: Bytes, flags: u32, mode: u32) -> Outcome {
+        let set = SetAttr { mode: Some(permissions(mode)), ..SetAttr::default() };
+        let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
+        let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
+        let (entry, stale) = self.entry_out(&opened.attr);
+        self.nodes.opened(entry.node, &opened.attr);
+        if stale {
+            self.expire_later(entry.node);
+        }
+        let handle = self.handles.add(Handle::new(entry.node, opened.file, rights));
+        let mut head = reply::entry(&entry);
+        reply::put_open(&mut head, handle, 0);
+        Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
+    }
+
+    /// Opens with the most rights that the flags can use and the caller has.
+    async fn open_with(&self, at: &At, flags: u32, make: Option<Make>) -> Result<(Opened, Rights), Error> {
+        let truncate = flags & open::TRUNCATE != 0;
+        let [most, least] = rights_for(flags);
+        let mut how = OpenHow { need: most, pin: Pin::None, make, truncate };
+        match self.fs.open(&self.change(), at, &how).await {
+            Err(error) if error.kind() == ErrorKind::Denied && least != most => {
+                how.need = least;
+                Ok((self.fs.open(&self.change(), at, &how).await?, least))
+            }
+            answer => Ok((answer?, most)),
+        }
+    }
+
+    pub(super) async fn read(&self, handle: u64, at: u64, size: u32) -> Outcome {
+        let handle = self.handles.find(handle)?;
+        let range = Range { at, length: Some(u64::from(size)) };
+        let mut source = handle.file.read(&self.call(), range).await?;
+        let mut pieces = Vec::with_capacity(1);
+        let mut left = size as usize;
+        while left > 0 {
+            let Some(piece) = source.next(left.min(limits::PIECE_BYTES_MAX)).await? else { break };
+            let bytes = piece.into_bytes()?;
+            left = left.saturating_sub(bytes.len());
+            pieces.push(bytes);
+        }
+        Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
+    }
+
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        handle: u64,
+        at: u64,
+        marks: u32,
+        flags: u32,
+        bytes: Bytes,
+    ) -> Outcome {
+        let handle = self.handles.find(handle)?;
+        // What comes from a mapping has its place already, also in a file that is
+        // appended to.
+        let append = flags & open::APPEND != 0 && marks & mark::WRITE_CACHE == 0;
+        let place = if append { WriteAt::End } else { WriteAt::Offset(at) };
+        let written = handle.file.write(&self.call(), place, &mut BytesSource::new(bytes)).await?;
+        handle.wrote(written.verifier);
+        self.changed(handle.node, &written.file);
+        // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
+        if written.at != at {
+            self.expire_later(handle.node);
+        }
+        if let (true, Some(after)) = (marks & mark::WRITE_KILL_SUIDGID != 0, &written.file.after) {
+            self.clear_set_id(handle.node, after).await?;
+        }
+        Ok(reply::size(u32::try_from(written.bytes).unwrap_or(u32::MAX)).into())
+    }
+
+    pub(super) async fn release(&self, handle: u64, unlock: Option<u64>) -> Outcome {
+        let Some(handle) = self.handles.remove(handle) else { return refuse(Errno::BADF) };
+        if let Some(owner) = unlock {
+            self.unlock_whole(handle.file.id(), owner).await?;
+        }
+        handle.file.close(&self.call()).await?;
+        done()
+    }
+
+    pub(super) async fn sync(&self, handle: u64) -> Outcome {
+        let handle = self.handles.find(handle)?;
+        handle.synced(handle.file.sync(&self.call().durable(), Range::ALL).await?)?;
+        done()
+    }
+
+    pub(super) async fn allocate(self: &Arc<Self>, handle: u64, at: u64, length: u64, mode: u32) -> Outcome {
+        let keep_size = mode & FallocateFlags::KEEP_SIZE.bits() != 0;
+        let shape = match FallocateFlags::from_bits(mode & !FallocateFlags::KEEP_SIZE.bits()) {
+            Some(mode) if mode.is_empty() => Shape::Allocate { at, length, keep_size },
+            Some(FallocateFlags::PUNCH_HOLE) if keep_size => Shape::Punch { at, length },
+            Some(FallocateFlags::ZERO_RANGE) => Shape::Zero { at, length, keep_size },
+            _ => return refuse(Errno::OPNOTSUPP),
+        };
+        let handle = self.handles.find(handle)?;
+        let change = handle.file.shape(&self.call(), shape).await?;
+        self.changed(handle.node, &change);
+        done()
+    }
+
+    pub(super) async fn seek(&self, handle: u64, at: u64, whence: u32) -> Outcome {
+        let what = match whence {
+            SEEK_DATA => Seek::Data,
+            SEEK_HOLE => Seek::Hole,
+            _ => return refuse(Errno::INVAL),
+        };
+        let handle = self.handles.find(handle)?;
+        let found = handle.file.seek(&self.call(), at, what).await;
+        // Nothing more from there on is ENXIO in the manual page of lseek(2).
+        let found = found.map_err(|error| Failure::from(error).shown(ErrorKind::NotFound, Errno::NXIO))?;
+        Ok(reply::offset(found).into())
+    }
+
+    /// Copies by name of the files, not of the opens: where that is refused although
+    /// the opens have the rights, the kernel copies through them.
+    pub(super) async fn copy_range(
+        self: &Arc<Self>,
+        from: (u64, u64),
+        to: (u64, u64),
+        length: u64,
+    ) -> Outcome {
+        let (source, target) = (self.at(from.0)?, self.at(to.0)?);
+        // The answer has 32 bits, and the kernel asks again for the rest.
+        let length = length.min(u64::from(u32::MAX >> 1));
+        let range = Range { at: from.1, length: Some(length) };
+        match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
+            Ok(copied) => {
+                self.changed(to.0, &copied.file);
+                Ok(reply::size(copied.bytes as u32).into())
+            }
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Stale | ErrorKind::Unsupported) =>
+            {
+                refuse(Errno::OPNOTSUPP)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Returns the rights that open flags can use: all that would be used if the caller has
+/// them, and the least that the open makes sense with.
+fn rights_for(flags: u32) -> [Rights; 2] {
+    let write = |beside: Rights| {
+        let append_only = flags & (open::APPEND | open::TRUNCATE) == open::APPEND;
+        let least = if append_only { Rights::APPEND } else { Rights::WRITE };
+        [beside | Rights::WRITE | Rights::APPEND, beside | least]
+    };
+    match flags & open::ACCESS_MODE {
+        open::WRITE_ONLY => write(Rights::NONE),
+        open::READ_WRITE => write(Rights::READ),
+        _ if flags & open::EXECUTE != 0 => [Rights::READ | Rights::EXECUTE, Rights::EXECUTE],
+        _ if flags & open::TRUNCATE != 0 => write(Rights::READ),
+        _ => [Rights::READ, Rights::READ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_open_asks_for_what_its_flags_can_use_and_falls_back_on_what_it_needs() {
+        let both = Rights::WRITE | Rights::APPEND;
+        let table = [
+            (0, Rights::READ, Rights::READ),
+            (open::EXECUTE, Rights::READ | Rights::EXECUTE, Rights::EXECUTE),
+            (open::WRITE_ONLY, both, Rights::WRITE),
+            (open::WRITE_ONLY | open::APPEND, both, Rights::APPEND),
+            (open::WRITE_ONLY | open::APPEND | open::TRUNCATE, both, Rights::WRITE),
+            (open::READ_WRITE, Rights::READ | both, Rights::READ | Rights::WRITE),
+            (open::TRUNCATE, Rights::READ | both, Rights::READ | Rights::WRITE),
+        ];
+        for (flags, most, least) in table {
+            assert_eq!(rights_for(flags), [most, least], "flags {flags:o}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Locks: `fcntl`'s by range, `flock`'s by open file, both the file system's own, so
+//! that programs on two mounts see each other's.
+
+use std::sync::PoisonError;
+
+use bytes::{BufMut, BytesMut};
+use rustix::io::Errno;
+use weft_core::form::{At, Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
+use weft_core::{Deadline, ErrorKind, FileId, limits};
+
+use super::{Door, Outcome, done};
+use crate::abi::request::LockIn;
+use crate::abi::{lock, reply};
+use crate::errno::Failure;
+
+impl Door {
+    pub(super) async fn test_lock(&self, node: u64, asked: &LockIn) -> Outcome {
+        let at = self.at(node)?;
+        let held = self.fs.test(&self.call(), &at, &wanted(asked)?).await?;
+        let Some(held) = held else { return Ok(reply::lock(0, 0, lock::UNLOCK, 0).into()) };
+        let kind = match held.kind {
+            LockKind::Shared => lock::READ,
+            LockKind::Exclusive => lock::WRITE,
+        };
+        let (start, end) = match held.scope {
+            LockScope::Range(range) => (range.at, last_byte(range)),
+            LockScope::Whole => (0, lock::TO_THE_END),
+        };
+        Ok(reply::lock(start, end, kind, self.holder(at.base, &held.owner)).into())
+    }
+
+    pub(super) async fn set_lock(&self, node: u64, asked: &LockIn, wait: bool) -> Outcome {
+        let at = self.at(node)?;
+        if asked.kind == lock::UNLOCK {
+            self.fs.unlock(&self.call(), &at, &wanted(asked)?).await?;
+            return done();
+        }
+        let lock = wanted(asked)?;
+        if wait {
+            self.wait_for(&at, &lock).await?
+        } else {
+            self.take(&at, &lock).await?
+        }
+        if !asked.flock {
+            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+            locks.insert((at.base, asked.owner), asked.pid);
+        }
+        done()
+    }
+
+    async fn take(&self, at: &At, lock: &Lock) -> Result<(), Failure> {
+        match self.fs.lock(&self.call(), at, lock, Wait::No).await {
+            Ok(_) => Ok(()),
+            // The table of locks is full: fcntl's own word for that.
+            Err(error) => Err(Failure::from(error).shown(ErrorKind::TooLarge, Errno::NOLCK)),
+        }
+    }
+
+    /// Waits as long as it takes, a slice at a time, so that a node that is gone is
+    /// noticed. Dropped when the waiting program is interrupted.
+    async fn wait_for(&self, at: &At, lock: &Lock) -> Result<(), Failure> {
+        loop {
+            let call = self.call_within(limits::CALL_DEADLINE);
+            let until = Deadline::within(&*self.clock, limits::LOCK_WAIT_SLICE.min(self.patience));
+            match self.fs.lock(&call, at, lock, Wait::Until(until)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.kind() == ErrorKind::Locked => {}
+                Err(error) => return Err(Failure::from(error).shown(ErrorKind::TooLarge, Errno::NOLCK)),
+            }
+        }
+    }
+
+    /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it.
+    pub(super) async fn flush(&self, node: u64, owner: u64) -> Outcome {
+        let file = self.nodes.file(node)?;
+        let held = self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&(file, owner));
+        if held.is_some() {
+            let range = LockRange { at: 0, length: 0 };
+            let lock = lock_of(owner, LockKind::Exclusive, LockScope::Range(range));
+            self.fs.unlock(&self.call(), &At::id(file), &lock).await?;
+        }
+        done()
+    }
+
+    /// The last descriptor of a `flock`ed open file was closed.
+    pub(super) async fn unlock_whole(&self, file: FileId, owner: u64) -> Result<(), Failure> {
+        let lock = lock_of(owner, LockKind::Exclusive, LockScope::Whole);
+        Ok(self.fs.unlock(&self.call(), &At::id(file), &lock).await?)
+    }
+
+    /// Returns the process that holds a lock; 0 if it is none of this mount's.
+    fn holder(&self, file: FileId, owner: &LockOwner) -> u32 {
+        let Ok(owner) = <[u8; 8]>::try_from(&owner.0[..]) else { return 0 };
+        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
+        locks.get(&(file, u64::from_be_bytes(owner))).copied().unwrap_or(0)
+    }
+}
+
+fn wanted(asked: &LockIn) -> Result<Lock, Errno> {
+    let kind = match asked.kind {
+        lock::READ => LockKind::Shared,
+        // An unlock says no kind; what is given up may be of either.
+        lock::WRITE | lock::UNLOCK => LockKind::Exclusive,
+        _ => return Err(Errno::INVAL),
+    };
+    let scope = if asked.flock {
+        LockScope::Whole
+    } else {
+        let length =
+            if asked.end >= lock::TO_THE_END { 0 } else { (asked.end + 1).saturating_sub(asked.start) };
+        LockScope::Range(LockRange { at: asked.start, length })
+    };
+    Ok(lock_of(asked.owner, kind, scope))
+}
+
+fn lock_of(owner: u64, kind: LockKind, scope: LockScope) -> Lock {
+    let mut bytes = BytesMut::with_capacity(8);
+    bytes.put_u64(owner);
+    Lock { scope, kind, owner: LockOwner(bytes.freeze()) }
+}
+
+fn last_byte(range: LockRange) -> u64 {
+    if range.length == 0 { lock::TO_THE_END } else { range.end() - 1 }
+}

@@ -1,0 +1,114 @@
+//! Requests on names.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustix::fs::RenameFlags;
+use rustix::io::Errno;
+use weft_core::attr::{Changed, SetAttr};
+use weft_core::form::{Entry, Expect, Guard, LinkTarget, New, Reference, Replace, Want};
+use weft_core::{ErrorKind, limits};
+
+use super::{Door, Outcome, done, permissions, refuse};
+use crate::abi::mode;
+use crate::abi::reply::{self, EntryOut};
+use crate::errno::Failure;
+
+impl Door {
+    pub(super) async fn lookup(self: &Arc<Self>, node: u64, name: Bytes) -> Outcome {
+        let at = self.at_name(node, name)?;
+        match self.fs.walk(&self.call(), &at, Want::default()).await {
+            Ok(walked) => Ok(self.entry(&walked.attr).await),
+            // That a name is not there may be believed for a moment only: the right to
+            // see it can be granted without anything of it being known here.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                Ok(reply::entry(&EntryOut::nothing(limits::MOUNT_BELIEVED)).into())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    pub(super) async fn read_link(&self, node: u64) -> Outcome {
+        let text = match self.fs.target(&self.call(), &self.at(node)?).await? {
+            LinkTarget::Symlink(text) => text.to_vec(),
+            LinkTarget::Reference(to) => reference_text(&to).into_bytes(),
+        };
+        Ok(text.into())
+    }
+
+    pub(super) async fn symlink(self: &Arc<Self>, node: u64, name: Bytes, target: Bytes) -> Outcome {
+        self.make(node, name, New::Symlink(target), SetAttr::default()).await
+    }
+
+    pub(super) async fn make_node(self: &Arc<Self>, node: u64, name: Bytes, mode: u32) -> Outcome {
+        let new = match mode & mode::TYPE {
+            0 | mode::FILE => New::File { verifier: None },
+            mode::FIFO => New::Fifo,
+            _ => return refuse(Errno::PERM),
+        };
+        self.make(node, name, new, SetAttr { mode: Some(permissions(mode)), ..SetAttr::default() }).await
+    }
+
+    pub(super) async fn make_directory(self: &Arc<Self>, node: u64, name: Bytes, mode: u32) -> Outcome {
+        let set = SetAttr { mode: Some(permissions(mode)), ..SetAttr::default() };
+        self.make(node, name, New::Directory, set).await
+    }
+
+    async fn make(self: &Arc<Self>, node: u64, name: Bytes, new: New, set: SetAttr) -> Outcome {
+        let at = self.at_name(node, name)?;
+        let made = self.fs.make(&self.change(), &at, new, &set).await?;
+        self.made(made).await
+    }
+
+    pub(super) async fn link(self: &Arc<Self>, file: u64, node: u64, name: Bytes) -> Outcome {
+        let (file, to) = (self.at(file)?, self.at_name(node, name)?);
+        let made = self.fs.link(&self.change(), &file, &to).await;
+        // The manual page of link(2) has a directory answer EPERM.
+        self.made(made.map_err(|error| Failure::from(error).shown(ErrorKind::IsDirectory, Errno::PERM))?)
+            .await
+    }
+
+    /// Answers with what was made or linked.
+    async fn made(self: &Arc<Self>, made: Changed<Entry>) -> Outcome {
+        let attr = self.after(&weft_core::form::At::id(made.value.id), &made.file).await?;
+        Ok(self.entry(&attr).await)
+    }
+
+    pub(super) async fn unlink(&self, node: u64, name: Bytes) -> Outcome {
+        self.remove(node, name, Expect::NotDirectory).await
+    }
+
+    pub(super) async fn remove_directory(&self, node: u64, name: Bytes) -> Outcome {
+        self.remove(node, name, Expect::Directory).await
+    }
+
+    async fn remove(&self, node: u64, name: Bytes, kind: Expect) -> Outcome {
+        let at = self.at_name(node, name)?;
+        self.fs.remove(&self.change(), &at, kind, &Guard::NONE).await?;
+        done()
+    }
+
+    pub(super) async fn rename(&self, from: (u64, Bytes), to: (u64, Bytes), flags: u32) -> Outcome {
+        let how = match RenameFlags::from_bits(flags) {
+            Some(flags) if flags.is_empty() => Replace::Any,
+            Some(RenameFlags::NOREPLACE) => Replace::Never,
+            Some(RenameFlags::EXCHANGE) => Replace::Exchange,
+            _ => return refuse(Errno::INVAL),
+        };
+        let (from, to) = (self.at_name(from.0, from.1)?, self.at_name(to.0, to.1)?);
+        let renamed = self.fs.rename(&self.change(), &from, &to, how, &Guard::NONE).await;
+        // A directory moved below itself is EINVAL in the manual page of rename(2).
+        renamed.map_err(|error| Failure::from(error).shown(ErrorKind::Loop, Errno::INVAL))?;
+        done()
+    }
+}
+
+/// Returns what a reference reads as: it leads nowhere on this machine.
+fn reference_text(to: &Reference) -> String {
+    match to {
+        Reference::Node(name) => format!("weft:node/{name}"),
+        Reference::Group(name) => format!("weft:group/{name}"),
+        Reference::Container(id) => format!("weft:container/{id}"),
+        Reference::Volume(id) => format!("weft:volume/{id}"),
+    }
+}

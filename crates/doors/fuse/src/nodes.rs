@@ -1,0 +1,173 @@
+//! What the kernel knows: its nodes, how often it looked each up, and which state of a
+//! file its cached attributes and pages show.
+//!
+//! A node's number is the door's own and never used twice, so that a file that comes to
+//! an old inode number is another node. The state says when cached pages may be kept:
+//!
+//! ```text
+//!   told attributes, version as before ──▶ pages still good
+//!   own write, nothing between  ─────────▶ pages good for the new version (the kernel has them)
+//!   anything else  ──────────────────────▶ pages must go before the answer does
+//! ```
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::io::Errno;
+use weft_core::attr::{Attr, Version, Wcc};
+use weft_core::{ContainerId, FileId};
+
+use crate::abi::ROOT_NODE;
+
+/// The nodes of one mount.
+pub(crate) struct Nodes {
+    table: Mutex<Table>,
+}
+
+struct Table {
+    nodes: HashMap<u64, Node>,
+    by_file: HashMap<FileId, u64>,
+    next: u64,
+}
+
+struct Node {
+    file: FileId,
+    lookups: u64,
+    container: ContainerId,
+    /// The state the kernel's attributes are of.
+    change: u64,
+    /// The version its pages are of, or an older one if they were dropped since; `None`
+    /// while it was never opened and so has none.
+    pages: Option<Version>,
+}
+
+/// What an open means for what the kernel keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The pages are those of the version that was opened.
+    pub pages: bool,
+    /// The attributes are those of the file that was opened.
+    pub attributes: bool,
+}
+
+impl Nodes {
+    /// Makes the table of a mount whose root is this.
+    pub(crate) fn new(root: &Attr) -> Self {
+        // The kernel never looks the root up and never forgets it.
+        let node = Node::new(root, u64::MAX);
+        let nodes = HashMap::from([(ROOT_NODE, node)]);
+        let by_file = HashMap::from([(root.id, ROOT_NODE)]);
+        Self { table: Mutex::new(Table { nodes, by_file, next: ROOT_NODE + 1 }) }
+    }
+
+    /// Returns which file a node is. `ESTALE` for one the kernel was not told of.
+    pub(crate) fn file(&self, node: u64) -> Result<FileId, Errno> {
+        self.lock().nodes.get(&node).map(|node| node.file).ok_or(Errno::STALE)
+    }
+
+    /// Returns which node a file is, if the kernel knows it.
+    pub(crate) fn node(&self, file: FileId) -> Option<u64> {
+        self.lock().by_file.get(&file).copied()
+    }
+
+    /// Counts a lookup of a file. Returns its node, and whether the kernel's pages of
+    /// it are of another version.
+    pub(crate) fn found(&self, attr: &Attr) -> (u64, bool) {
+        let mut table = self.lock();
+        if let Some(number) = table.by_file.get(&attr.id).copied()
+            && let Some(node) = table.nodes.get_mut(&number)
+        {
+            node.lookups = node.lookups.saturating_add(1);
+            return (number, node.told(attr));
+        }
+        let number = table.next;
+        table.next += 1;
+        table.nodes.insert(number, Node::new(attr, 1));
+        table.by_file.insert(attr.id, number);
+        (number, false)
+    }
+
+    /// Notes what the kernel is told of a node. Returns whether its pages are of
+    /// another version.
+    pub(crate) fn told(&self, number: u64, attr: &Attr) -> bool {
+        self.lock().nodes.get_mut(&number).is_some_and(|node| node.told(attr))
+    }
+
+    /// Notes a change made through this mount, whose bytes the kernel has as well.
+    /// Returns whether somebody else's change came between, so that its pages must go.
+    pub(crate) fn changed(&self, number: u64, change: &Wcc) -> bool {
+        let mut table = self.lock();
+        let (Some(node), Some(after)) = (table.nodes.get_mut(&number), &change.after) else { return false };
+        let ours_alone = change.before.is_some_and(|before| before.change == node.change);
+        let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
+        node.pages = node.pages.map(|_| after.version);
+        node.change = node.change.max(after.change);
+        node.container = after.container;
+        stale
+    }
+
+    /// Notes an open. The kernel drops the pages it may not keep.
+    pub(crate) fn opened(&self, number: u64, attr: &Attr) -> Kept {
+        let mut table = self.lock();
+        let Some(node) = table.nodes.get_mut(&number) else { return Kept { pages: false, attributes: true } };
+        let kept = Kept { pages: node.pages == Some(attr.version), attributes: node.change == attr.change };
+        node.pages = Some(attr.version);
+        node.change = node.change.max(attr.change);
+        node.container = attr.container;
+        kept
+    }
+
+    /// Takes back lookups.
+    pub(crate) fn forget(&self, number: u64, lookups: u64) {
+        let mut table = self.lock();
+        let Some(node) = table.nodes.get_mut(&number) else { return };
+        if number == ROOT_NODE {
+            return;
+        }
+        node.lookups = node.lookups.saturating_sub(lookups);
+        if node.lookups == 0 {
+            let file = node.file;
+            table.nodes.remove(&number);
+            table.by_file.remove(&file);
+        }
+    }
+
+    /// Returns every node, or those of one container.
+    pub(crate) fn all(&self, container: Option<ContainerId>) -> Vec<u64> {
+        let table = self.lock();
+        let here = |node: &Node| container.is_none_or(|container| node.container == container);
+        table.nodes.iter().filter(|(_, node)| here(node)).map(|(number, _)| *number).collect()
+    }
+
+    /// Returns the container a node was last seen in.
+    pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
+        self.lock().nodes.get(&number).map(|node| node.container)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Node {
+    fn new(attr: &Attr, lookups: u64) -> Self {
+        Self { file: attr.id, lookups, container: attr.container, change: attr.change, pages: None }
+    }
+
+    fn told(&mut self, attr: &Attr) -> bool {
+        self.container = attr.container;
+        // An answer that was overtaken says nothing new.
+        if attr.change < self.change {
+            return false;
+        }
+        self.change = attr.change;
+        let other = self.pages.is_some_and(|version| version != attr.version);
+        if other {
+            self.pages = Some(attr.version);
+        }
+        other
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,66 @@
+use weft_core::attr::{Before, Kind};
+use weft_core::{CallerId, Time, VolumeId};
+
+use super::*;
+
+fn attr(serial: u64, change: u64, version: u128) -> Attr {
+    Attr {
+        id: FileId::new(VolumeId(0), serial, 0),
+        kind: Kind::File,
+        mode: 0o644,
+        links: 1,
+        owner: CallerId(1),
+        group: CallerId(1),
+        size: 0,
+        used: 0,
+        atime: Time::EPOCH,
+        mtime: Time::EPOCH,
+        ctime: Time::EPOCH,
+        btime: Time::EPOCH,
+        version: Version(version),
+        change,
+        container: ContainerId(0),
+    }
+}
+
+fn write(before: &Attr, after: &Attr) -> Wcc {
+    Wcc { before: Some(Before::from(before)), after: Some(*after) }
+}
+
+#[test]
+fn a_node_goes_when_every_lookup_is_forgotten_and_its_number_never_comes_again() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (first, _) = nodes.found(&attr(2, 0, 0));
+    assert_eq!(nodes.found(&attr(2, 0, 0)).0, first);
+    nodes.forget(first, 1);
+    assert!(nodes.file(first).is_ok());
+    nodes.forget(first, 1);
+    assert_eq!(nodes.file(first), Err(Errno::STALE));
+    assert_ne!(nodes.found(&attr(2, 0, 0)).0, first);
+    nodes.forget(ROOT_NODE, u64::MAX);
+    assert!(nodes.file(ROOT_NODE).is_ok());
+}
+
+#[test]
+fn own_writes_keep_pages_and_a_foreign_one_between_drops_them() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (node, _) = nodes.found(&attr(2, 5, 50));
+    assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "the first open knows of no pages");
+    assert!(!nodes.changed(node, &write(&attr(2, 5, 50), &attr(2, 6, 60))));
+    assert_eq!(nodes.opened(node, &attr(2, 6, 60)), Kept { pages: true, attributes: true });
+    // Somebody else wrote between: 7 was never seen here.
+    assert!(nodes.changed(node, &write(&attr(2, 7, 70), &attr(2, 8, 80))));
+    // And between that and the next open.
+    assert_eq!(nodes.opened(node, &attr(2, 9, 90)), Kept { pages: false, attributes: false });
+}
+
+#[test]
+fn attributes_of_another_version_say_that_pages_must_go_once() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (node, _) = nodes.found(&attr(2, 1, 10));
+    nodes.opened(node, &attr(2, 1, 10));
+    assert!(!nodes.told(node, &attr(2, 2, 10)), "a changed mode is no change of bytes");
+    assert!(nodes.told(node, &attr(2, 3, 30)));
+    assert!(!nodes.told(node, &attr(2, 3, 30)));
+    assert!(!nodes.told(node, &attr(2, 1, 10)), "an answer that was overtaken");
+}

@@ -1,0 +1,229 @@
+//! The loop between `/dev/fuse` and the door.
+//!
+//! A few threads take requests. Each runs the request's future once where it stands: what
+//! the file system answers from memory costs no change of thread. What has to wait goes
+//! to the runtime, and the thread takes the next request, so that a call that is stuck
+//! holds nobody up.
+//!
+//! Every request is answered: by its outcome, by its deadline, by an interrupt, or by
+//! its [`Ticket`] being dropped, whatever panicked or stopped.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+use rustix::io::Errno;
+use tokio::runtime::Handle as Runtime;
+use tokio::sync::{Semaphore, watch};
+use weft_core::{ErrorKind, limits};
+
+use crate::abi::request::{self, Header};
+use crate::abi::{IN_HEADER_BYTES, opcode};
+use crate::device::{Buffers, Received};
+use crate::door::{Door, Outcome};
+use crate::errno::Failure;
+use crate::pending::Pending;
+
+type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
+
+/// What the threads of one mount share.
+pub(crate) struct Session {
+    door: Arc<Door>,
+    runtime: Runtime,
+    buffers: Arc<Buffers>,
+    pending: Pending,
+    calls: Arc<Semaphore>,
+    lock_waits: Arc<Semaphore>,
+    /// Says `true` once the kernel has ended the mount. Each thread holds it.
+    ended: watch::Sender<bool>,
+}
+
+impl Session {
+    /// Starts to serve a mount. What is returned says `true` once it has ended.
+    pub(crate) fn start(door: Arc<Door>, runtime: Runtime) -> std::io::Result<watch::Receiver<bool>> {
+        let (ended, hears) = watch::channel(false);
+        let session = Arc::new(Self {
+            door,
+            runtime,
+            buffers: Arc::default(),
+            pending: Pending::default(),
+            calls: Arc::new(Semaphore::new(limits::MOUNT_CALLS_MAX)),
+            lock_waits: Arc::new(Semaphore::new(limits::MOUNT_LOCK_WAITS_MAX)),
+            ended,
+        });
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        for number in 0..cores.clamp(2, limits::MOUNT_READERS_MAX) {
+            let session = session.clone();
+            let thread = std::thread::Builder::new().name(format!("weft-mount-{number}"));
+            thread.spawn(move || session.serve())?;
+        }
+        Ok(hears)
+    }
+
+    fn serve(self: &Arc<Self>) {
+        let _entered = self.runtime.enter();
+        let mut buffer = self.buffers.take();
+        while let Received::Request(size) = self.door.device.receive(&mut buffer) {
+            let Some(header) = Header::read(&buffer[..size]) else {
+                tracing::error!(op = "read /dev/fuse", size, "the kernel sent what is no request");
+                continue;
+            };
+            match header.opcode {
+                opcode::FORGET | opcode::BATCH_FORGET => {
+                    let nodes = &self.door.nodes;
+                    request::forgotten(&header, &buffer[IN_HEADER_BYTES..size], |node, n| {
+                        nodes.forget(node, n)
+                    });
+                }
+                opcode::INTERRUPT => self.interrupt(header.unique, &buffer[IN_HEADER_BYTES..size]),
+                opcode::DESTROY => drop(self.door.device.answer(header.unique, Ok((&[], &[])))),
+                _ => {
+                    let body = self.body(&header, &mut buffer, size);
+                    self.begin(header, body);
+                }
+            }
+        }
+        self.ended.send_replace(true);
+    }
+
+    /// Returns a request's bytes beyond its header. A large write takes its buffer
+    /// along; everything else is small and copied.
+    fn body(&self, header: &Header, buffer: &mut Vec<u8>, size: usize) -> Bytes {
+        if header.opcode == opcode::WRITE && size >= limits::MOUNT_HANDOVER_BYTES {
+            let full = std::mem::replace(buffer, self.buffers.take());
+            return self.buffers.lend(full, size);
+        }
+        Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size])
+    }
+
+    fn interrupt(&self, unique: u64, body: &[u8]) {
+        let Some(whose) = request::interrupted(body) else { return };
+        if !self.pending.interrupt(whose) {
+            // It is over, and the kernel drops this; or it is about to begin, and the
+            // kernel sends the interrupt again.
+            self.door.device.answer(unique, Err(Errno::AGAIN));
+        }
+    }
+
+    fn begin(self: &Arc<Self>, header: Header, body: Bytes) {
+        let ticket = Ticket::new(self.clone(), header);
+        let mut work: Work = Box::pin(self.door.clone().handle(header, body));
+        let mut context = Context::from_waker(Waker::noop());
+        let first = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
+        match first {
+            Ok(Poll::Ready(outcome)) => ticket.answer(outcome),
+            Ok(Poll::Pending) if header.opcode == opcode::SETLKW => self.wait_for_lock(ticket, work),
+            Ok(Poll::Pending) => self.go_on(ticket, work),
+            // The panic was printed; the ticket answers.
+            Err(_) => {}
+        }
+    }
+
+    /// Goes on with a call on the runtime. If too many are under way already, this
+    /// thread takes no further request until one has ended: each has a deadline.
+    fn go_on(self: &Arc<Self>, ticket: Ticket, work: Work) {
+        let permit = match self.calls.clone().try_acquire_owned() {
+            Ok(permit) => Some(permit),
+            Err(_) => self.runtime.block_on(self.calls.clone().acquire_owned()).ok(),
+        };
+        let interrupted = self.pending.wait(ticket.header.unique);
+        // The call carries its deadline; this one is for an implementation that forgets it.
+        let patience = self.door.patience + limits::MOUNT_INTERRUPT_GRACE;
+        self.runtime.spawn(async move {
+            let given_up = async {
+                tokio::select! {
+                    Ok(()) = interrupted => {
+                        tokio::time::sleep(limits::MOUNT_INTERRUPT_GRACE).await;
+                        Errno::INTR
+                    }
+                    () = tokio::time::sleep(patience) => Errno::TIMEDOUT,
+                }
+            };
+            tokio::select! {
+                biased;
+                outcome = work => ticket.answer(outcome),
+                errno = given_up => ticket.answer(Err(Failure::Door(errno))),
+            }
+            drop(permit);
+        });
+    }
+
+    /// Waits for a lock for as long as the program does.
+    fn wait_for_lock(self: &Arc<Self>, ticket: Ticket, work: Work) {
+        let Ok(permit) = self.lock_waits.clone().try_acquire_owned() else {
+            return ticket.answer(Err(Failure::Door(Errno::NOLCK)));
+        };
+        let interrupted = self.pending.wait(ticket.header.unique);
+        let mut ended = self.ended.subscribe();
+        self.runtime.spawn(async move {
+            tokio::select! {
+                biased;
+                outcome = work => ticket.answer(outcome),
+                Ok(()) = interrupted => ticket.answer(Err(Failure::Door(Errno::INTR))),
+                _ = ended.wait_for(|ended| *ended) => {}
+            }
+            drop(permit);
+        });
+    }
+}
+
+/// One request that must be answered. Dropped without, it answers `EIO`.
+struct Ticket {
+    session: Arc<Session>,
+    header: Header,
+    answered: bool,
+}
+
+impl Ticket {
+    fn new(session: Arc<Session>, header: Header) -> Self {
+        session.pending.begin(header.unique);
+        Self { session, header, answered: false }
+    }
+
+    fn answer(mut self, outcome: Outcome) {
+        self.answered = true;
+        self.session.pending.end(self.header.unique);
+        let door = &self.session.door;
+        match outcome {
+            Ok(reply) => {
+                if !door.device.answer(self.header.unique, Ok((&reply.head, &reply.pieces))) {
+                    door.undo(reply.undo);
+                }
+            }
+            Err(failure) => {
+                report(&self.header, &failure);
+                if let Some(kind) = failure.kind() {
+                    door.note_refusal(&self.header, kind);
+                }
+                door.device.answer(self.header.unique, Err(failure.errno()));
+            }
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.session.pending.end(self.header.unique);
+            self.session.door.device.answer(self.header.unique, Err(Errno::IO));
+        }
+    }
+}
+
+/// Says in the log what a person has to look at, and the rest to whoever debugs.
+fn report(header: &Header, failure: &Failure) {
+    let Failure::Refused(error) = failure else { return };
+    let Header { opcode, node, pid, .. } = *header;
+    match error.kind() {
+        ErrorKind::Internal | ErrorKind::Corrupt => {
+            tracing::error!(opcode, node, pid, ?error, "a request of the mount failed");
+        }
+        ErrorKind::Unavailable | ErrorKind::Deadline => {
+            tracing::warn!(opcode, node, pid, ?error, "a request of the mount failed");
+        }
+        _ => tracing::debug!(opcode, node, pid, ?error, "a request of the mount was refused"),
+    }
+}

@@ -1,0 +1,229 @@
+//! Telling the kernel what others changed, and dropping what it may no longer show.
+//!
+//! The kernel believes names and attributes for long and keeps pages until it is told,
+//! so that a mount is as quick as a local file system; in exchange this task follows the
+//! volume's change feed and tells it. What is told of:
+//!
+//! ```text
+//!   change by another session ─▶ that name, that node, its pages
+//!   policy                    ─▶ everything: rights are checked anew on next use
+//!   number rose, nothing seen ─▶ attributes; pages of open files that may not be read any more
+//!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
+//!   feed lost                 ─▶ everything
+//! ```
+//!
+//! Its calls also keep the session alive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep};
+use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Want};
+use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, SessionId, limits};
+
+use crate::abi::opcode;
+use crate::abi::request::Header;
+use crate::door::Door;
+
+/// A position that surely lies ahead: it is answered with the present one.
+const AHEAD: ChangeSeq = ChangeSeq(u64::MAX >> 1);
+
+impl Door {
+    /// Notes that a request was refused for want of a right, so that what the kernel
+    /// keeps does not go on showing what the caller may not see.
+    pub(crate) fn note_refusal(&self, header: &Header, kind: ErrorKind) {
+        let container = match kind {
+            ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated => None,
+            ErrorKind::Denied if matches!(header.opcode, opcode::READ | opcode::WRITE | opcode::FSYNC) => {
+                match self.nodes.container(header.node) {
+                    Some(container) => Some(container),
+                    None => return,
+                }
+            }
+            _ => return,
+        };
+        // A full queue means that dropping is under way already.
+        let _ = self.refused.try_send(container);
+    }
+}
+
+/// Follows a mount until it ends.
+pub(crate) struct Watcher {
+    door: Arc<Door>,
+    refused: mpsc::Receiver<Option<ContainerId>>,
+    ended: watch::Receiver<bool>,
+    since: ChangeSeq,
+    /// When everything was last dropped.
+    dropped: Option<Instant>,
+}
+
+impl Watcher {
+    pub(crate) fn new(
+        door: Arc<Door>,
+        refused: mpsc::Receiver<Option<ContainerId>>,
+        ended: watch::Receiver<bool>,
+    ) -> Self {
+        Self { door, refused, ended, since: AHEAD, dropped: None }
+    }
+
+    pub(crate) async fn run(mut self) {
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            _ = ended.wait_for(|ended| *ended) => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        loop {
+            let door = self.door.clone();
+            let (root, since) = (door.root(), self.since);
+            // The first answer says where the feed stands, and comes at once.
+            let call = door.call_within(limits::CALL_DEADLINE);
+            tokio::select! {
+                answer = door.fs.watch(&call, &root, since) => match answer {
+                    Ok(page) => self.take_in(page).await,
+                    Err(error) => self.lost(error.kind()).await,
+                },
+                Some(container) = self.refused.recv() => self.drop_refused(container).await,
+            }
+        }
+    }
+
+    async fn take_in(&mut self, page: Changes) {
+        let (since, next) = (self.since, page.next);
+        self.since = next;
+        if since == AHEAD {
+            self.door.watching.store(true, Ordering::Relaxed);
+            return;
+        }
+        if since == next {
+            return;
+        }
+        let unseen = next.0.saturating_sub(since.0) > page.changes.len() as u64;
+        let session = self.session();
+        if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
+            self.drop_nodes(None).await;
+        } else {
+            let foreign = page.changes.into_iter().filter(|change| change.session != session).collect();
+            self.tell(foreign).await;
+        }
+        if unseen {
+            self.look_again().await;
+        }
+        sleep(limits::MOUNT_WATCH_REST).await;
+    }
+
+    fn session(&self) -> SessionId {
+        self.door.call().session
+    }
+
+    /// The feed broke: nothing that is kept is certain.
+    async fn lost(&mut self, kind: ErrorKind) {
+        let was = self.door.watching.swap(false, Ordering::Relaxed);
+        self.since = AHEAD;
+        if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
+            self.drop_nodes(None).await;
+        }
+        let rest =
+            if kind == ErrorKind::Unsupported { limits::CALL_DEADLINE } else { limits::MOUNT_DROP_REST };
+        self.rest(rest).await;
+    }
+
+    /// Rests, but deals with refusals meanwhile.
+    async fn rest(&mut self, span: Duration) {
+        let end = Instant::now() + span;
+        while let Ok(Some(container)) = tokio::time::timeout_at(end, self.refused.recv()).await {
+            self.drop_refused(container).await;
+        }
+    }
+
+    /// Tells the kernel of changes, in their order.
+    async fn tell(&self, changes: Vec<Change>) {
+        if changes.is_empty() {
+            return;
+        }
+        let door = self.door.clone();
+        self.blocking(move || changes.iter().for_each(|change| tell(&door, change))).await;
+    }
+
+    /// Something changed that may not be seen from here; perhaps the right to see.
+    async fn look_again(&mut self) {
+        if self.dropped.is_some_and(|last| last.elapsed() < limits::MOUNT_DROP_REST) {
+            return;
+        }
+        self.dropped = Some(Instant::now());
+        let mut gone = Vec::new();
+        for (node, file, rights) in self.door.handles.each_node() {
+            if !self.may_still(file, rights).await {
+                gone.push(node);
+            }
+        }
+        let door = self.door.clone();
+        self.blocking(move || {
+            gone.iter().for_each(|node| door.device.expire_node(*node, true));
+            door.nodes.all(None).iter().for_each(|node| door.device.expire_node(*node, false));
+        })
+        .await;
+    }
+
+    async fn may_still(&self, file: FileId, opened_with: Rights) -> bool {
+        let want = Want { attr: true, rights: true };
+        let needed = opened_with & (Rights::READ | Rights::EXECUTE);
+        match self.door.fs.walk(&self.door.call(), &At::id(file), want).await {
+            Ok(walked) => walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty()),
+            Err(_) => false,
+        }
+    }
+
+    async fn drop_refused(&mut self, container: Option<ContainerId>) {
+        // A program that goes on trying must not have everything dropped each time.
+        if self.dropped.is_some_and(|last| last.elapsed() < limits::MOUNT_DROP_REST) {
+            return;
+        }
+        self.drop_nodes(container).await;
+    }
+
+    /// Has the kernel drop all it keeps of one container, or of all.
+    async fn drop_nodes(&mut self, container: Option<ContainerId>) {
+        self.dropped = Some(Instant::now());
+        let door = self.door.clone();
+        self.blocking(move || {
+            door.nodes.all(container).iter().for_each(|node| door.device.expire_node(*node, true));
+        })
+        .await;
+    }
+
+    async fn blocking(&self, work: impl FnOnce() + Send + 'static) {
+        // A runtime that stops takes the mount with it.
+        let _ = tokio::task::spawn_blocking(work).await;
+    }
+}
+
+fn tell(door: &Door, change: &Change) {
+    let device = &door.device;
+    let name = |place: &Option<(FileId, Name)>| {
+        if let Some((directory, name)) = place
+            && let Some(node) = door.nodes.node(*directory)
+        {
+            device.expire_name(node, name.as_bytes());
+            device.expire_node(node, false);
+        }
+    };
+    let node = |pages: bool| {
+        if let Some(node) = door.nodes.node(change.file) {
+            device.expire_node(node, pages);
+        }
+    };
+    match change.kind {
+        ChangeKind::Make | ChangeKind::Link | ChangeKind::Rename | ChangeKind::Remove => {
+            name(&change.place);
+            name(&change.to);
+            node(false);
+        }
+        ChangeKind::Attr => node(false),
+        ChangeKind::Write | ChangeKind::Policy => node(true),
+    }
+}

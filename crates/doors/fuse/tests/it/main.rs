@@ -1,0 +1,9 @@
+//! The mount against real programs and system calls, over the in-memory `Model`.
+//!
+//! Needs FUSE: `/dev/fuse` open to the user and `fusermount3` installed (Debian: fuse3).
+//! The test of unprivileged use needs root besides, to become somebody else. Where they
+//! are missing, a test adds its line to the file named by `WEFT_NOT_RUN` and returns; it
+//! fails if that is not set.
+
+mod basics;
+mod bed;
