@@ -46,11 +46,19 @@ pub enum FlushSite {
     AuditBatch,
     /// The name of a new audit file.
     AuditDir,
+    /// An object's bytes and length.
+    StoreObject,
+    /// The names of files made ready for objects.
+    StoreSpareDir,
+    /// The name of a directory for object files.
+    StoreFanDir,
+    /// The going of removed objects' files.
+    StoreRemoveDir,
 }
 
 impl FlushSite {
     /// Every variant: tests and counters go over this.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::KvLogAppend,
         Self::KvLogMake,
         Self::KvLogDir,
@@ -64,6 +72,10 @@ impl FlushSite {
         Self::AuthKeyDir,
         Self::AuditBatch,
         Self::AuditDir,
+        Self::StoreObject,
+        Self::StoreSpareDir,
+        Self::StoreFanDir,
+        Self::StoreRemoveDir,
     ];
 }
 
