@@ -1,0 +1,507 @@
+//! Users and groups.
+//!
+//! Every listing is an ordered scan from where the last page ended, and every look-up one row, so
+//! a domain of 100 000 users costs a login what one of ten does. A change is one durable
+//! transaction; what it ends (remembered passwords, proofs that carry old groups) ends before the
+//! answer.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_core::proof::Caller;
+use weft_core::service::{Accounts, GroupEdit, GroupRecord, NewUser, Secret, UserEdit, UserRecord};
+use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, limits};
+use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
+
+use crate::authority::revoke_line;
+use crate::home::{Home, is_whole};
+use crate::password::PasswordHash;
+use crate::tables::{self, Line, UserRow};
+
+/// The uid that the kernel shows for whoever has none here: nobody can be meant by it.
+const UID_OVERFLOW: u32 = 65_534;
+
+/// The accounts of the home domain, in its tables.
+pub(crate) struct TableAccounts {
+    home: Arc<Home>,
+}
+
+impl TableAccounts {
+    pub(crate) fn new(home: Arc<Home>) -> Self {
+        Self { home }
+    }
+
+    async fn hash(&self, password: &Secret) -> Result<PasswordHash> {
+        let (given, sys) = (password.clone(), self.home.sys.clone());
+        self.home.sys.blocking(move || PasswordHash::make(&given, sys.random())).await?
+    }
+
+    /// Returns the row of a user as others see it.
+    fn record(name: CallerName, row: &UserRow) -> UserRecord {
+        UserRecord {
+            name,
+            enabled: row.enabled,
+            uid: row.uid,
+            has_password: row.password.is_some(),
+            added: row.added,
+        }
+    }
+
+    fn own(&self, name: &CallerName, kind: CallerKind) -> Result<()> {
+        if name.kind() == Some(kind) && name.domain() == Some(self.home.domain.id) {
+            return Ok(());
+        }
+        let what = if kind == CallerKind::User { "user" } else { "group" };
+        Err(Error::not_found(format!("the domain has no such {what}")).about(name))
+    }
+
+    async fn set_password(&self, name: &CallerName, password: &Secret) -> Result<UserRow> {
+        let hash = self.hash(password).await?;
+        let _gate = self.home.gate.write().await;
+        let user = name.clone();
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            change_user(txn, &user, |_, row| {
+                row.password = Some(hash.clone());
+                Ok(())
+            })
+        };
+        let (row, _) = self.home.space.write(Ack::Durable, act).await?;
+        self.home.remembered.forget(name.id());
+        Ok(row)
+    }
+
+    async fn set_enabled(&self, name: &CallerName, enabled: bool) -> Result<UserRow> {
+        let _gate = self.home.gate.write().await;
+        let (user, domain) = (name.clone(), self.home.domain.clone());
+        let (id, at) = (name.id(), self.home.steady.stamp());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            let row = change_user(txn, &user, |_, row| {
+                row.enabled = enabled;
+                Ok(())
+            })?;
+            if !enabled {
+                revoke_line(txn, id, at)?;
+                keep_an_administrator(txn, &domain)?;
+            }
+            Ok(row)
+        };
+        let (row, _) = self.home.space.write(Ack::Durable, act).await?;
+        if !enabled {
+            self.home.revocations.end_caller(id, at);
+        }
+        self.home.remembered.forget(id);
+        Ok(row)
+    }
+
+    async fn set_uid(&self, name: &CallerName, uid: Option<u32>) -> Result<UserRow> {
+        check_uid(uid)?;
+        let _gate = self.home.gate.write().await;
+        let user = name.clone();
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            change_user(txn, &user, |txn, row| {
+                if let Some(old) = row.uid {
+                    txn.delete(&tables::uid_key(old))?;
+                }
+                row.uid = uid;
+                claim_uid(txn, uid, user.local())
+            })
+        };
+        let (row, _) = self.home.space.write(Ack::Durable, act).await?;
+        self.home.remembered.forget(name.id());
+        Ok(row)
+    }
+
+    async fn edit(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
+        let themselves = caller.name() == name && is_whole(caller) && matches!(edit, UserEdit::Password(_));
+        if themselves {
+            self.home.live(caller)?;
+        } else {
+            self.home.demand_administrator(caller)?;
+        }
+        self.own(name, CallerKind::User)?;
+        let row = match edit {
+            UserEdit::Password(password) => self.set_password(name, password).await?,
+            UserEdit::Enabled(enabled) => self.set_enabled(name, *enabled).await?,
+            UserEdit::Uid(uid) => self.set_uid(name, *uid).await?,
+        };
+        Ok(Self::record(name.clone(), &row))
+    }
+
+    async fn add(&self, caller: &Caller, user: &NewUser) -> Result<UserRecord> {
+        self.home.demand_administrator(caller)?;
+        check_uid(user.uid)?;
+        let name = CallerName::user(&user.name, self.home.domain.id)?;
+        let password = match &user.password {
+            Some(password) => Some(self.hash(password).await?),
+            None => None,
+        };
+        let row = UserRow { password, uid: user.uid, enabled: true, added: self.home.steady.now() };
+        let _gate = self.home.gate.write().await;
+        let (kept, to) = (row.clone(), name.clone());
+        self.home.space.write(Ack::Durable, move |txn| put_new_user(txn, &to, &kept)).await?;
+        self.home.remembered.forget(name.id());
+        Ok(Self::record(name, &row))
+    }
+
+    /// Checks that the caller may change a group, and returns the group's owner.
+    fn demand_owner(&self, caller: &Caller, rows: &impl Read, group: &CallerName) -> Result<CallerName> {
+        self.own(group, CallerKind::Group)?;
+        self.home.live(caller)?;
+        let owner: Option<CallerName> = tables::read(rows, &tables::group_key(group.local()))?;
+        let gone = || Error::not_found("the domain has no such group").about(group);
+        let owner = owner.ok_or_else(gone)?;
+        // The administrators' own group is theirs, not its founder's.
+        let owns = owner == *caller.name() && is_whole(caller) && *group != self.home.domain.administrators;
+        if owns || self.home.is_administrator(caller) {
+            return Ok(owner);
+        }
+        // Whoever is not in it learns nothing about it.
+        if caller.is_or_is_in(group.id()) || owner == *caller.name() {
+            return Err(
+                Error::not_permitted("only its owner and administrators may change a group").about(group)
+            );
+        }
+        Err(gone())
+    }
+
+    async fn change_group(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        edit: &GroupEdit,
+    ) -> Result<GroupRecord> {
+        let _gate = self.home.gate.write().await;
+        let owner = self.demand_owner(caller, &self.home.space.snapshot()?, group)?;
+        let (to, change, domain) = (group.clone(), edit.clone(), self.home.domain.clone());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            let changed = match &change {
+                GroupEdit::Add(member) => add_member(txn, &domain, &to, member)?,
+                GroupEdit::Remove(member) => remove_member(txn, &domain, &to, member)?,
+            };
+            keep_an_administrator(txn, &domain)?;
+            Ok(changed)
+        };
+        let (changed, _) = self.home.space.write(Ack::Durable, act).await?;
+        self.tell_members(changed.into_iter().collect());
+        Ok(GroupRecord {
+            name: group.clone(),
+            owner,
+            members: members_of(&self.home.space.snapshot()?, group.id())?,
+        })
+    }
+
+    async fn drop_group(&self, caller: &Caller, group: &CallerName) -> Result<()> {
+        let _gate = self.home.gate.write().await;
+        self.demand_owner(caller, &self.home.space.snapshot()?, group)?;
+        if *group == self.home.domain.administrators {
+            return Err(Error::not_permitted("a domain keeps its administrators").about(group));
+        }
+        let (gone, domain) = (group.clone(), self.home.domain.clone());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            let mut changed = Vec::new();
+            for member in members_of(txn, gone.id())? {
+                changed.extend(remove_member(txn, &domain, &gone, &member)?);
+            }
+            txn.delete(&tables::group_key(gone.local()))?;
+            Ok(changed)
+        };
+        let (changed, _) = self.home.space.write(Ack::Durable, act).await?;
+        self.tell_members(changed);
+        Ok(())
+    }
+
+    /// Ends the proofs of those whose groups have changed: their next call brings the new ones.
+    fn tell_members(&self, changed: Vec<(CallerId, u64)>) {
+        for (member, membership) in changed {
+            self.home.revocations.change_membership(member, membership);
+        }
+    }
+
+    async fn make_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
+        self.home.live(caller)?;
+        let maker = caller.name();
+        if self.own(maker, CallerKind::User).is_err() || !is_whole(caller) {
+            let detail = "groups are made by the domain's users, with a credential that is not narrowed";
+            return Err(Error::not_permitted(detail).caller(maker));
+        }
+        let group =
+            CallerName::new(CallerKind::Group, &format!("{}/{name}", maker.local()), self.home.domain.id)?;
+        let _gate = self.home.gate.write().await;
+        let (made, owner) = (group.clone(), maker.clone());
+        self.home.space.write(Ack::Durable, move |txn| put_new_group(txn, &made, &owner)).await?;
+        Ok(GroupRecord { name: group, owner: maker.clone(), members: Vec::new() })
+    }
+
+    /// Returns the local names of the groups a caller owns or is in.
+    fn groups_of(&self, rows: &impl Read, caller: &Caller) -> Result<BTreeSet<String>> {
+        let mut locals = BTreeSet::new();
+        if self.own(caller.name(), CallerKind::User).is_ok() {
+            let prefix = tables::group_key(&format!("{}/", caller.name().local()));
+            tables::each_below(rows, &prefix, |rest, _| {
+                locals.insert(format!("{}/{}", caller.name().local(), text(rest)?));
+                Ok(true)
+            })?;
+        }
+        for id in tables::groups_of(rows, caller.name().id())? {
+            let name: Option<CallerName> = tables::read(rows, &tables::name_key(id))?;
+            locals.extend(name.map(|name| name.local().to_owned()));
+        }
+        Ok(locals)
+    }
+
+    fn list_groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
+        self.home.live(caller)?;
+        let rows = self.home.space.snapshot()?;
+        let after = after.map(|name| name.local().to_owned());
+        let mut page = Page { home: &self.home, records: Vec::new(), members: 0 };
+        if self.home.is_administrator(caller) {
+            for row in rows.scan(&start_after(b'g', after.as_deref()), &prefix_end(b"g"), Order::Rising) {
+                let (key, owner) = row?;
+                if !page.add(&rows, text(&key[1..])?, tables::decode(&owner)?)? {
+                    break;
+                }
+            }
+            return Ok(page.records);
+        }
+        for local in self.groups_of(&rows, caller)? {
+            let owner: Option<CallerName> = tables::read(&rows, &tables::group_key(&local))?;
+            let Some(owner) = owner.filter(|_| Some(&local) > after.as_ref()) else { continue };
+            if !page.add(&rows, &local, owner)? {
+                break;
+            }
+        }
+        Ok(page.records)
+    }
+
+    fn list_users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
+        self.home.demand_administrator(caller)?;
+        let rows = self.home.space.snapshot()?;
+        let from = start_after(b'u', after.map(CallerName::local));
+        let record = |row: Result<(bytes::Bytes, bytes::Bytes)>| {
+            let (key, value) = row?;
+            let name = CallerName::user(text(&key[1..])?, self.home.domain.id)?;
+            Ok(Self::record(name, &tables::decode(&value)?))
+        };
+        rows.scan(&from, &prefix_end(b"u"), Order::Rising)
+            .take(limits::ACCOUNTS_PAGE_MAX)
+            .map(record)
+            .collect()
+    }
+}
+
+/// A page of groups, bounded in groups and in their members.
+struct Page<'a> {
+    home: &'a Home,
+    records: Vec<GroupRecord>,
+    members: usize,
+}
+
+impl Page<'_> {
+    /// Adds a group. Returns whether there is room for another.
+    fn add(&mut self, rows: &impl Read, local: &str, owner: CallerName) -> Result<bool> {
+        let name = CallerName::new(CallerKind::Group, local, self.home.domain.id)?;
+        let members = members_of(rows, name.id())?;
+        self.members += members.len();
+        self.records.push(GroupRecord { name, owner, members });
+        Ok(self.records.len() < limits::ACCOUNTS_PAGE_MAX && self.members < limits::GROUPS_PAGE_MEMBERS)
+    }
+}
+
+fn start_after(table: u8, local: Option<&str>) -> Vec<u8> {
+    // No local name contains a zero byte, so nothing lies between a name and this.
+    local.map_or_else(|| vec![table], |local| tables::key(table, &[local.as_bytes(), &[0]]))
+}
+
+fn text(bytes: &[u8]) -> Result<&str> {
+    std::str::from_utf8(bytes).map_err(|error| Error::corrupt("a name of auth is not text").caused_by(error))
+}
+
+fn check_uid(uid: Option<u32>) -> Result<()> {
+    if matches!(uid, Some(UID_OVERFLOW | u32::MAX)) {
+        return Err(Error::invalid("that uid stands for nobody"));
+    }
+    Ok(())
+}
+
+fn claim_uid(txn: &mut impl Txn, uid: Option<u32>, local: &str) -> Result<()> {
+    let Some(uid) = uid else { return Ok(()) };
+    if txn.get(&tables::uid_key(uid))?.is_some() {
+        return Err(Error::exists("the uid is another user's"));
+    }
+    tables::write(txn, &tables::uid_key(uid), &local)
+}
+
+/// Adds a user. `Exists` if the name or the uid is taken.
+pub(crate) fn put_new_user(txn: &mut impl Txn, name: &CallerName, row: &UserRow) -> Result<()> {
+    let key = tables::user_key(name.local());
+    if txn.get(&key)?.is_some() {
+        return Err(Error::exists("there is a user of that name").about(name.local()));
+    }
+    claim_uid(txn, row.uid, name.local())?;
+    tables::write(txn, &key, row)?;
+    tables::write(txn, &tables::name_key(name.id()), name)
+}
+
+/// Adds an empty group. `Exists`, or `TooLarge` if its maker has too many.
+pub(crate) fn put_new_group(txn: &mut impl Txn, group: &CallerName, owner: &CallerName) -> Result<()> {
+    let key = tables::group_key(group.local());
+    if txn.get(&key)?.is_some() {
+        return Err(Error::exists("there is a group of that name").about(group.local()));
+    }
+    let mut owned = 0;
+    tables::each_below(txn, &tables::group_key(&format!("{}/", owner.local())), |_, _| {
+        owned += 1;
+        Ok(owned < limits::GROUPS_OWNED_MAX)
+    })?;
+    if owned >= limits::GROUPS_OWNED_MAX {
+        return Err(Error::new(ErrorKind::TooLarge, "a user owns at most 1 024 groups"));
+    }
+    tables::write(txn, &key, owner)?;
+    tables::write(txn, &tables::name_key(group.id()), group)
+}
+
+fn change_user<'t>(
+    txn: &mut SpaceTxn<'t>,
+    name: &CallerName,
+    change: impl FnOnce(&mut SpaceTxn<'t>, &mut UserRow) -> Result<()>,
+) -> Result<UserRow> {
+    let key = tables::user_key(name.local());
+    let mut row: UserRow = tables::read(txn, &key)?
+        .ok_or_else(|| Error::not_found("the domain has no such user").about(name))?;
+    change(txn, &mut row)?;
+    tables::write(txn, &key, &row)?;
+    Ok(row)
+}
+
+fn members_of(rows: &impl Read, group: CallerId) -> Result<Vec<CallerName>> {
+    let mut members = Vec::new();
+    tables::each_below(rows, &tables::key(b'e', &[&group.0.to_be_bytes()]), |_, value| {
+        members.push(tables::decode(value)?);
+        Ok(true)
+    })?;
+    Ok(members)
+}
+
+/// Adds a member. Returns its new membership if it is one of the domain's own and was not in.
+pub(crate) fn add_member(
+    txn: &mut impl Txn,
+    domain: &tables::Domain,
+    group: &CallerName,
+    member: &CallerName,
+) -> Result<Option<(CallerId, u64)>> {
+    if matches!(member.kind(), None | Some(CallerKind::Group)) {
+        return Err(Error::invalid("a group holds users, nodes and jobs, not groups and not anyone"));
+    }
+    let key = tables::member_key(group.id(), member.id());
+    if txn.get(&key)?.is_some() {
+        return Ok(None);
+    }
+    let unknown = member.kind() == Some(CallerKind::User)
+        && member.domain() == Some(domain.id)
+        && txn.get(&tables::user_key(member.local()))?.is_none();
+    if unknown {
+        return Err(Error::not_found("the domain has no such user").about(member));
+    }
+    if tables::groups_of(txn, member.id())?.len() >= limits::MEMBERSHIPS_MAX {
+        return Err(Error::new(ErrorKind::TooLarge, "a caller is in at most 512 groups").about(member));
+    }
+    let count_key = tables::key(b's', &[&group.id().0.to_be_bytes()]);
+    let count = txn.get(&count_key)?.map_or(Ok(0), |value| weft_kv::counter(&value))?;
+    if count >= limits::GROUP_MEMBERS_MAX as i64 {
+        return Err(Error::new(ErrorKind::TooLarge, "a group has at most 10 000 members").about(group));
+    }
+    txn.bump(&count_key, 1)?;
+    tables::write(txn, &key, member)?;
+    txn.put(&tables::group_of_key(member.id(), group.id()), &[])?;
+    tables::write(txn, &tables::name_key(member.id()), member)?;
+    move_membership(txn, domain, member)
+}
+
+fn remove_member(
+    txn: &mut impl Txn,
+    domain: &tables::Domain,
+    group: &CallerName,
+    member: &CallerName,
+) -> Result<Option<(CallerId, u64)>> {
+    let key = tables::member_key(group.id(), member.id());
+    if txn.get(&key)?.is_none() {
+        return Ok(None);
+    }
+    txn.bump(&tables::key(b's', &[&group.id().0.to_be_bytes()]), -1)?;
+    txn.delete(&key)?;
+    txn.delete(&tables::group_of_key(member.id(), group.id()))?;
+    move_membership(txn, domain, member)
+}
+
+/// Counts a change of a caller's groups. Another domain's callers are counted by their own.
+fn move_membership(
+    txn: &mut impl Txn,
+    domain: &tables::Domain,
+    member: &CallerName,
+) -> Result<Option<(CallerId, u64)>> {
+    if member.domain() != Some(domain.id) {
+        return Ok(None);
+    }
+    let key = tables::line_key(member.id());
+    let mut line: Line = tables::read(txn, &key)?.unwrap_or_default();
+    line.membership += 1;
+    tables::write(txn, &key, &line)?;
+    Ok(Some((member.id(), line.membership)))
+}
+
+/// Fails with `NotPermitted` if no user who may log in would be left among the administrators.
+fn keep_an_administrator(txn: &impl Read, domain: &tables::Domain) -> Result<()> {
+    for member in members_of(txn, domain.administrators.id())? {
+        let home = member.kind() == Some(CallerKind::User) && member.domain() == Some(domain.id);
+        if home {
+            let row: Option<UserRow> = tables::read(txn, &tables::user_key(member.local()))?;
+            if row.is_some_and(|row| row.enabled) {
+                return Ok(());
+            }
+        }
+    }
+    Err(Error::not_permitted("the domain would be left without an administrator"))
+}
+
+#[async_trait]
+impl Accounts for TableAccounts {
+    async fn add_user(&self, caller: &Caller, user: &NewUser) -> Result<UserRecord> {
+        let answer = self.add(caller, user).await.map_err(|error| error.op("add user"));
+        self.home.tell_edit(caller, "add-user", &answer, user.name.clone()).await;
+        answer
+    }
+
+    async fn edit_user(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
+        let answer = self.edit(caller, name, edit).await.map_err(|error| error.op("change user"));
+        // A `Secret` prints as `…`.
+        self.home.tell_edit(caller, "change-user", &answer, format!("{name}: {edit:?}")).await;
+        answer
+    }
+
+    async fn users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
+        self.list_users(caller, after).map_err(|error| error.op("list users"))
+    }
+
+    async fn add_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
+        let answer = self.make_group(caller, name).await.map_err(|error| error.op("make group"));
+        self.home.tell_edit(caller, "make-group", &answer, name.to_owned()).await;
+        answer
+    }
+
+    async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord> {
+        let answer = self.change_group(caller, name, edit).await.map_err(|error| error.op("change group"));
+        self.home.tell_edit(caller, "change-group", &answer, format!("{name}: {edit:?}")).await;
+        answer
+    }
+
+    async fn remove_group(&self, caller: &Caller, name: &CallerName) -> Result<()> {
+        let answer = self.drop_group(caller, name).await.map_err(|error| error.op("remove group"));
+        self.home.tell_edit(caller, "remove-group", &answer, name.to_string()).await;
+        answer
+    }
+
+    async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
+        self.list_groups(caller, after).map_err(|error| error.op("list groups"))
+    }
+}

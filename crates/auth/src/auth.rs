@@ -1,0 +1,343 @@
+//! The parts of auth, put together.
+
+use std::sync::Arc;
+
+use tokio::sync::RwLock;
+use weft_core::proof::{Caller, EvidenceKind, Purpose, Revocations, Trust};
+use weft_core::service::{Accounts, Audit, Authority, Issuer, Secret, Sessions};
+use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
+use weft_kv::{Ack, Engine, Read, Space, SpaceId, SpaceTxn};
+use weft_sys::{Disk, FlushSite, Sys, Task};
+
+use crate::accounts::{TableAccounts, add_member, put_new_group, put_new_user};
+use crate::audit::{AuditLog, ChainedAudit};
+use crate::authority::{self, HomeAuthority};
+use crate::home::Home;
+use crate::issuer::SigningIssuer;
+use crate::keys::{self, KeyRing, KeyState};
+use crate::password::{PasswordHash, random_password};
+use crate::remembered::Remembered;
+use crate::sessions::MemSessions;
+use crate::steady::Steady;
+use crate::tables::{self, Domain, SCHEMA, UserRow};
+
+/// Where keys lie, below the directory that auth is given.
+const KEYS: &str = "keys";
+/// Where the audit log lies.
+const AUDIT: &str = "audit";
+
+/// The administrator's password at birth.
+#[derive(Clone, Debug)]
+pub enum FirstPassword {
+    /// None: the administrator comes by the node's socket.
+    None,
+    /// This one.
+    Given(Secret),
+    /// A random one, told once, in [`Founded`].
+    Random,
+}
+
+/// What a node is to be. All but `volumes` and `node` count at the first start only.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The first administrator's local name.
+    pub founder: String,
+    /// The uid that made the node: the administrator on the node's own socket.
+    pub founder_uid: Option<u32>,
+    /// The first administrator's password.
+    pub founder_password: FirstPassword,
+    /// The volumes this node issues capabilities for. Adding one later needs the root key.
+    pub volumes: Vec<VolumeId>,
+    /// The node's local name, for what it does by itself.
+    pub node: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            founder: "admin".to_owned(),
+            founder_uid: None,
+            founder_password: FirstPassword::None,
+            volumes: vec![VolumeId(0)],
+            node: "node".to_owned(),
+        }
+    }
+}
+
+/// What a first start made.
+#[derive(Clone, Debug)]
+pub struct Founded {
+    /// The domain.
+    pub domain: DomainId,
+    /// The first administrator.
+    pub administrator: CallerName,
+    /// The password, if a random one was asked for. It is nowhere else.
+    pub password: Option<Secret>,
+    /// The root key's file, below the directory that auth was given.
+    pub root_key: String,
+}
+
+/// The home domain's authority, and what else a node needs to know who is asking.
+pub struct Auth {
+    home: Arc<Home>,
+    authority: Arc<HomeAuthority>,
+    accounts: Arc<TableAccounts>,
+    issuer: Arc<SigningIssuer>,
+    sessions: Arc<MemSessions>,
+    audit: Arc<ChainedAudit>,
+    node: CallerName,
+    node_caller: std::sync::Mutex<Option<Caller>>,
+    tasks: Vec<Task<()>>,
+}
+
+impl Auth {
+    /// Opens auth's part of a node, making the domain at the first start. `disk` is auth's own
+    /// directory: it must be closed to others, and so must the keys in it.
+    ///
+    /// Fails with `NotPermitted` if others could read the keys, with `Unavailable` if a signing
+    /// key must be made and the root key is away, with `Corrupt` if tables and keys are damaged
+    /// or not of one domain.
+    pub async fn open(
+        sys: Sys,
+        engine: Arc<dyn Engine>,
+        space: SpaceId,
+        disk: Arc<dyn Disk>,
+        settings: Settings,
+    ) -> Result<(Self, Option<Founded>)> {
+        let space = Space::open(engine, space, &SCHEMA).await?;
+        let (keys_disk, audit_disk) = (disk.beneath(KEYS)?, disk.beneath(AUDIT)?);
+        disk.sync_dir("", FlushSite::AuthKeyDir)?;
+        let founded = match tables::read::<Domain>(&space.snapshot()?, &tables::domain_key())? {
+            Some(_) => None,
+            None => Some(found(&sys, &space, &*keys_disk, &settings).await?),
+        };
+        let domain: Domain = tables::read(&space.snapshot()?, &tables::domain_key())?
+            .ok_or_else(|| Error::internal("the domain that was made is not there"))?;
+        let start = count_start(&space).await?;
+        let keys = KeyRing::open(sys.clone(), keys_disk, space.clone(), domain.id, settings.volumes.clone());
+        let keys = Arc::new(keys.await?);
+        let auth = Self::assemble(sys, space, audit_disk, domain, keys, start, &settings)?;
+        Ok((auth, founded))
+    }
+
+    fn assemble(
+        sys: Sys,
+        space: Space,
+        audit_disk: Arc<dyn Disk>,
+        domain: Domain,
+        keys: Arc<KeyRing>,
+        start: u64,
+        settings: &Settings,
+    ) -> Result<Self> {
+        let revocations = Arc::new(Revocations::new());
+        let latest = authority::reload(&space, &revocations)?;
+        let steady = Arc::new(Steady::new(sys.clone(), latest));
+        let (audit, writer) =
+            AuditLog::open(sys.clone(), audit_disk, space.clone(), keys.clone(), steady.clone(), domain.id)?;
+        let node = CallerName::new(CallerKind::Node, &settings.node, domain.id)?;
+        let start_short = u32::try_from(start).map_err(|_| Error::internal("too many starts"))?;
+        let sessions = Arc::new(MemSessions::new(sys.clone(), &domain.mark, start_short));
+        let issuer = Arc::new(SigningIssuer::new(keys.clone(), steady.clone(), revocations.clone(), start));
+        let home = Arc::new(Home {
+            remembered: Remembered::new(sys.random()),
+            sys,
+            space,
+            domain,
+            keys,
+            steady,
+            revocations,
+            audit: Arc::new(audit),
+            gate: RwLock::new(()),
+        });
+        let tasks = vec![writer, sessions.sweep(), sweep(&home)];
+        Ok(Self {
+            authority: Arc::new(HomeAuthority::new(home.clone(), issuer.clone())),
+            accounts: Arc::new(TableAccounts::new(home.clone())),
+            audit: Arc::new(ChainedAudit::new(home.clone())),
+            issuer,
+            sessions,
+            node,
+            node_caller: std::sync::Mutex::default(),
+            home,
+            tasks,
+        })
+    }
+
+    /// Returns the home domain.
+    pub fn domain(&self) -> DomainId {
+        self.home.domain.id
+    }
+
+    /// Returns the group whose members are the administrators: a root ACL names it.
+    pub fn administrators(&self) -> &CallerName {
+        &self.home.domain.administrators
+    }
+
+    /// Returns the role that turns evidence into callers.
+    pub fn authority(&self) -> Arc<dyn Authority> {
+        self.authority.clone()
+    }
+
+    /// Returns the role that keeps users and groups.
+    pub fn accounts(&self) -> Arc<dyn Accounts> {
+        self.accounts.clone()
+    }
+
+    /// Returns the role that signs capabilities.
+    pub fn issuer(&self) -> Arc<dyn Issuer> {
+        self.issuer.clone()
+    }
+
+    /// Returns the role that keeps sessions.
+    pub fn sessions(&self) -> Arc<dyn Sessions> {
+        self.sessions.clone()
+    }
+
+    /// Returns how many sessions there are.
+    pub fn session_count(&self) -> u64 {
+        self.sessions.count()
+    }
+
+    /// Returns the role that keeps the audit log.
+    pub fn audit(&self) -> Arc<dyn Audit> {
+        self.audit.clone()
+    }
+
+    /// Returns the audit log itself: what follows the notes of writes.
+    pub fn audit_log(&self) -> Arc<AuditLog> {
+        self.home.audit.clone()
+    }
+
+    /// Returns what is believed now. A later rotation makes another value.
+    pub fn trust(&self) -> Arc<Trust> {
+        self.home.keys.trust()
+    }
+
+    /// Returns what is withdrawn.
+    pub fn revocations(&self) -> Arc<Revocations> {
+        self.home.revocations.clone()
+    }
+
+    /// Returns proof of being this node, for what it does by itself: scrub, sweep, repair.
+    pub fn node_caller(&self) -> Result<Caller> {
+        let mut kept = self.node_caller.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = self.home.steady.moment();
+        let fresh = |caller: &&Caller| {
+            caller.live(now).is_ok() && caller.claims().expires.since(now.wall) > limits::CREDENTIAL_LIFE / 2
+        };
+        if let Some(caller) = kept.as_ref().filter(fresh) {
+            return Ok(caller.clone());
+        }
+        let login = self.home.login(EvidenceKind::NodeKey);
+        let caller = self.home.mint(&self.home.space.snapshot()?, &self.node, login)?;
+        *kept = Some(caller.clone());
+        Ok(caller)
+    }
+
+    /// Returns the domain's signing keys. Administrators only.
+    pub fn keys(&self, caller: &Caller) -> Result<Vec<KeyState>> {
+        self.home.demand_administrator(caller)?;
+        self.home.keys.states()
+    }
+
+    /// Replaces the key for `purpose`: new things are signed by the new one, what the old one
+    /// signed stays good until it runs out by itself, and the old one's secret is destroyed.
+    /// Administrators only. `Unavailable` while the root key is away.
+    pub async fn rotate(&self, caller: &Caller, purpose: Purpose) -> Result<KeyId> {
+        self.home.demand_administrator(caller)?;
+        let _gate = self.home.gate.write().await;
+        let answer = self.home.keys.rotate(purpose).await.map_err(|error| error.op("rotate a key"));
+        self.home.tell_edit(caller, "rotate-key", &answer, format!("{purpose:?}")).await;
+        answer
+    }
+
+    /// Stops believing a key that was rotated out, at once: what it signed is dead, and every
+    /// live proof must be shown again. Administrators only. `Conflict` if it signs now.
+    pub async fn end_key(&self, caller: &Caller, key: KeyId) -> Result<()> {
+        self.home.demand_administrator(caller)?;
+        let _gate = self.home.gate.write().await;
+        let answer = self.home.keys.end(key).await.map_err(|error| error.op("end a key"));
+        if answer.is_ok() {
+            self.home.revocations.end_leases();
+        }
+        self.home.tell_edit(caller, "end-key", &answer, key.to_string()).await;
+        answer
+    }
+
+    /// Brings what was recorded to disk. Called before the metadata engine is closed.
+    pub async fn close(&self) -> Result<()> {
+        self.home.audit.flush().await
+    }
+}
+
+impl Drop for Auth {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(Task::abort);
+    }
+}
+
+/// Forgets now and then what has run out.
+fn sweep(home: &Arc<Home>) -> Task<()> {
+    let (sys, weak) = (home.sys.clone(), Arc::downgrade(home));
+    home.sys.spawn(async move {
+        loop {
+            sys.sleep(limits::AUTH_SWEEP).await;
+            let Some(home) = weak.upgrade() else { return };
+            if let Err(error) = authority::forget_run_out(&home).await {
+                tracing::warn!(?error, "what has run out of auth's tables is still there");
+            }
+        }
+    })
+}
+
+/// Counts this start, durably, and returns its number: no two starts have the same.
+async fn count_start(space: &Space) -> Result<u64> {
+    let act = |txn: &mut SpaceTxn<'_>| {
+        let start = tables::read::<u64>(txn, &tables::starts_key())?.unwrap_or(0) + 1;
+        tables::write(txn, &tables::starts_key(), &start)?;
+        Ok(start)
+    };
+    let (start, _) = space.write(Ack::Durable, act).await?;
+    Ok(start)
+}
+
+/// Makes a domain. Keys first, then everything that names them in one transaction: cut off
+/// between the two, it is made again around the same root key.
+async fn found(sys: &Sys, space: &Space, keys_disk: &dyn Disk, settings: &Settings) -> Result<Founded> {
+    let root = keys::found_root(sys, keys_disk)?;
+    let id = root.domain();
+    let founder = CallerName::user(&settings.founder, id)?;
+    let administrators =
+        CallerName::new(CallerKind::Group, &format!("{}/administrators", settings.founder), id)?;
+    let (password, told) = match &settings.founder_password {
+        FirstPassword::None => (None, None),
+        FirstPassword::Given(password) => (Some(password.clone()), None),
+        FirstPassword::Random => {
+            let password = random_password(sys.random());
+            (Some(password.clone()), Some(password))
+        }
+    };
+    let password = password.map(|password| PasswordHash::make(&password, sys.random())).transpose()?;
+    let certified = root.certify_all(sys, keys_disk, &settings.volumes)?;
+    drop(root);
+    let mut mark = [0; 32];
+    sys.random().fill(&mut mark);
+    let domain = Domain { id, founder: founder.clone(), administrators, mark };
+    let added: Time = sys.clock().now();
+    let row = UserRow { password, uid: settings.founder_uid, enabled: true, added };
+    let act = move |txn: &mut SpaceTxn<'_>| {
+        if txn.get(&tables::domain_key())?.is_some() {
+            return Err(Error::exists("the domain was made meanwhile"));
+        }
+        tables::write(txn, &tables::domain_key(), &domain)?;
+        for key in &certified {
+            tables::write(txn, &tables::key_key(key.id), &key.row)?;
+        }
+        put_new_user(txn, &domain.founder, &row)?;
+        put_new_group(txn, &domain.administrators, &domain.founder)?;
+        add_member(txn, &domain, &domain.administrators, &domain.founder)?;
+        Ok(())
+    };
+    space.write(Ack::Durable, act).await?;
+    Ok(Founded { domain: id, administrator: founder, password: told, root_key: format!("{KEYS}/root.key") })
+}

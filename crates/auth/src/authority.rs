@@ -1,0 +1,383 @@
+//! Evidence in, callers out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::sync::Semaphore;
+use weft_core::form::Origin;
+use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
+use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
+use weft_core::{
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Deadline, Error, ErrorKind, Result, Time, limits,
+};
+use weft_kv::{Ack, Space, SpaceTxn, Txn};
+
+use crate::home::{Home, Mint, is_whole, life_within};
+use crate::issuer::SigningIssuer;
+use crate::password::PasswordHash;
+use crate::tables::{self, Line, UserRow};
+use crate::throttle::Throttle;
+
+/// The authority of the home domain.
+pub(crate) struct HomeAuthority {
+    home: Arc<Home>,
+    issuer: Arc<SigningIssuer>,
+    /// One permit for the memory of one password check.
+    checks: Semaphore,
+    waiting: AtomicUsize,
+    throttle: Arc<Throttle>,
+    /// What unknown users, and users without a password, are compared with.
+    nobody: PasswordHash,
+}
+
+/// Counts itself among those who wait for a password check.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl HomeAuthority {
+    pub(crate) fn new(home: Arc<Home>, issuer: Arc<SigningIssuer>) -> Self {
+        let nobody = PasswordHash::nobodys(home.sys.random());
+        Self {
+            home,
+            issuer,
+            checks: Semaphore::new(limits::PASSWORD_CHECKS_MAX),
+            waiting: AtomicUsize::new(0),
+            throttle: Arc::default(),
+            nobody,
+        }
+    }
+
+    async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Caller> {
+        let now = self.home.steady.moment();
+        if let Some(caller) = self.home.remembered.password(user, password, now.tick)
+            && caller.live(now).is_ok()
+        {
+            return Ok(caller);
+        }
+        let attempt = self.throttle.begin(user, from.peer, now.tick)?;
+        if attempt.must_wait() {
+            self.home.sys.sleep(limits::PASSWORD_FAILURE_DELAY).await;
+        }
+        let answer = self.check_password(user, password).await;
+        let now = self.home.steady.tick();
+        match &answer {
+            Ok(caller) => {
+                attempt.was_right();
+                self.home.tell(caller, Some(from), "login", AuditOutcome::Done, "password".to_owned()).await;
+            }
+            Err(error) if error.kind() == ErrorKind::Unauthenticated => {
+                attempt.was_wrong(now);
+                let because = format!("password for `{}`", user.escape_debug());
+                let refused = AuditOutcome::Failed(ErrorKind::Unauthenticated);
+                self.home.tell(&Caller::anyone(), Some(from), "login", refused, because).await;
+            }
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// Checks a password, in its turn. An unknown user costs what a wrong password costs.
+    async fn check_password(&self, user: &str, password: &Secret) -> Result<Caller> {
+        let wrong = || Error::new(ErrorKind::Unauthenticated, "the user or the password is wrong");
+        let name = CallerName::parse(user, self.home.domain.id)
+            .ok()
+            .filter(|name| name.kind() == Some(CallerKind::User));
+        let row = match &name {
+            Some(name) => self.home.user(&self.home.space.snapshot()?, name)?,
+            None => None,
+        };
+        let stored = row.filter(|row| row.enabled).and_then(|row| row.password);
+        let hash = stored.clone().unwrap_or_else(|| self.nobody.clone());
+
+        let permit = self.turn().await?;
+        let now = self.home.steady.moment();
+        if let Some(caller) = self.home.remembered.password(user, password, now.tick)
+            && caller.live(now).is_ok()
+        {
+            return Ok(caller);
+        }
+        let given = password.clone();
+        let right = self.home.sys.blocking(move || hash.is(&given)).await??;
+        drop(permit);
+        let (Some(name), Some(stored), true) = (name, stored, right) else { return Err(wrong()) };
+
+        let _gate = self.home.gate.read().await;
+        let rows = self.home.space.snapshot()?;
+        let still = |row: &UserRow| row.enabled && row.password.as_ref() == Some(&stored);
+        if !self.home.user(&rows, &name)?.as_ref().is_some_and(still) {
+            return Err(wrong());
+        }
+        let caller = self.home.mint(&rows, &name, self.home.login(EvidenceKind::Password))?;
+        self.home.remembered.keep_password(user, password, &caller, self.home.steady.tick());
+        Ok(caller)
+    }
+
+    /// Waits for the memory of one check. `Busy` if too many wait, or for too long.
+    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
+        let busy = || Error::new(ErrorKind::Busy, "too many passwords are being checked");
+        let waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= limits::PASSWORD_WAITERS_MAX {
+            return Err(busy());
+        }
+        let deadline = Deadline::within(self.home.sys.clock(), limits::PASSWORD_WAIT);
+        let acquire = async { self.checks.acquire().await.map_err(|_| busy()) };
+        let permit = self.home.sys.within(deadline, acquire).await.map_err(|_| busy());
+        drop(waiting);
+        permit
+    }
+
+    async fn by_uid(&self, uid: u32, from: Origin) -> Result<Caller> {
+        let now = self.home.steady.moment();
+        if let Some(caller) = self.home.remembered.uid(uid, now.tick)
+            && caller.live(now).is_ok()
+        {
+            return Ok(caller);
+        }
+        let caller = {
+            let _gate = self.home.gate.read().await;
+            let rows = self.home.space.snapshot()?;
+            let local: Option<String> = tables::read(&rows, &tables::uid_key(uid))?;
+            let name = local.map(|local| CallerName::user(&local, self.home.domain.id)).transpose()?;
+            let caller = match name {
+                Some(name) if self.home.user(&rows, &name)?.is_some_and(|row| row.enabled) => {
+                    self.home.mint(&rows, &name, self.home.login(EvidenceKind::SocketUid))?
+                }
+                _ => Caller::anyone(),
+            };
+            self.home.remembered.keep_uid(uid, &caller, now.tick);
+            caller
+        };
+        if !caller.is_anyone() {
+            self.home.tell(&caller, Some(from), "login", AuditOutcome::Done, format!("uid {uid}")).await;
+        }
+        Ok(caller)
+    }
+
+    async fn by_token(&self, token: &Secret) -> Result<Caller> {
+        if let Some(caller) = self.home.remembered.token(token)
+            && self.home.live(&caller).is_ok()
+        {
+            return Ok(caller);
+        }
+        let signed = Signed::from_token(token.expose())?;
+        let caller = {
+            let _gate = self.home.gate.read().await;
+            match self.home.verify(&signed) {
+                Err(error) if error.kind() == ErrorKind::Stale => self.with_present_groups(&signed)?,
+                verified => verified?,
+            }
+        };
+        self.remember_name(caller.name()).await?;
+        self.home.remembered.keep_token(token, &caller);
+        Ok(caller)
+    }
+
+    /// Makes a credential afresh that was good but for its caller's groups. It ends when the old
+    /// one does, and by what ends the old one.
+    fn with_present_groups(&self, old: &Signed) -> Result<Caller> {
+        let home = &self.home;
+        let claims: CredentialClaims =
+            home.keys.trust().verify(old, Purpose::Credential, home.steady.now())?;
+        let rows = home.space.snapshot()?;
+        let is_user = claims.caller.kind() == Some(CallerKind::User);
+        if is_user && !home.user(&rows, &claims.caller)?.is_some_and(|row| row.enabled) {
+            return Err(Error::new(ErrorKind::Revoked, "the user may not log in any more"));
+        }
+        let mint = Mint {
+            evidence: claims.evidence,
+            parents: lineage(&claims)?,
+            delegates: claims.delegates,
+            attributes: claims.attributes,
+            limits: claims.limits,
+            issued: claims.issued,
+            expires: claims.expires,
+        };
+        home.mint(&rows, &claims.caller, mint)
+    }
+
+    /// Keeps the name behind a foreign caller's id, once.
+    async fn remember_name(&self, name: &CallerName) -> Result<()> {
+        if name.domain() == Some(self.home.domain.id) || self.name_of(name.id()).await?.is_some() {
+            return Ok(());
+        }
+        let name = name.clone();
+        let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::name_key(name.id()), &name);
+        self.home.space.write(Ack::Applied, act).await?;
+        Ok(())
+    }
+
+    fn may_revoke(&self, caller: &Caller, what: &Revoke) -> bool {
+        let own = |id: CallerId| caller.name().id() == id && !caller.is_anyone() && is_whole(caller);
+        self.home.is_administrator(caller)
+            || match what {
+                Revoke::Credential(id) => {
+                    let itself = *id == caller.credential() && !caller.is_anyone();
+                    itself || (own(caller.name().id()) && self.home.made_for(*id, caller.name().id()))
+                }
+                Revoke::Caller(name) => own(name.id()),
+                Revoke::Capability(..) | Revoke::Container(_) => false,
+            }
+    }
+
+    async fn end_credential(&self, id: CredentialId, until: Time) -> Result<()> {
+        let _gate = self.home.gate.write().await;
+        let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::credential_key(id), &until);
+        self.home.space.write(Ack::Durable, act).await?;
+        self.home.revocations.end_credential(id, until);
+        Ok(())
+    }
+
+    async fn end_caller(&self, name: &CallerName) -> Result<()> {
+        if matches!(name.kind(), None | Some(CallerKind::Group)) {
+            return Err(Error::invalid("only a user, a node or a job holds credentials"));
+        }
+        let _gate = self.home.gate.write().await;
+        let (id, at) = (name.id(), self.home.steady.stamp());
+        let act = move |txn: &mut SpaceTxn<'_>| revoke_line(txn, id, at);
+        self.home.space.write(Ack::Durable, act).await?;
+        self.home.revocations.end_caller(id, at);
+        self.home.remembered.forget(id);
+        Ok(())
+    }
+}
+
+/// Moves a caller's line so that what it holds is over.
+pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<()> {
+    let mut line: Line = tables::read(txn, &tables::line_key(id))?.unwrap_or_default();
+    line.revoked = line.revoked.max(Some(at));
+    tables::write(txn, &tables::line_key(id), &line)
+}
+
+/// Returns the ids of a credential and of those it came from. `TooLarge` if it has come too far.
+fn lineage(claims: &CredentialClaims) -> Result<Vec<CredentialId>> {
+    if claims.parents.len() + 1 >= limits::LINEAGE_MAX {
+        return Err(Error::new(ErrorKind::TooLarge, "the credential has been narrowed too often")
+            .hint("weft login, and narrow that one"));
+    }
+    Ok(claims.parents.iter().copied().chain([claims.id]).collect())
+}
+
+#[async_trait]
+impl Authority for HomeAuthority {
+    async fn authenticate(&self, evidence: &Evidence, from: Origin) -> Result<Caller> {
+        let caller = match evidence {
+            Evidence::None => Ok(Caller::anyone()),
+            Evidence::Password { user, password } => self.by_password(user, password, from).await,
+            Evidence::Token(token) => self.by_token(token).await,
+            Evidence::SocketUid(uid) => self.by_uid(*uid, from).await,
+        };
+        caller.map_err(|error| error.op("authenticate"))
+    }
+
+    async fn credential(&self, caller: &Caller, narrower: &Attenuation, life: Duration) -> Result<Signed> {
+        let home = &self.home;
+        let _gate = home.gate.read().await;
+        home.live(caller)?;
+        if caller.is_anyone() {
+            return Err(Error::new(ErrorKind::Unauthenticated, "anyone has no credential").hint("weft login"));
+        }
+        if life.is_zero() {
+            return Err(Error::invalid("a credential lives for some time"));
+        }
+        let claims = caller.claims();
+        let issued = home.steady.stamp();
+        let mint = Mint {
+            evidence: EvidenceKind::Credential,
+            parents: lineage(claims)?,
+            delegates: claims.delegates.clone(),
+            attributes: claims.attributes.clone(),
+            limits: claims.limits.narrowed(narrower)?,
+            issued,
+            expires: issued.plus(life_within(life)).min(claims.expires),
+        };
+        let made = home.mint(&home.space.snapshot()?, caller.name(), mint)?;
+        made.signed().cloned().ok_or_else(|| Error::internal("a minted credential is not there"))
+    }
+
+    async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>> {
+        if id == CallerId::ANYONE {
+            return Ok(Some(CallerName::ANYONE));
+        }
+        tables::read(&self.home.space.snapshot()?, &tables::name_key(id))
+    }
+
+    async fn revoke(&self, caller: &Caller, what: &Revoke) -> Result<()> {
+        let home = &self.home;
+        home.live(caller)?;
+        let now = home.steady.now();
+        let outcome = if !self.may_revoke(caller, what) {
+            Err(Error::not_permitted("only its holder or an administrator may revoke it")
+                .op("revoke")
+                .caller(caller.name()))
+        } else {
+            match what {
+                Revoke::Credential(id) => {
+                    let own = home.made_for(*id, caller.name().id());
+                    let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
+                    self.end_credential(*id, now.plus(kept).plus(limits::CLOCK_SKEW_MAX)).await
+                }
+                Revoke::Caller(name) => self.end_caller(name).await,
+                Revoke::Capability(id, rights) => {
+                    self.issuer.withdraw_by_id(*id, *rights);
+                    Ok(())
+                }
+                Revoke::Container(container) => {
+                    self.issuer.end_container(*container);
+                    Ok(())
+                }
+            }
+        };
+        home.tell_edit(caller, "revoke", &outcome, format!("{what:?}")).await;
+        outcome
+    }
+}
+
+/// Takes up what was revoked before the node was started. Returns the latest time in it.
+pub(crate) fn reload(space: &Space, revocations: &Revocations) -> Result<Time> {
+    let rows = space.snapshot()?;
+    let mut latest = Time::EPOCH;
+    tables::each_below(&rows, b"c", |rest, value| {
+        revocations.end_credential(CredentialId(tables::id_of(rest)?), tables::decode(value)?);
+        Ok(true)
+    })?;
+    tables::each_below(&rows, b"l", |rest, value| {
+        let (id, line): (_, Line) = (CallerId(tables::id_of(rest)?), tables::decode(value)?);
+        if let Some(at) = line.revoked {
+            revocations.end_caller(id, at);
+            latest = latest.max(at);
+        }
+        if line.membership > 0 {
+            revocations.change_membership(id, line.membership);
+        }
+        Ok(true)
+    })?;
+    Ok(latest)
+}
+
+/// Forgets, a page at a time, withdrawals of credentials that have long run out. Rows are kept for
+/// one more life, in case the wall clock is set back while the node is down.
+pub(crate) async fn forget_run_out(home: &Home) -> Result<()> {
+    let now = home.steady.now();
+    home.revocations.forget_before(now);
+    let mut gone = Vec::new();
+    tables::each_below(&home.space.snapshot()?, b"c", |rest, value| {
+        if tables::decode::<Time>(value)?.plus(limits::CREDENTIAL_LIFE) < now {
+            gone.push(CredentialId(tables::id_of(rest)?));
+        }
+        Ok(gone.len() < limits::ACCOUNTS_PAGE_MAX)
+    })?;
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let act =
+        move |txn: &mut SpaceTxn<'_>| gone.iter().try_for_each(|id| txn.delete(&tables::credential_key(*id)));
+    home.space.write(Ack::Applied, act).await?;
+    Ok(())
+}

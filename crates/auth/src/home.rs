@@ -1,0 +1,201 @@
+//! What the parts of auth share: the home domain, its tables, keys and clock, and the minting of
+//! credentials.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::RwLock;
+use weft_core::form::{Door, Origin};
+use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
+use weft_core::service::{AuditOutcome, AuditRecord};
+use weft_core::{
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
+    limits,
+};
+use weft_kv::{Read, Space};
+use weft_sys::Sys;
+
+use crate::audit::AuditLog;
+use crate::keys::KeyRing;
+use crate::remembered::Remembered;
+use crate::steady::Steady;
+use crate::tables::{self, Domain, Line, UserRow};
+
+/// The home domain.
+pub(crate) struct Home {
+    pub(crate) sys: Sys,
+    pub(crate) space: Space,
+    pub(crate) domain: Domain,
+    pub(crate) keys: Arc<KeyRing>,
+    pub(crate) steady: Arc<Steady>,
+    pub(crate) revocations: Arc<Revocations>,
+    pub(crate) remembered: Remembered,
+    pub(crate) audit: Arc<AuditLog>,
+    /// Held shared while something is minted, and alone while identities change. So whatever was
+    /// minted before a change has an earlier stamp than it, and whatever comes later has seen it.
+    pub(crate) gate: RwLock<()>,
+}
+
+/// What a new credential is to say, beyond what the tables say of its caller.
+pub(crate) struct Mint {
+    pub(crate) evidence: EvidenceKind,
+    pub(crate) parents: Vec<CredentialId>,
+    pub(crate) delegates: Vec<CallerName>,
+    pub(crate) attributes: Vec<(String, String)>,
+    pub(crate) limits: Attenuation,
+    pub(crate) issued: Time,
+    pub(crate) expires: Time,
+}
+
+impl Home {
+    /// Returns what a login is to say.
+    pub(crate) fn login(&self, evidence: EvidenceKind) -> Mint {
+        let issued = self.steady.stamp();
+        Mint {
+            evidence,
+            parents: Vec::new(),
+            delegates: Vec::new(),
+            attributes: Vec::new(),
+            limits: Attenuation::default(),
+            issued,
+            expires: issued.plus(limits::CREDENTIAL_LIFE),
+        }
+    }
+
+    /// Signs a credential for one of the domain's own callers, and verifies it. The gate must be
+    /// held.
+    pub(crate) fn mint(&self, rows: &impl Read, caller: &CallerName, mint: Mint) -> Result<Caller> {
+        if caller.domain() != Some(self.domain.id) {
+            return Err(Error::not_permitted("a domain vouches only for its own callers"));
+        }
+        let line: Line = tables::read(rows, &tables::line_key(caller.id()))?.unwrap_or_default();
+        let claims = CredentialClaims {
+            id: self.fresh_id(caller.id()),
+            parents: mint.parents,
+            caller: caller.clone(),
+            groups: tables::groups_of(rows, caller.id())?,
+            membership: line.membership,
+            evidence: mint.evidence,
+            delegates: mint.delegates,
+            attributes: mint.attributes,
+            limits: mint.limits,
+            issued: mint.issued,
+            expires: mint.expires,
+        };
+        self.verify(&self.keys.sign(Purpose::Credential, &claims)?)
+    }
+
+    /// Verifies a credential now.
+    pub(crate) fn verify(&self, credential: &Signed) -> Result<Caller> {
+        Caller::verify(credential, &self.keys.trust(), &self.revocations, self.steady.moment())
+    }
+
+    /// Returns an id whose lower half says for whom it was made, to this domain only: so a
+    /// caller can revoke its own credentials though none of them is kept anywhere.
+    fn fresh_id(&self, caller: CallerId) -> CredentialId {
+        let high = self.sys.random().u64();
+        CredentialId(u128::from(high) << 64 | u128::from(self.mark_of(high, caller)))
+    }
+
+    fn mark_of(&self, high: u64, caller: CallerId) -> u64 {
+        let mut hasher = blake3::Hasher::new_keyed(&self.domain.mark);
+        hasher.update(b"credential");
+        hasher.update(&high.to_be_bytes());
+        hasher.update(&caller.0.to_be_bytes());
+        let hash = hasher.finalize();
+        let (low, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than eight bytes");
+        u64::from_be_bytes(*low)
+    }
+
+    /// Returns whether this domain made a credential of this id for the caller.
+    pub(crate) fn made_for(&self, id: CredentialId, caller: CallerId) -> bool {
+        self.mark_of((id.0 >> 64) as u64, caller) == id.0 as u64
+    }
+
+    /// Checks that the caller's lease still runs.
+    pub(crate) fn live(&self, caller: &Caller) -> Result<()> {
+        caller.live(self.steady.moment())
+    }
+
+    /// Returns whether the caller is an administrator, by a credential that was not narrowed.
+    pub(crate) fn is_administrator(&self, caller: &Caller) -> bool {
+        caller.is_or_is_in(self.domain.administrators.id()) && is_whole(caller)
+    }
+
+    /// Fails with `NotPermitted` unless the caller is an administrator, by a credential that was
+    /// not narrowed.
+    pub(crate) fn demand_administrator(&self, caller: &Caller) -> Result<()> {
+        self.live(caller)?;
+        if self.is_administrator(caller) {
+            return Ok(());
+        }
+        let error = if caller.is_anyone() {
+            Error::new(ErrorKind::Unauthenticated, "this is for administrators").hint("weft login")
+        } else {
+            Error::not_permitted("this is for administrators, with a credential that is not narrowed")
+        };
+        Err(error.caller(caller.name()))
+    }
+
+    /// Returns the row of one of the domain's users.
+    pub(crate) fn user(&self, rows: &impl Read, name: &CallerName) -> Result<Option<UserRow>> {
+        if name.kind() != Some(CallerKind::User) || name.domain() != Some(self.domain.id) {
+            return Ok(None);
+        }
+        tables::read(rows, &tables::user_key(name.local()))
+    }
+
+    /// Records something that happened to identities.
+    pub(crate) async fn tell(
+        &self,
+        caller: &Caller,
+        from: Option<Origin>,
+        operation: &str,
+        outcome: AuditOutcome,
+        because: String,
+    ) {
+        let record = AuditRecord {
+            at: self.steady.now(),
+            caller: caller.name().clone(),
+            credential: caller.credential(),
+            delegates: caller.claims().delegates.clone(),
+            from: from.unwrap_or(Origin { door: Door::Node, peer: None }),
+            trace: TraceId(0),
+            operation: operation.to_owned(),
+            object: None,
+            container: None,
+            outcome,
+            because,
+            bytes: 0,
+        };
+        self.audit.add(record).await;
+    }
+}
+
+impl Home {
+    /// Records a change of identities, or its refusal.
+    pub(crate) async fn tell_edit<T>(
+        &self,
+        caller: &Caller,
+        operation: &str,
+        answer: &Result<T>,
+        of: String,
+    ) {
+        let outcome = match answer {
+            Ok(_) => AuditOutcome::Done,
+            Err(error) => AuditOutcome::Failed(error.kind()),
+        };
+        self.tell(caller, None, operation, outcome, of).await;
+    }
+}
+
+/// Returns whether a credential carries everything its caller may do, from anywhere, by now.
+pub(crate) fn is_whole(caller: &Caller) -> bool {
+    let limits = caller.limits();
+    limits.rights == Rights::ALL && limits.paths.is_empty() && limits.hosts.is_empty()
+}
+
+/// Returns the shorter of a wanted life and the longest there is.
+pub(crate) fn life_within(life: Duration) -> Duration {
+    life.min(limits::CREDENTIAL_LIFE)
+}

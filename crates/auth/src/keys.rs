@@ -1,0 +1,350 @@
+//! The domain's keys: one root that certifies, one key each that signs credentials, capabilities
+//! and audit heads.
+//!
+//! The root key is read when something is to be certified and is in memory for that moment only;
+//! its file can be taken away, and the node runs on. A signing key that was replaced is believed
+//! until its certificate ends or [`KeyRing::end`] says otherwise; its secret half is destroyed at
+//! once, so nobody can sign with it any more.
+
+mod file;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use ed25519_dalek::{Signer, SigningKey};
+use serde::Serialize;
+use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust};
+use weft_core::{DomainId, Error, ErrorKind, KeyId, Result, Time, VolumeId, limits};
+use weft_kv::{Ack, Read, Space};
+use weft_sys::{Disk, Sys};
+
+use crate::tables::{self, KeyRow};
+
+/// What signing keys are for, in the order they are made.
+const SIGNING: [Purpose; 3] = [Purpose::Credential, Purpose::Capability, Purpose::Audit];
+
+/// What is known of a signing key, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyState {
+    /// Its id.
+    pub id: KeyId,
+    /// What it signs, or signed.
+    pub purpose: Purpose,
+    /// Whether it signs now.
+    pub current: bool,
+    /// Whether what it signed is no longer believed.
+    pub ended: bool,
+    /// When it was made.
+    pub made: Time,
+    /// Until when it is believed, if it is not ended.
+    pub until: Time,
+}
+
+/// The keys that sign now.
+struct Current {
+    credential: SigningKey,
+    capability: SigningKey,
+    audit: SigningKey,
+}
+
+/// Keys on disk and in memory, and what is believed of keys.
+pub(crate) struct KeyRing {
+    sys: Sys,
+    disk: Arc<dyn Disk>,
+    space: Space,
+    domain: DomainId,
+    volumes: Vec<VolumeId>,
+    current: ArcSwap<Current>,
+    trust: ArcSwap<Trust>,
+}
+
+/// A key made and certified, not yet in the tables.
+pub(crate) struct Certified {
+    pub(crate) id: KeyId,
+    pub(crate) row: KeyRow,
+}
+
+/// Makes the root key, or finds the one that an interrupted first start left. An existing root
+/// key is never replaced: it *is* the domain.
+pub(crate) fn found_root(sys: &Sys, disk: &dyn Disk) -> Result<Root> {
+    file::check_all(disk)?;
+    if let Some(root) = Root::read(disk)? {
+        return Ok(root);
+    }
+    let key = file::make(sys.random());
+    file::keep(disk, Purpose::Certificate, &key)?;
+    Ok(Root(key))
+}
+
+/// The root key, for as long as something is being certified.
+pub(crate) struct Root(SigningKey);
+
+impl Root {
+    fn read(disk: &dyn Disk) -> Result<Option<Self>> {
+        Ok(file::read(disk, Purpose::Certificate, file::ROOT)?.map(Self))
+    }
+
+    /// Returns the domain that this key is the root of.
+    pub(crate) fn domain(&self) -> DomainId {
+        DomainId::of_root_key(self.0.verifying_key().as_bytes())
+    }
+
+    /// Makes a signing key, keeps it and certifies it from now on.
+    pub(crate) fn certify(
+        &self,
+        sys: &Sys,
+        disk: &dyn Disk,
+        purpose: Purpose,
+        volumes: &[VolumeId],
+    ) -> Result<Certified> {
+        let key = file::make(sys.random());
+        file::keep(disk, purpose, &key)?;
+        let now = sys.clock().now();
+        let claims = CertificateClaims {
+            key: key.verifying_key().to_bytes(),
+            purpose,
+            volumes: if purpose == Purpose::Capability { volumes.to_vec() } else { Vec::new() },
+            from: now,
+            until: now.plus(limits::KEY_LIFE),
+        };
+        let certificate = KeyCertificate {
+            root: self.0.verifying_key().to_bytes(),
+            statement: sign(&self.0, Purpose::Certificate, &claims)?,
+        };
+        let row = KeyRow { purpose, certificate, current: true, ended: false, made: now };
+        Ok(Certified { id: file::id_of(&key), row })
+    }
+
+    /// Makes one key for each purpose.
+    pub(crate) fn certify_all(
+        &self,
+        sys: &Sys,
+        disk: &dyn Disk,
+        volumes: &[VolumeId],
+    ) -> Result<Vec<Certified>> {
+        SIGNING.into_iter().map(|purpose| self.certify(sys, disk, purpose, volumes)).collect()
+    }
+}
+
+fn sign<T: Serialize>(key: &SigningKey, purpose: Purpose, claims: &T) -> Result<Signed> {
+    let claims = tables::encode(claims)?;
+    if claims.len() > limits::PROOF_BYTES_MAX {
+        return Err(Error::new(ErrorKind::TooLarge, "what is to be signed is larger than a proof may be"));
+    }
+    let signature = key.sign(&purpose.message(&claims)).to_bytes();
+    Ok(Signed::assemble(claims, file::id_of(key), signature))
+}
+
+impl KeyRing {
+    /// Reads the keys of a domain that exists. A current key that is missing, is about to run
+    /// out or does not speak for all of `volumes` is replaced if the root key is there; if it
+    /// is not, a missing or insufficient one is an error.
+    pub(crate) async fn open(
+        sys: Sys,
+        disk: Arc<dyn Disk>,
+        space: Space,
+        domain: DomainId,
+        volumes: Vec<VolumeId>,
+    ) -> Result<Self> {
+        file::check_all(&*disk)?;
+        for purpose in SIGNING {
+            renew_if_needed(&sys, &*disk, &space, purpose, &volumes).await?;
+        }
+        let rows = key_rows(&space.snapshot()?)?;
+        let current = |purpose| read_current(&*disk, &rows, purpose);
+        let keys = Current {
+            credential: current(Purpose::Credential)?,
+            capability: current(Purpose::Capability)?,
+            audit: current(Purpose::Audit)?,
+        };
+        let trust = trust_of(domain, &rows)?;
+        Ok(Self {
+            sys,
+            disk,
+            space,
+            domain,
+            volumes,
+            current: ArcSwap::from_pointee(keys),
+            trust: ArcSwap::from_pointee(trust),
+        })
+    }
+
+    /// Returns what is believed now.
+    pub(crate) fn trust(&self) -> Arc<Trust> {
+        self.trust.load_full()
+    }
+
+    /// Returns the volumes this node issues capabilities for.
+    pub(crate) fn volumes(&self) -> &[VolumeId] {
+        &self.volumes
+    }
+
+    /// Signs claims with the current key for `purpose`.
+    pub(crate) fn sign<T: Serialize>(&self, purpose: Purpose, claims: &T) -> Result<Signed> {
+        let current = self.current.load();
+        let key = match purpose {
+            Purpose::Credential => &current.credential,
+            Purpose::Capability => &current.capability,
+            Purpose::Audit => &current.audit,
+            Purpose::Certificate => {
+                return Err(Error::internal("certificates are signed by the root key only"));
+            }
+        };
+        sign(key, purpose, claims)
+    }
+
+    /// Returns the keys there are and were.
+    pub(crate) fn states(&self) -> Result<Vec<KeyState>> {
+        let rows = key_rows(&self.space.snapshot()?)?;
+        let state = |(id, row): (KeyId, KeyRow)| {
+            let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
+            let KeyRow { purpose, current, ended, made, .. } = row;
+            Ok(KeyState { id, purpose, current, ended, made, until: claims.until })
+        };
+        rows.into_iter().map(state).collect()
+    }
+
+    /// Replaces the key for `purpose`. What the old one signed stays believed. `Unavailable`
+    /// without the root key.
+    pub(crate) async fn rotate(&self, purpose: Purpose) -> Result<KeyId> {
+        if purpose == Purpose::Certificate {
+            return Err(Error::unsupported("a root key is not replaced: it is the domain"));
+        }
+        let root = Root::read(&*self.disk)?.ok_or_else(root_missing)?;
+        if root.domain() != self.domain {
+            return Err(Error::invalid("the root key here is another domain's").about(file::ROOT));
+        }
+        let made = root.certify(&self.sys, &*self.disk, purpose, &self.volumes)?;
+        drop(root);
+        let id = made.id;
+        replace(&self.space, &*self.disk, made).await?;
+        self.reload()?;
+        Ok(id)
+    }
+
+    /// Stops believing a key that does not sign any more.
+    pub(crate) async fn end(&self, id: KeyId) -> Result<()> {
+        let act = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+            let mut row: KeyRow = tables::read(txn, &tables::key_key(id))?
+                .ok_or_else(|| Error::not_found("the domain has no such key"))?;
+            if row.current {
+                return Err(Error::new(ErrorKind::Conflict, "the key is in use").hint("rotate it first"));
+            }
+            if row.purpose == Purpose::Audit {
+                let detail = "the audit log's past rests on its old keys";
+                return Err(Error::unsupported(detail).hint("rotating it is enough: its secret is gone"));
+            }
+            row.ended = true;
+            tables::write(txn, &tables::key_key(id), &row)
+        };
+        self.space.write(Ack::Durable, act).await?;
+        self.reload()
+    }
+
+    fn reload(&self) -> Result<()> {
+        let rows = key_rows(&self.space.snapshot()?)?;
+        let current = |purpose| read_current(&*self.disk, &rows, purpose);
+        let keys = Current {
+            credential: current(Purpose::Credential)?,
+            capability: current(Purpose::Capability)?,
+            audit: current(Purpose::Audit)?,
+        };
+        // First what is believed, so that nothing is signed that would not be.
+        self.trust.store(Arc::new(trust_of(self.domain, &rows)?));
+        self.current.store(Arc::new(keys));
+        Ok(())
+    }
+}
+
+fn root_missing() -> Error {
+    Error::new(ErrorKind::Unavailable, "the domain's root key is not here")
+        .op("certify a key with")
+        .about(file::ROOT)
+        .hint("put root.key back into the directory of keys, try again, and take it away after that")
+}
+
+async fn renew_if_needed(
+    sys: &Sys,
+    disk: &dyn Disk,
+    space: &Space,
+    purpose: Purpose,
+    volumes: &[VolumeId],
+) -> Result<()> {
+    let rows = key_rows(&space.snapshot()?)?;
+    let (id, row) = current_row(&rows, purpose)?;
+    let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
+    let there = file::read(disk, purpose, &file::name_of(purpose, *id))?.is_some();
+    let speaks = purpose != Purpose::Capability || volumes.iter().all(|v| claims.volumes.contains(v));
+    let left = claims.until.since(sys.clock().now());
+    if there && speaks && left > limits::KEY_RENEW {
+        return Ok(());
+    }
+    match Root::read(disk)? {
+        Some(root) => replace(space, disk, root.certify(sys, disk, purpose, volumes)?).await,
+        None if there && speaks => {
+            tracing::warn!(
+                ?purpose,
+                days = left.as_secs() / 86_400,
+                "a signing key runs out: put root.key back"
+            );
+            Ok(())
+        }
+        None => Err(root_missing()),
+    }
+}
+
+/// Makes a new key the current one of its purpose and destroys the secret halves of those before.
+async fn replace(space: &Space, disk: &dyn Disk, made: Certified) -> Result<()> {
+    let Certified { id, row } = made;
+    let purpose = row.purpose;
+    let act = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+        let mut old = Vec::new();
+        for (other, mut before) in key_rows(txn)? {
+            if before.purpose == purpose && before.current {
+                before.current = false;
+                tables::write(txn, &tables::key_key(other), &before)?;
+                old.push(other);
+            }
+        }
+        tables::write(txn, &tables::key_key(id), &row)?;
+        Ok(old)
+    };
+    let (old, _) = space.write(Ack::Durable, act).await?;
+    old.into_iter().try_for_each(|old| file::remove(disk, &file::name_of(purpose, old)))
+}
+
+fn key_rows(rows: &(impl Read + ?Sized)) -> Result<Vec<(KeyId, KeyRow)>> {
+    let mut found = Vec::new();
+    tables::each_below(rows, b"k", |rest, value| {
+        found.push((KeyId(tables::id_of(rest)?), tables::decode(value)?));
+        Ok(true)
+    })?;
+    Ok(found)
+}
+
+fn current_row(rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Result<&(KeyId, KeyRow)> {
+    rows.iter()
+        .find(|(_, row)| row.current && row.purpose == purpose)
+        .ok_or_else(|| Error::corrupt(format!("the domain has no key for {purpose:?}")))
+}
+
+fn read_current(disk: &dyn Disk, rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Result<SigningKey> {
+    let (id, _) = current_row(rows, purpose)?;
+    let key = file::read(disk, purpose, &file::name_of(purpose, *id))?.ok_or_else(root_missing)?;
+    if file::id_of(&key) != *id {
+        return Err(Error::corrupt("the key in the file is another one").about(file::name_of(purpose, *id)));
+    }
+    Ok(key)
+}
+
+fn trust_of(domain: DomainId, rows: &[(KeyId, KeyRow)]) -> Result<Trust> {
+    let mut trust = Trust::none();
+    trust.add_domain(domain);
+    for (_, row) in rows.iter().filter(|(_, row)| !row.ended) {
+        trust.add(&row.certificate)?;
+    }
+    Ok(trust)
+}

@@ -1,0 +1,139 @@
+//! A key's file: 32 secret bytes, what they are for, and a check that nothing was damaged.
+
+use ed25519_dalek::SigningKey;
+use weft_core::proof::Purpose;
+use weft_core::{Error, ErrorKind, KeyId, Result};
+use weft_sys::disk::Entry;
+use weft_sys::{Disk, FlushSite, Open, Random};
+use zeroize::Zeroizing;
+
+/// The root key's file. It can be taken away; only rotation needs it.
+pub(super) const ROOT: &str = "root.key";
+
+const MAGIC: &[u8; 12] = b"weft key v1\n";
+const CHECK_BYTES: usize = 8;
+const FILE_BYTES: usize = MAGIC.len() + 1 + 32 + CHECK_BYTES;
+
+/// Makes a key of the machine's randomness.
+pub(super) fn make(random: &dyn Random) -> SigningKey {
+    let mut seed = Zeroizing::new([0; 32]);
+    random.fill(&mut *seed);
+    SigningKey::from_bytes(&seed)
+}
+
+/// Returns the id of a signing key.
+pub(super) fn id_of(key: &SigningKey) -> KeyId {
+    KeyId::of_public_key(key.verifying_key().as_bytes())
+}
+
+/// Returns the name of a signing key's file.
+pub(super) fn name_of(purpose: Purpose, id: KeyId) -> String {
+    let word = match purpose {
+        Purpose::Certificate => return ROOT.to_owned(),
+        Purpose::Credential => "credential",
+        Purpose::Capability => "capability",
+        Purpose::Audit => "audit",
+    };
+    format!("{word}-{id}.key")
+}
+
+fn number(purpose: Purpose) -> u8 {
+    match purpose {
+        Purpose::Certificate => 0,
+        Purpose::Credential => 1,
+        Purpose::Capability => 2,
+        Purpose::Audit => 3,
+    }
+}
+
+pub(super) fn encode(purpose: Purpose, key: &SigningKey) -> Zeroizing<[u8; FILE_BYTES]> {
+    let mut bytes = Zeroizing::new([0; FILE_BYTES]);
+    bytes[..MAGIC.len()].copy_from_slice(MAGIC);
+    bytes[MAGIC.len()] = number(purpose);
+    bytes[MAGIC.len() + 1..FILE_BYTES - CHECK_BYTES].copy_from_slice(key.as_bytes());
+    let check = blake3::hash(&bytes[..FILE_BYTES - CHECK_BYTES]);
+    bytes[FILE_BYTES - CHECK_BYTES..].copy_from_slice(&check.as_bytes()[..CHECK_BYTES]);
+    bytes
+}
+
+pub(super) fn decode(purpose: Purpose, bytes: &[u8]) -> Result<SigningKey> {
+    let bad = |detail: &'static str| Error::corrupt(detail).hint("put back a copy of the key's file");
+    let (body, check) = bytes
+        .split_last_chunk::<CHECK_BYTES>()
+        .filter(|_| bytes.len() == FILE_BYTES && bytes.starts_with(MAGIC))
+        .ok_or_else(|| bad("not a key's file"))?;
+    if blake3::hash(body).as_bytes()[..CHECK_BYTES] != *check {
+        return Err(bad("the key's file is damaged"));
+    }
+    let (marked, seed) = body[MAGIC.len()..].split_first().ok_or_else(|| bad("not a key's file"))?;
+    if *marked != number(purpose) {
+        return Err(bad("the key in the file is for something else"));
+    }
+    let seed: &[u8; 32] = seed.try_into().map_err(|_| bad("not a key's file"))?;
+    Ok(SigningKey::from_bytes(seed))
+}
+
+/// Keeps a new key, durably.
+pub(super) fn keep(disk: &dyn Disk, purpose: Purpose, key: &SigningKey) -> Result<()> {
+    let name = name_of(purpose, id_of(key));
+    let making = format!("{name}.new");
+    remove(disk, &making)?;
+    let file = disk.open(&making, Open::MakeNew)?;
+    file.write_at(&*encode(purpose, key), 0)?;
+    file.sync(FlushSite::AuthKey)?;
+    disk.rename(&making, &name)?;
+    disk.sync_dir("", FlushSite::AuthKeyDir)
+}
+
+/// Reads a key; `None` if its file is not there. `NotPermitted` if others could read it too.
+pub(super) fn read(disk: &dyn Disk, purpose: Purpose, name: &str) -> Result<Option<SigningKey>> {
+    let file = match disk.open(name, Open::Read) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    check_private(disk, name)?;
+    let mut bytes = Zeroizing::new([0; FILE_BYTES + 1]);
+    let read = file.read(&mut *bytes, 0)?;
+    decode(purpose, &bytes[..read]).map(Some).map_err(|error| error.op("read").about(name))
+}
+
+/// Removes a key's file, if it is there.
+pub(super) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
+    match disk.remove(name) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the directory and every key in it are closed to others, and removes what a crash
+/// left of a key that was being made.
+pub(super) fn check_all(disk: &dyn Disk) -> Result<()> {
+    check_private(disk, "")?;
+    let mut names = Vec::new();
+    disk.list("", &mut |name, entry| {
+        if entry == Entry::File {
+            names.push(name.to_owned());
+        }
+        std::ops::ControlFlow::Continue(())
+    })?;
+    for name in &names {
+        if name.ends_with(".key.new") {
+            remove(disk, name)?;
+        } else if name.ends_with(".key") {
+            check_private(disk, name)?;
+        }
+    }
+    Ok(())
+}
+
+fn check_private(disk: &dyn Disk, name: &str) -> Result<()> {
+    if disk.is_private(name)? {
+        return Ok(());
+    }
+    let about = if name.is_empty() { "the directory of keys" } else { name };
+    Err(Error::not_permitted("others than the node's user can reach it, or it belongs to another")
+        .op("use")
+        .about(about)
+        .hint("chmod go= the directory of keys and what is in it; if others may have read it, rotate"))
+}
