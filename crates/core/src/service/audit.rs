@@ -53,6 +53,9 @@ pub struct AuditRecord {
 pub struct AuditFilter {
     /// Only about this container.
     pub container: Option<ContainerId>,
+    /// An inode of that container, by which a caller who is no administrator is found
+    /// to have `audit-read` on it.
+    pub member: Option<FileId>,
     /// Only about this inode.
     pub object: Option<FileId>,
     /// Only by this caller.

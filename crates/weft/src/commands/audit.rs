@@ -1,0 +1,150 @@
+//! `weft audit`
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Args;
+use weft_client::Client;
+use weft_core::form::{Scope, Want};
+use weft_core::policy::{AuditReads, PolicyEdit};
+use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditVerdict};
+use weft_core::{CallerName, Result, Time};
+
+use crate::commands::acl::ReadsArg;
+use crate::context::Context;
+use crate::{paths, show};
+
+/// Options of `weft audit`.
+#[derive(Args)]
+pub struct AuditArgs {
+    /// Records about the container that governs this path [default: all, for administrators]
+    path: Option<OsString>,
+    /// Only records about the path itself
+    #[arg(long, requires = "path")]
+    only: bool,
+    /// Only records of what this caller did
+    #[arg(long, value_name = "CALLER")]
+    by: Option<String>,
+    /// Only records from this time on (seconds since 1970)
+    #[arg(long, value_name = "SECONDS")]
+    from: Option<i64>,
+    /// Say which reads of the container are recorded from now on
+    #[arg(long, requires = "path")]
+    reads: Option<ReadsArg>,
+    /// Verify that nothing in the log was changed
+    #[arg(long, conflicts_with_all = ["path", "by", "from"])]
+    verify: bool,
+}
+
+pub fn run(context: &Context, args: &AuditArgs) -> Result<ExitCode> {
+    context.wait(async {
+        let client = context.client().await?;
+        if args.verify {
+            return verify(context, &client).await;
+        }
+        if let (Some(path), Some(reads)) = (&args.path, args.reads) {
+            return set_reads(&client, path, reads).await;
+        }
+        let mut filter = filter(&client, args).await?;
+        loop {
+            let page = client.remote().audit_records(client.caller(), filter.clone()).await?;
+            for (position, record) in &page.records {
+                print(context, &client, *position, record);
+            }
+            match page.next {
+                Some(next) => filter.after = next,
+                None => return Ok(ExitCode::SUCCESS),
+            }
+        }
+    })
+}
+
+async fn filter(client: &Client, args: &AuditArgs) -> Result<AuditFilter> {
+    let mut filter = AuditFilter {
+        caller: args.by.as_deref().map(|by| CallerName::parse(by, client.domain())).transpose()?,
+        from: args.from.map(|seconds| Time::from_unix(seconds, 0)),
+        ..AuditFilter::default()
+    };
+    if let Some(path) = &args.path {
+        let walked = client.fs().walk(&client.call(), &paths::at(path)?, Want::default()).await;
+        let attr = walked.map_err(|e| e.op("audit").about(path.to_string_lossy()))?.attr;
+        filter.container = Some(attr.container);
+        filter.member = Some(attr.id);
+        filter.object = args.only.then_some(attr.id);
+    }
+    Ok(filter)
+}
+
+async fn set_reads(client: &Client, path: &OsString, reads: ReadsArg) -> Result<ExitCode> {
+    let reads = match reads {
+        ReadsArg::All => AuditReads::All,
+        ReadsArg::Off => AuditReads::Off,
+    };
+    let edit = PolicyEdit { audit_reads: Some(reads), ..PolicyEdit::default() };
+    let changed = client.fs().protect(&client.call(), &paths::at(path)?, Scope::Container, &edit).await;
+    changed.map_err(|e| e.op("change the audit of").about(path.to_string_lossy()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn verify(context: &Context, client: &Client) -> Result<ExitCode> {
+    match client.remote().audit_verify(client.caller()).await? {
+        AuditVerdict::Whole { records } => {
+            if context.json() {
+                println!("{}", serde_json::json!({ "whole": true, "records": records }));
+            } else {
+                println!("the log is whole: {records} records");
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        AuditVerdict::Broken { file, offset, detail } => {
+            if context.json() {
+                println!(
+                    "{}",
+                    serde_json::json!({ "whole": false, "file": file, "offset": offset, "detail": detail })
+                );
+            } else {
+                println!("the log was changed: {file} at byte {offset}: {detail}");
+            }
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord) {
+    let outcome = match &record.outcome {
+        AuditOutcome::Done => "done",
+        AuditOutcome::Failed(kind) => kind.name(),
+    };
+    let door = format!("{:?}", record.from.door).to_lowercase();
+    if context.json() {
+        println!(
+            "{}",
+            serde_json::json!({
+                "position": position,
+                "at": record.at.seconds(),
+                "caller": record.caller.to_string(),
+                "credential": record.credential.to_string(),
+                "delegates": record.delegates.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                "door": door,
+                "peer": record.from.peer.map(|p| p.to_string()),
+                "trace": record.trace.to_string(),
+                "operation": record.operation,
+                "object": record.object.map(|o| o.to_string()),
+                "container": record.container.map(|c| c.to_string()),
+                "outcome": outcome,
+                "because": record.because,
+                "bytes": record.bytes,
+            })
+        );
+        return;
+    }
+    let peer = record.from.peer.map_or_else(|| "here".into(), |p| p.to_string());
+    let object = record.object.map_or_else(|| "-".into(), |o| o.to_string());
+    let who = record.caller.seen_from(client.domain());
+    println!(
+        "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {}",
+        show::time(record.at),
+        record.operation,
+        record.because
+    );
+}

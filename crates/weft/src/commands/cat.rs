@@ -1,0 +1,87 @@
+//! `weft cat`
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::Args;
+use weft_core::form::{OpenHow, Pin, Range};
+use weft_core::{Error, Result, Rights, limits};
+use weft_sys::fault;
+
+use crate::context::Context;
+use crate::paths;
+
+/// Options of `weft cat`.
+#[derive(Args)]
+pub struct CatArgs {
+    /// Files
+    #[arg(required = true)]
+    paths: Vec<OsString>,
+    /// Only these bytes, both counted: `0-99`, `100-` or `-100` (the last hundred)
+    #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
+    range: Option<String>,
+}
+
+pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
+    context.wait(async {
+        let client = context.client().await?;
+        let mut out = std::io::stdout().lock();
+        for path in &args.paths {
+            let at = paths::at(path)?;
+            let shown = paths::show(&at.path);
+            let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
+            let opened =
+                client.fs().open(&client.call(), &at, &how).await.map_err(|e| e.op("read").about(&shown))?;
+            let range = args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
+            let call = client.call_within(std::time::Duration::from_secs(7 * 24 * 3600));
+            let mut source = opened.file.read(&call, range).await.map_err(|e| e.op("read").about(&shown))?;
+            while let Some(piece) =
+                source.next(limits::PIECE_BYTES_MAX).await.map_err(|e| e.op("read").about(&shown))?
+            {
+                let bytes = piece.into_bytes()?;
+                match out.write_all(&bytes) {
+                    Ok(()) => {}
+                    // Whoever reads has seen enough, as `| head` does.
+                    Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+                    Err(e) => return Err(fault::error(e, "write", "standard output")),
+                }
+            }
+        }
+        out.flush().map_err(|e| fault::error(e, "write", "standard output"))
+    })
+}
+
+/// Reads a range of a file of `size` bytes.
+fn range(text: &str, size: u64) -> Result<Range> {
+    let bad = || Error::invalid("a range is `A-B`, `A-` or `-N`");
+    let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
+    match text.split_once('-').ok_or_else(bad)? {
+        ("", last) => {
+            let length = number(last)?.min(size);
+            Ok(Range { at: size - length, length: Some(length) })
+        }
+        (first, "") => Ok(Range { at: number(first)?, length: None }),
+        (first, last) => {
+            let (first, last) = (number(first)?, number(last)?);
+            let length = last.checked_sub(first).and_then(|d| d.checked_add(1)).ok_or_else(bad)?;
+            Ok(Range { at: first, length: Some(length) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_both_ends_and_from_the_end() {
+        let read = |text| range(text, 1000).map(|r| (r.at, r.length)).ok();
+        assert_eq!(read("0-99"), Some((0, Some(100))));
+        assert_eq!(read("100-"), Some((100, None)));
+        assert_eq!(read("-100"), Some((900, Some(100))));
+        assert_eq!(read("-5000"), Some((0, Some(1000))));
+        for bad in ["", "-", "5", "9-3", "a-b", "0-18446744073709551615"] {
+            assert_eq!(read(bad), None, "{bad}");
+        }
+    }
+}

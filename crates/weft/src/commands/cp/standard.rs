@@ -1,0 +1,40 @@
+//! Standard input into a file of the tree.
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use weft_client::Client;
+use weft_core::attr::SetAttr;
+use weft_core::form::{At, Guard, Piece, Source, StageHint, Stopped};
+use weft_core::{RelPath, Result, limits};
+use weft_sys::fault;
+
+/// Copies standard input to a file: all of it or nothing.
+pub async fn from_input(client: &Client, to: RelPath) -> Result<()> {
+    let target = At::root(to).following();
+    let stage = client.fs().stage(&client.call(), &target, &StageHint::default()).await?;
+    let call = client.call_within(std::time::Duration::from_secs(7 * 24 * 3600));
+    let part = stage.put(&call, 1, 0, &mut Input(tokio::io::stdin())).await?;
+    stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await.map(drop)
+}
+
+struct Input(tokio::io::Stdin);
+
+#[async_trait]
+impl Source for Input {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        let mut bytes = BytesMut::with_capacity(max.min(limits::PIECE_BYTES_MAX));
+        let read =
+            self.0.read_buf(&mut bytes).await.map_err(|e| fault::error(e, "read", "standard input"))?;
+        bytes.truncate(max);
+        Ok((read > 0).then(|| Piece::Bytes(bytes.freeze())))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn stopped(&self) -> Stopped {
+        Box::pin(std::future::pending())
+    }
+}

@@ -1,0 +1,174 @@
+//! `weft find`
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use clap::{Args, ValueEnum};
+use weft_client::tree::{Found, Walk};
+use weft_core::attr::Kind;
+use weft_core::{Error, Result};
+
+use crate::commands::ls::json;
+use crate::context::Context;
+use crate::paths;
+
+/// Kinds that can be looked for.
+#[derive(Clone, Copy, ValueEnum)]
+enum KindArg {
+    /// Files
+    F,
+    /// Directories
+    D,
+    /// Symbolic links
+    L,
+    /// Named pipes
+    P,
+}
+
+/// Options of `weft find`.
+#[derive(Args)]
+pub struct FindArgs {
+    /// Where to start [default: /]
+    path: Option<OsString>,
+    /// Only names that match: `*` is any bytes, `?` any one
+    #[arg(long, value_name = "PATTERN")]
+    name: Option<OsString>,
+    /// Only this kind
+    #[arg(long = "type", value_name = "KIND")]
+    kind: Option<KindArg>,
+    /// Only sizes above (`+N`), below (`-N`) or of N bytes; K, M, G and T multiply by 1024
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    size: Option<String>,
+}
+
+pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
+    let filter = Filter::new(args)?;
+    context.wait(async {
+        let client = context.client().await?;
+        let start = paths::at(args.path.as_deref().unwrap_or("/".as_ref()))?;
+        let shown = paths::show(&start.path);
+        let mut walk = Walk::start(&client, &start).await.map_err(|e| e.op("look through").about(&shown))?;
+        while let Some(found) = walk.next().await? {
+            if filter.takes(&found) {
+                let path = if found.path.is_empty() {
+                    shown.clone()
+                } else {
+                    format!("{}/{}", shown.trim_end_matches('/'), found.path)
+                };
+                if context.json() {
+                    println!("{}", json(&path, &found.attr, &found.attr.owner.to_string()));
+                } else {
+                    println!("{path}");
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+struct Filter {
+    name: Option<Vec<u8>>,
+    kind: Option<Kind>,
+    size: Option<(std::cmp::Ordering, u64)>,
+}
+
+impl Filter {
+    fn new(args: &FindArgs) -> Result<Self> {
+        let kind = args.kind.map(|kind| match kind {
+            KindArg::F => Kind::File,
+            KindArg::D => Kind::Directory,
+            KindArg::L => Kind::Symlink,
+            KindArg::P => Kind::Fifo,
+        });
+        let name = args.name.as_ref().map(|n| n.as_bytes().to_vec());
+        Ok(Self { name, kind, size: args.size.as_deref().map(size).transpose()? })
+    }
+
+    fn takes(&self, found: &Found) -> bool {
+        let name = found.path.split_last().map(|(_, name)| name);
+        let named = |pattern: &Vec<u8>| name.as_ref().is_some_and(|n| matches(pattern, n.as_bytes()));
+        self.name.as_ref().is_none_or(named)
+            && self.kind.is_none_or(|kind| found.attr.kind == kind)
+            && self.size.is_none_or(|(how, size)| found.attr.size.cmp(&size) == how)
+    }
+}
+
+fn size(text: &str) -> Result<(std::cmp::Ordering, u64)> {
+    use std::cmp::Ordering;
+    let (how, digits) = match text.as_bytes().first() {
+        Some(b'+') => (Ordering::Greater, &text[1..]),
+        Some(b'-') => (Ordering::Less, &text[1..]),
+        _ => (Ordering::Equal, text),
+    };
+    let (digits, shift) = match digits.as_bytes().last() {
+        Some(b'K') => (&digits[..digits.len() - 1], 10),
+        Some(b'M') => (&digits[..digits.len() - 1], 20),
+        Some(b'G') => (&digits[..digits.len() - 1], 30),
+        Some(b'T') => (&digits[..digits.len() - 1], 40),
+        _ => (digits, 0),
+    };
+    let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
+    number
+        .map(|n| (how, n))
+        .ok_or_else(|| Error::invalid("a size is `N`, `+N` or `-N`, with K, M, G or T behind it"))
+}
+
+/// Matches a name against a pattern of `*` and `?`: on a mismatch, the last `*` takes
+/// one byte more, so the time is bounded by the product of the lengths.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(c) if *c == b'?' || *c == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => match &mut star {
+                Some((at, taken)) => {
+                    *taken += 1;
+                    (p, n) = (*at + 1, *taken);
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[p..].iter().all(|c| *c == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_whole_names() {
+        for (pattern, name, good) in [
+            ("*.pdb", "1abc.pdb", true),
+            ("*.pdb", "1abc.pdb.gz", false),
+            ("a*b*c", "axxbxxc", true),
+            ("a*b*c", "axxbxx", false),
+            ("?", "a", true),
+            ("?", "", false),
+            ("*", "", true),
+            ("", "", true),
+            ("", "a", false),
+            ("**a", "aaab", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), good, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn sizes_read_units_and_refuse_overflow() {
+        use std::cmp::Ordering;
+        assert_eq!(size("+10K").expect("a size"), (Ordering::Greater, 10_240));
+        assert_eq!(size("-1G").expect("a size"), (Ordering::Less, 1 << 30));
+        for bad in ["", "+", "K", "1X", "99999999999T", "--1"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! `weft login` and `weft logout`
+
+use std::io::{BufRead, IsTerminal, Read};
+use std::time::Duration;
+
+use clap::Args;
+use weft_client::{Client, credential};
+use weft_core::acl::Network;
+use weft_core::proof::Attenuation;
+use weft_core::service::{Evidence, Secret};
+use weft_core::{Error, ErrorKind, Result, Rights, limits};
+
+use crate::context::Context;
+use crate::paths::tree_path;
+
+/// Options of `weft login`.
+#[derive(Args)]
+pub struct LoginArgs {
+    /// The user [default: whoever owns this process's uid on the node]
+    user: Option<String>,
+    /// Read the password from standard input
+    #[arg(long)]
+    password_stdin: bool,
+    /// How long the credential should live, in seconds
+    #[arg(long, value_name = "SECONDS")]
+    life: Option<u64>,
+    /// Narrow the credential to these rights
+    #[arg(long, value_name = "RIGHTS")]
+    rights: Option<String>,
+    /// Narrow the credential to what lies below this path (may be given again)
+    #[arg(long, value_name = "PATH")]
+    path: Vec<std::ffi::OsString>,
+    /// Narrow the credential to callers in this network (may be given again)
+    #[arg(long, value_name = "NETWORK")]
+    host: Vec<Network>,
+    /// Print the credential instead of keeping it
+    #[arg(long)]
+    print: bool,
+}
+
+impl LoginArgs {
+    fn limits(&self) -> Result<Attenuation> {
+        Ok(Attenuation {
+            rights: self.rights.as_deref().map_or(Ok(Rights::ALL), Rights::parse)?,
+            paths: self.path.iter().map(|p| tree_path(p)).collect::<Result<_>>()?,
+            hosts: self.host.clone(),
+            ..Attenuation::default()
+        })
+    }
+}
+
+pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
+    context.wait(async {
+        let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
+        let life = args.life.map_or(limits::CREDENTIAL_LIFE, Duration::from_secs);
+        let limits = args.limits()?;
+        let signed = match &args.user {
+            Some(user) => {
+                let password = read_password(args.password_stdin)?;
+                let evidence = Evidence::Password { user: user.clone(), password };
+                client.remote().login(evidence, limits, life).await?
+            }
+            None => client.remote().credential(client.caller(), limits, life).await?,
+        };
+        if args.print {
+            println!("{}", signed.to_token());
+            return Ok(());
+        }
+        let file = credential::keep(client.domain(), &signed)?;
+        eprintln!("logged in; the credential is kept in {}", file.display());
+        Ok(())
+    })
+}
+
+pub fn logout(context: &Context) -> Result<()> {
+    context.wait(async {
+        let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
+        if !credential::forget(client.domain())? {
+            eprintln!("there was no credential to forget");
+        }
+        Ok(())
+    })
+}
+
+/// Reads a password: one line from standard input, or asked for on the terminal
+/// without showing it.
+pub fn read_password(from_stdin: bool) -> Result<Secret> {
+    let failed = |e| Error::new(ErrorKind::Invalid, "the password cannot be read").caused_by(e);
+    if !from_stdin && std::io::stdin().is_terminal() {
+        return ask_password().map_err(failed);
+    }
+    let mut line = String::new();
+    std::io::stdin()
+        .lock()
+        .take(limits::PASSWORD_BYTES_MAX as u64 + 1)
+        .read_line(&mut line)
+        .map_err(failed)?;
+    let password = line.trim_end_matches(['\r', '\n']);
+    if password.is_empty() {
+        return Err(Error::invalid("the password is empty"));
+    }
+    Ok(Secret::new(password))
+}
+
+fn ask_password() -> std::io::Result<Secret> {
+    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+    let stdin = std::io::stdin();
+    let before = tcgetattr(&stdin)?;
+    let mut quiet = before.clone();
+    quiet.local_modes.remove(LocalModes::ECHO);
+    eprint!("password: ");
+    tcsetattr(&stdin, OptionalActions::Flush, &quiet)?;
+    let mut line = String::new();
+    let read = stdin.lock().read_line(&mut line);
+    tcsetattr(&stdin, OptionalActions::Flush, &before)?;
+    eprintln!();
+    read?;
+    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+}

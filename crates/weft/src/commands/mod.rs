@@ -1,0 +1,110 @@
+//! Every command, one file each.
+
+mod acl;
+mod audit;
+mod cat;
+mod cp;
+mod du;
+mod find;
+mod group;
+mod ln;
+mod login;
+mod ls;
+mod mkdir;
+mod mv;
+mod revoke;
+mod rm;
+mod stat;
+mod status;
+mod touch;
+mod user;
+mod whoami;
+mod why;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+use weft_core::Result;
+
+use crate::context::Context;
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Show how a node is
+    Status,
+    /// Prove who you are and keep the credential
+    Login(login::LoginArgs),
+    /// Forget the credential that `login` kept
+    Logout,
+    /// Say who you are to the node
+    Whoami,
+    /// Add, change and list users
+    #[command(subcommand)]
+    User(user::UserCommand),
+    /// Make, change and list groups
+    #[command(subcommand)]
+    Group(group::GroupCommand),
+    /// List directories
+    Ls(ls::LsArgs),
+    /// Write files to standard output
+    Cat(cat::CatArgs),
+    /// Copy files and trees, into, out of and within the tree
+    Cp(cp::CpArgs),
+    /// Rename files and directories
+    Mv(mv::MvArgs),
+    /// Remove files
+    Rm(rm::RmArgs),
+    /// Make directories
+    Mkdir(mkdir::MkdirArgs),
+    /// Remove empty directories
+    Rmdir(rm::RmdirArgs),
+    /// Make hard and symbolic links
+    Ln(ln::LnArgs),
+    /// Show everything known of a file
+    Stat(stat::StatArgs),
+    /// Make files, or set their times to now
+    Touch(touch::TouchArgs),
+    /// Find files by name, kind and size
+    Find(find::FindArgs),
+    /// Add up what directories hold
+    Du(du::DuArgs),
+    /// Show and change who may do what
+    #[command(subcommand)]
+    Acl(acl::AclCommand),
+    /// Explain why something is allowed or refused
+    Why(why::WhyArgs),
+    /// Show who did what, and verify the log
+    Audit(audit::AuditArgs),
+    /// Withdraw credentials and capabilities
+    Revoke(revoke::RevokeArgs),
+}
+
+/// Runs a command.
+pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
+    let done = match command {
+        Command::Status => status::run(context),
+        Command::Login(args) => login::run(context, &args),
+        Command::Logout => login::logout(context),
+        Command::Whoami => whoami::run(context),
+        Command::User(command) => user::run(context, &command),
+        Command::Group(command) => group::run(context, &command),
+        Command::Ls(args) => ls::run(context, &args),
+        Command::Cat(args) => cat::run(context, &args),
+        Command::Cp(args) => cp::run(context, &args),
+        Command::Mv(args) => mv::run(context, &args),
+        Command::Rm(args) => rm::run(context, &args),
+        Command::Mkdir(args) => mkdir::run(context, &args),
+        Command::Rmdir(args) => rm::rmdir(context, &args),
+        Command::Ln(args) => ln::run(context, &args),
+        Command::Stat(args) => stat::run(context, &args),
+        Command::Touch(args) => touch::run(context, &args),
+        Command::Find(args) => find::run(context, &args),
+        Command::Du(args) => du::run(context, &args),
+        Command::Acl(command) => acl::run(context, &command),
+        Command::Why(args) => return why::run(context, &args),
+        Command::Audit(args) => return audit::run(context, &args),
+        Command::Revoke(args) => revoke::run(context, &args),
+    };
+    done.map(|()| ExitCode::SUCCESS)
+}

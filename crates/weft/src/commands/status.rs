@@ -1,0 +1,45 @@
+//! `weft status`
+
+use weft_core::Result;
+use weft_core::service::Node;
+
+use crate::context::Context;
+use crate::show;
+
+pub fn run(context: &Context) -> Result<()> {
+    context.wait(async {
+        let client = context.client().await?;
+        let status = client.remote().status(client.caller()).await?;
+        if context.json() {
+            println!(
+                "{}",
+                serde_json::json!({
+                    "version": status.version,
+                    "domain": status.domain.to_string(),
+                    "started": status.started.seconds(),
+                    "pid": status.pid,
+                    "data": status.data,
+                    "doors": status.doors.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+                    "bytes_total": status.bytes_total,
+                    "bytes_free": status.bytes_free,
+                    "files": status.files,
+                    "sessions": status.sessions,
+                })
+            );
+            return Ok(());
+        }
+        println!("weft     {}", status.version);
+        println!("domain   {}", status.domain);
+        println!("started  {} UTC, pid {}", show::time(status.started), status.pid);
+        if !status.data.is_empty() {
+            println!("data     {}", status.data);
+        }
+        println!("space    {} free of {}", show::size(status.bytes_free), show::size(status.bytes_total));
+        println!("files    {}", status.files);
+        println!("sessions {}", status.sessions);
+        for (door, address) in &status.doors {
+            println!("door     {door} at {address}");
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,76 @@
+//! What every command is given: which node, how to answer, and a runtime to wait on.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use clap::Args;
+use weft_client::{Client, Place};
+use weft_core::{Error, ErrorKind, Result};
+use weft_sys::Sys;
+
+/// Options of every command.
+#[derive(Args, Clone)]
+pub struct GlobalArgs {
+    /// The node's directory [default: $XDG_DATA_HOME/weft or ~/.local/share/weft]
+    #[arg(long, global = true, env = "WEFT_NODE", value_name = "DIR")]
+    pub node: Option<PathBuf>,
+    /// Print JSON, one document or one line an item
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What a command works with.
+pub struct Context {
+    args: GlobalArgs,
+    sys: Sys,
+}
+
+impl Context {
+    /// Makes the context of one run.
+    pub fn new(args: GlobalArgs) -> Self {
+        Self { args, sys: Sys::real() }
+    }
+
+    /// Returns whether to answer in JSON.
+    pub fn json(&self) -> bool {
+        self.args.json
+    }
+
+    /// Returns the machine.
+    pub fn sys(&self) -> &Sys {
+        &self.sys
+    }
+
+    /// Returns the node's directory: `given`, `--node`, `WEFT_NODE`, or the usual place.
+    pub fn directory(&self, given: Option<PathBuf>) -> Result<PathBuf> {
+        let usual = || {
+            let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+            variable("XDG_DATA_HOME")
+                .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
+                .map(|d| d.join("weft"))
+        };
+        given.or_else(|| self.args.node.clone()).or_else(usual).ok_or_else(|| {
+            Error::new(ErrorKind::Invalid, "nothing says where the node's directory is")
+                .hint("give --node DIR or set WEFT_NODE")
+        })
+    }
+
+    /// Returns the node that commands speak to.
+    pub fn place(&self) -> Result<Place> {
+        self.directory(None).map(Place::of_directory)
+    }
+
+    /// Connects to the node with the credential that is found.
+    pub async fn client(&self) -> Result<Client> {
+        Client::connect(&self.sys, &self.place()?).await
+    }
+
+    /// Runs a command's work on a small runtime.
+    pub fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?
+            .block_on(work)
+    }
+}

@@ -1,0 +1,96 @@
+//! How things are shown to people. JSON is made where the thing is known.
+
+use weft_core::Time;
+use weft_core::attr::{Attr, Kind};
+
+/// Shows a size: exact below 1 KiB, else three digits and a binary unit.
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Shows kind and mode as `ls` does.
+pub fn mode(attr: &Attr) -> String {
+    let kind = match attr.kind {
+        Kind::File => '-',
+        Kind::Directory => 'd',
+        Kind::Symlink => 'l',
+        Kind::Fifo => 'p',
+        Kind::Reference => 'r',
+    };
+    let bit = |shift: u16, letter: char| if attr.mode >> shift & 1 == 1 { letter } else { '-' };
+    let mut text = String::from(kind);
+    for class in [6, 3, 0] {
+        text.extend([bit(class + 2, 'r'), bit(class + 1, 'w'), bit(class, 'x')]);
+    }
+    text
+}
+
+/// The kind's name in JSON.
+pub fn kind(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo => "fifo",
+        Kind::Reference => "reference",
+    }
+}
+
+/// Shows a time in UTC to the second: `2026-11-21 13:37:00`.
+pub fn time(time: Time) -> String {
+    let (days, second) = (time.seconds().div_euclid(86_400), time.seconds().rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Days since 1970 to a date of the proleptic Gregorian calendar, counted in eras of
+/// 400 years that start in March, so that leap days come last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_keep_three_digits() {
+        for (bytes, text) in
+            [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (10_240, "10.0 KiB"), (1 << 20, "1.00 MiB")]
+        {
+            assert_eq!(size(bytes), text);
+        }
+        assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn dates_are_right_around_leap_days_and_before_1970() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00:00"),
+            (-1, "1969-12-31 23:59:59"),
+            (951_782_400, "2000-02-29 00:00:00"),
+            (1_709_251_199, "2024-02-29 23:59:59"),
+            (4_107_542_400, "2100-03-01 00:00:00"),
+        ] {
+            assert_eq!(time(Time::from_unix(seconds, 0)), text);
+        }
+    }
+}
