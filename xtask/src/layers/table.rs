@@ -180,7 +180,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("libc", &["weft-sys", "weft-doors-fuse"]),
     ("proptest", &["weft-conformance"]),
     ("redb", &["weft-kv"]),
-    ("rustix", &["weft-sys", "weft-doors-fuse"]),
+    ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
     ("tempfile", &["weft-conformance", "weft-bench"]),
     ("tracing-subscriber", &["weft"]),
 ];

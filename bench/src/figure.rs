@@ -1,0 +1,92 @@
+//! The figures, one file each, and how large each is made.
+
+mod http;
+mod kv;
+mod limits;
+mod rows;
+mod standing;
+
+use crate::Result;
+use crate::machine::{self, Missing};
+use crate::report::Report;
+
+pub use rows::side;
+
+/// How large a bench is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// For tests: a second, says nothing about speed.
+    Small,
+    /// A minute or so.
+    Usual,
+    /// What a report quotes.
+    Full,
+}
+
+impl Size {
+    /// Returns the number for this size.
+    pub fn pick<T>(self, small: T, usual: T, full: T) -> T {
+        match self {
+            Self::Small => small,
+            Self::Usual => usual,
+            Self::Full => full,
+        }
+    }
+
+    /// Rounds after the warm-up.
+    pub fn rounds(self) -> usize {
+        self.pick(1, 5, 9)
+    }
+}
+
+/// One bench.
+pub struct Figure {
+    /// Its name: `cargo xtask bench NAME`.
+    pub name: &'static str,
+    /// What it measures, beside what.
+    pub about: &'static str,
+    measure: fn(&mut Report, Size) -> Result<()>,
+}
+
+/// Every bench there is.
+pub const FIGURES: &[Figure] = &[
+    figure("limits", "what this machine can do: loopback, memory, sendfile, flush, FUSE", limits::measure),
+    figure("kv.create", "durable creates by 1, 16 and 64 callers, beside SQLite", kv::create),
+    figure("kv.read", "lookups and listings of resident rows, beside SQLite", kv::read),
+    figure("kv.rename", "durable renames, beside SQLite", kv::rename),
+    figure("http.peers", "nginx, the least durable server: alone", http::peers),
+    figure("http.get.1g", "a resident file of 1 GiB, beside nginx and XRootD", http::get_large),
+    figure("http.get.small", "170 KiB and 1 KiB over 16 connections, beside nginx", http::get_small),
+    figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),
+    figure("http.put.small", "durable 4 KiB uploads over 16 connections, beside the same", http::put_small),
+    figure("idle", "memory, threads and 10 000 idle connections, beside nginx", standing::idle),
+    figure("start", "from `weft up` after kill -9 to the first answer", standing::start),
+];
+
+const fn figure(
+    name: &'static str,
+    about: &'static str,
+    measure: fn(&mut Report, Size) -> Result<()>,
+) -> Figure {
+    Figure { name, about, measure }
+}
+
+impl Figure {
+    /// Whether `word` names this bench or begins its name at a dot.
+    pub fn answers_to(&self, word: &str) -> bool {
+        self.name == word || self.name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'))
+    }
+
+    /// Runs it and writes its report. In its small size, for tests, what this machine
+    /// lacks is reported as not measured.
+    pub fn run(&self, size: Size) -> Result<()> {
+        let mut report = Report::new(self.name);
+        let outcome = (self.measure)(&mut report, size);
+        match (outcome, size) {
+            (Ok(()), Size::Small) => Ok(()),
+            (Ok(()), _) => report.write(&machine::root().join("bench/results")),
+            (Err(why), Size::Small) if why.is::<Missing>() => report.missing(self.name, &why.to_string()),
+            (Err(why), _) => Err(why),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `http.*`: the HTTP door beside servers of one protocol.
+
+use std::path::Path;
+
+use super::Size;
+use crate::Result;
+use crate::count::{count, family};
+use crate::load::{http, wrk};
+use crate::node::Node;
+use crate::peer::{Server, nginx, program, xrootd};
+use crate::place::{Place, fill, noise};
+use crate::report::{Better, Report};
+use crate::rounds::{alternate, repeat};
+
+/// Bytes of one write by the load maker.
+const BLOCK: usize = 1 << 20;
+/// Bytes of a small upload.
+const SMALL: usize = 4096;
+/// Connections of the small uploads, as wrk's of the small downloads.
+const CONNECTIONS: usize = 16;
+
+/// `http.get.1g`: a resident file of 1 GiB over 1 and 4 connections, against nginx and XRootD.
+pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
+    let root = place.folder("www")?;
+    fill(&root.join("large"), bytes)?;
+    let node = Node::start(place.path())?;
+    http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
+    let peers = [("nginx", "/large".to_owned(), nginx::start(place.path(), &root, false))]
+        .into_iter()
+        .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
+    let first = http::get_rate(node.port(), &line(&node), "/bench/large", 1)?;
+    report.alone("http.get.1g.first_touch", "MB/s", &crate::rounds::Series::of(vec![first]));
+    for (peer, path, server) in peers {
+        let server = match server {
+            Ok(server) => server,
+            Err(why) => {
+                report.note(&format!("{peer} not measured: {why}"));
+                continue;
+            }
+        };
+        for connections in [1, 4] {
+            let sides = alternate(
+                size.rounds(),
+                || http::get_rate(node.port(), &line(&node), "/bench/large", connections),
+                || http::get_rate(server.port, "", &path, connections),
+            )?;
+            report.compare(&format!("http.get.1g.{connections}.{peer}"), "MB/s", Better::More, peer, &sides);
+        }
+        let theirs = count(&family(server.pid()), place.path(), 1, || {
+            http::get_rate(server.port, "", &path, 1).map(drop)
+        });
+        report.counts("http.get.1g", peer, theirs)?;
+    }
+    let ours = count(&[node.pid()], place.path(), 1, || {
+        http::get_rate(node.port(), &line(&node), "/bench/large", 1).map(drop)
+    });
+    report.counts("http.get.1g", "weft", ours)?;
+    Ok(())
+}
+
+/// `http.get.170k`, `http.get.1k`: small resident files over 16 kept connections, ours
+/// authenticated, checked and audited, nginx's open to all.
+pub fn get_small(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let root = place.folder("www")?;
+    let node = Node::start(place.path())?;
+    let server = nginx::start(place.path(), &root, false)?;
+    for (name, bytes) in [("170k", 170 << 10), ("1k", 1 << 10)] {
+        fill(&root.join(name), bytes as u64)?;
+        let (ours, theirs) = (format!("/bench/{name}"), format!("/{name}"));
+        http::put_rate(node.port(), &line(&node), &ours, &noise(bytes), bytes as u64)?;
+        let seconds = size.pick(1, 3, 10);
+        let sides = alternate(
+            size.rounds(),
+            || wrk::rate(node.port(), &ours, Some(&node.header()), seconds),
+            || wrk::rate(server.port, &theirs, None, seconds),
+        )?;
+        report.compare(&format!("http.get.{name}"), "req/s", Better::More, "nginx", &sides);
+        let fetches = 200;
+        let many = |port: u16, header: String, path: &str| {
+            let mut one = http::Connection::open(port, &header)?;
+            (0..fetches).try_for_each(|_| one.get(path).map(drop))
+        };
+        let figure = format!("http.get.{name}");
+        let counts = count(&[node.pid()], place.path(), fetches, || many(node.port(), line(&node), &ours));
+        report.counts(&figure, "weft", counts)?;
+        let counts =
+            count(&family(server.pid()), place.path(), fetches, || many(server.port, String::new(), &theirs));
+        report.counts(&figure, "nginx", counts)?;
+    }
+    Ok(())
+}
+
+/// `http.put.1g`: one large upload, durable at the answer.
+pub fn put_large(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
+    let block = noise(BLOCK);
+    let node = Node::start(place.path())?;
+    for (peer, server) in put_peers(place.path())? {
+        let sides = alternate(
+            size.rounds(),
+            || http::put_rate(node.port(), &line(&node), "/bench/large", &block, bytes),
+            || http::put_rate(server.port, "", "/large", &block, bytes),
+        )?;
+        report.compare(&format!("http.put.1g.{peer}"), "MB/s", Better::More, peer, &sides);
+        let theirs = count(&family(server.pid()), place.path(), 1, || {
+            http::put_rate(server.port, "", "/large", &block, bytes).map(drop)
+        });
+        report.counts("http.put.1g", peer, theirs)?;
+    }
+    let ours = count(&[node.pid()], place.path(), 1, || {
+        http::put_rate(node.port(), &line(&node), "/bench/large", &block, bytes).map(drop)
+    });
+    report.counts("http.put.1g", "weft", ours)?;
+    Ok(())
+}
+
+/// `http.put.small`: 4 KiB uploads over 16 connections, each durable at its answer.
+pub fn put_small(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let files = size.pick(64, 10_000, 10_000);
+    let block = noise(SMALL);
+    let node = Node::start(place.path())?;
+    let round = std::cell::Cell::new(0);
+    // New names each time: a create and a replacement are different work.
+    let fresh = |above: &str| {
+        round.set(round.get() + 1);
+        format!("{above}r{}-", round.get())
+    };
+    for (peer, server) in put_peers(place.path())? {
+        let sides = alternate(
+            size.rounds(),
+            || http::put_many(node.port(), &line(&node), &fresh("/bench/"), &block, files, CONNECTIONS),
+            || http::put_many(server.port, "", &fresh("/"), &block, files, CONNECTIONS),
+        )?;
+        report.compare(&format!("http.put.small.{peer}"), "files/s", Better::More, peer, &sides);
+        let some = files.min(1000);
+        let counts = count(&family(server.pid()), place.path(), some as u64, || {
+            http::put_many(server.port, "", &fresh("/"), &block, some, CONNECTIONS).map(drop)
+        });
+        report.counts("http.put.small", peer, counts)?;
+    }
+    let some = files.min(1000);
+    let counts = count(&[node.pid()], place.path(), some as u64, || {
+        http::put_many(node.port(), &line(&node), &fresh("/bench/"), &block, some, CONNECTIONS).map(drop)
+    });
+    report.counts("http.put.small", "weft", counts)?;
+    Ok(())
+}
+
+/// `http.peers`: the peers alone, so that a report can be read without Weft.
+pub fn peers(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
+    let (block, small) = (noise(BLOCK), noise(SMALL));
+    let root = place.folder("www")?;
+    fill(&root.join("large"), bytes)?;
+    let server = nginx::start(place.path(), &root, false)?;
+    for connections in [1, 4] {
+        let series = repeat(size.rounds(), || http::get_rate(server.port, "", "/large", connections))?;
+        report.alone(&format!("http.peers.get.1g.{connections}.nginx"), "MB/s", &series);
+    }
+    for (peer, server) in put_peers(place.path())? {
+        let series = repeat(size.rounds(), || http::put_rate(server.port, "", "/large", &block, bytes))?;
+        report.alone(&format!("http.peers.put.1g.{peer}"), "MB/s", &series);
+        let files = size.pick(64, 10_000, 10_000);
+        let series =
+            repeat(size.rounds(), || http::put_many(server.port, "", "/small-", &small, files, CONNECTIONS))?;
+        report.alone(&format!("http.peers.put.small.{peer}"), "files/s", &series);
+        let counts = count(&family(server.pid()), place.path(), 64, || {
+            http::put_many(server.port, "", "/counted-", &small, 64, CONNECTIONS).map(drop)
+        });
+        report.counts("http.peers.put.small", peer, counts)?;
+    }
+    Ok(())
+}
+
+/// The servers an upload is compared with: both durable at the answer.
+fn put_peers(place: &Path) -> Result<Vec<(&'static str, Server)>> {
+    let folder = place.join("put-c");
+    std::fs::create_dir_all(&folder)?;
+    let port = crate::machine::free_port()?;
+    let mut command = std::process::Command::new(program::program("put", &[])?);
+    let least = Server::start(command.arg(port.to_string()).arg(&folder), port)?;
+    let root = place.join("put-nginx");
+    std::fs::create_dir_all(&root)?;
+    Ok(vec![("put.c", least), ("nginx-synced", nginx::start(place, &root, true)?)])
+}
+
+fn line(node: &Node) -> String {
+    format!("{}\r\n", node.header())
+}

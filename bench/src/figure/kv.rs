@@ -1,0 +1,154 @@
+//! `kv.*`: the metadata engine beside SQLite (WAL, synchronous=FULL), rows of the same
+//! shape, each side a process of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::Size;
+use crate::Result;
+use crate::count::count_program;
+use crate::peer::program;
+use crate::place::Place;
+use crate::report::{Better, Report};
+use crate::rounds::alternate;
+
+/// Two programs with the same five arguments: where, what, callers, count, directories.
+struct Sides {
+    ours: PathBuf,
+    theirs: PathBuf,
+    place: Place,
+}
+
+impl Sides {
+    fn new() -> Result<Self> {
+        let theirs = program::program("sqlite_meta", &["-lsqlite3"])?;
+        Ok(Self { ours: std::env::current_exe()?, theirs, place: Place::new()? })
+    }
+
+    fn ours(&self, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
+        let mut command = Command::new(&self.ours);
+        command.arg("side").arg(self.place.path().join("kv"));
+        arguments(command, what, callers, count, dirs)
+    }
+
+    fn theirs(&self, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
+        let mut command = Command::new(&self.theirs);
+        command.arg(self.place.path().join("sqlite"));
+        arguments(command, what, callers, count, dirs)
+    }
+
+    /// Compares `what`; SQLite does `peer_does`.
+    fn compare(&self, report: &mut Report, size: Size, one: &One<'_>) -> Result<()> {
+        let One { name, what, peer_does, callers, count, dirs, .. } = *one;
+        let sides = alternate(
+            size.rounds(),
+            || rate(&mut self.ours(what, callers, count, dirs)),
+            || rate(&mut self.theirs(peer_does, callers, count, dirs)),
+        )?;
+        report.compare(name, "/s", Better::More, "sqlite", &sides);
+        if !one.pure {
+            return Ok(());
+        }
+        // Each caller does its share of whole operations.
+        let runs = (callers, callers * (count.min(2000) / callers).max(2));
+        let ours = count_program(self.folder(), runs, |count| Ok(self.ours(what, callers, count, dirs)));
+        let theirs =
+            count_program(self.folder(), runs, |count| Ok(self.theirs(peer_does, callers, count, dirs)));
+        report.counts(name, "weft", ours)?;
+        report.counts(name, "sqlite", theirs)?;
+        Ok(())
+    }
+
+    /// Makes the same files on both sides, so that something is there.
+    fn populate(&self, count: u64, dirs: u64) -> Result<()> {
+        rate(&mut self.ours("create", 64, count, dirs))?;
+        rate(&mut self.theirs("grouped", 64, count, dirs))?;
+        Ok(())
+    }
+
+    fn folder(&self) -> &Path {
+        self.place.path()
+    }
+}
+
+/// One comparison.
+struct One<'a> {
+    name: &'a str,
+    what: &'a str,
+    peer_does: &'a str,
+    callers: u64,
+    count: u64,
+    dirs: u64,
+    /// Whether a run does nothing else, so that its calls can be counted.
+    pure: bool,
+}
+
+fn arguments(mut command: Command, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
+    command.arg(what).args([callers, count, dirs].map(|number| number.to_string()));
+    command
+}
+
+/// Runs a side and reads the one number it prints.
+fn rate(side: &mut Command) -> Result<f64> {
+    let done = side.output()?;
+    if !done.status.success() {
+        return Err(format!("{side:?}: {}", String::from_utf8_lossy(&done.stderr).trim()).into());
+    }
+    Ok(String::from_utf8_lossy(&done.stdout).trim().parse()?)
+}
+
+/// `kv.create`: durable creates in one directory and in many; SQLite with a transaction
+/// for each create, and with one for all that wait.
+pub fn create(report: &mut Report, size: Size) -> Result<()> {
+    for (place, dirs) in [("one", 1), ("many", 64)] {
+        let sides = Sides::new()?;
+        for (callers, peer_does, name) in [
+            (1_u64, "create", "1"),
+            (16, "create", "16"),
+            (64, "create", "64"),
+            (16, "grouped", "16.grouped"),
+            (64, "grouped", "64.grouped"),
+        ] {
+            let count = callers * size.pick(4, 4000 / callers.isqrt(), 10_000);
+            let name = format!("kv.create.{place}.{name}");
+            sides.compare(
+                report,
+                size,
+                &One { name: &name, what: "create", peer_does, callers, count, dirs, pure: true },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// `kv.read`: lookups by 1 and 2 readers, listings in pages with attributes.
+pub fn read(report: &mut Report, size: Size) -> Result<()> {
+    let files = size.pick(640, 128_000, 1_024_000);
+    for (place, dirs) in [("one", 1), ("many", 64)] {
+        let sides = Sides::new()?;
+        sides.populate(files, dirs)?;
+        for callers in [1, 2] {
+            let (name, count) = (format!("kv.lookup.{place}.{callers}"), size.pick(1000, 200_000, 1_000_000));
+            let one =
+                One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, pure: true };
+            sides.compare(report, size, &one)?;
+        }
+        let name = format!("kv.list.{place}");
+        let count = files / dirs * size.pick(1, 4, 4);
+        let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, pure: true };
+        sides.compare(report, size, &one)?;
+    }
+    Ok(())
+}
+
+/// `kv.rename`: durable renames by 1 and 16 callers; each run makes its files first.
+pub fn rename(report: &mut Report, size: Size) -> Result<()> {
+    for callers in [1, 16] {
+        let sides = Sides::new()?;
+        let (name, count) = (format!("kv.rename.{callers}"), callers * size.pick(4, 500, 2000));
+        let one =
+            One { name: &name, what: "rename", peer_does: "rename", callers, count, dirs: 1, pure: false };
+        sides.compare(report, size, &one)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,4 @@
+//! What makes load: as little of it as possible, so that the servers are measured.
+
+pub mod http;
+pub mod wrk;

@@ -1,0 +1,124 @@
+//! Our side: a node of the binary beside this program, with one user.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use data_encoding::BASE64;
+
+use crate::Result;
+use crate::machine::Missing;
+use crate::peer::Server;
+
+/// How long a node may take to answer for the first time.
+const READY_MAX: Duration = Duration::from_secs(60);
+const PASSWORD: &str = "bench password";
+
+/// A running node whose user `alice` may do everything under `/bench`.
+pub struct Node {
+    server: Server,
+    folder: PathBuf,
+}
+
+impl Node {
+    /// Makes a node below `place` and starts it.
+    pub fn start(place: &Path) -> Result<Self> {
+        let folder = place.join("node");
+        let node = Self { server: up(&folder)?, folder };
+        node.tell(&["user", "add", "alice", "--password-stdin"], PASSWORD)?;
+        node.tell(&["mkdir", "/bench"], "")?;
+        node.tell(&["acl", "grant", "/bench", "alice", "all"], "")?;
+        Ok(node)
+    }
+
+    /// Returns the port of its HTTP door.
+    pub fn port(&self) -> u16 {
+        self.server.port
+    }
+
+    /// Returns its process's id.
+    pub fn pid(&self) -> u32 {
+        self.server.pid()
+    }
+
+    /// Returns where it keeps everything.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Returns the process alone, to be killed and started again.
+    pub fn into_server(self) -> Server {
+        self.server
+    }
+
+    /// Returns the header by which alice shows who she is.
+    pub fn header(&self) -> String {
+        format!("Authorization: Basic {}", BASE64.encode(format!("alice:{PASSWORD}").as_bytes()))
+    }
+
+    /// Runs one command of the CLI against this node.
+    pub fn tell(&self, words: &[&str], input: &str) -> Result<()> {
+        let mut command = Command::new(binary()?);
+        command.args(words).env("WEFT_NODE", &self.folder).stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut said = command.stderr(Stdio::piped()).spawn()?;
+        said.stdin.take().ok_or("the command has an input")?.write_all(input.as_bytes())?;
+        let done = said.wait_with_output()?;
+        match done.status.success() {
+            true => Ok(()),
+            false => {
+                Err(format!("weft {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim())
+                    .into())
+            }
+        }
+    }
+}
+
+/// Starts a node over `folder`, new or not, and waits until it answers.
+pub fn up(folder: &Path) -> Result<Server> {
+    let ready = folder.with_extension("ready");
+    if ready.exists() {
+        std::fs::remove_file(&ready)?;
+    }
+    let mut command = Command::new(binary()?);
+    command.arg("up").arg(folder).args(["--http", "127.0.0.1:0", "--ready"]).arg(&ready);
+    let mut server = Server::spawn(&mut command)?;
+    let until = Instant::now() + READY_MAX;
+    loop {
+        if let Some(port) = port_in(&std::fs::read(&ready).unwrap_or_default()) {
+            server.port = port;
+            return Ok(server);
+        }
+        if server.ended() || Instant::now() > until {
+            return Err("the node did not come up".into());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Returns the `weft` built with this program.
+pub fn binary() -> Result<PathBuf> {
+    let beside = std::env::current_exe()?.with_file_name("weft");
+    match beside.is_file() {
+        true => Ok(beside),
+        false => Err(Missing(format!("{} is not built", beside.display())).into()),
+    }
+}
+
+/// Reads the port of the HTTP door from what a node writes when it answers.
+fn port_in(ready: &[u8]) -> Option<u16> {
+    let value: serde_json::Value = serde_json::from_slice(ready).ok()?;
+    value["http"].as_str()?.trim_end_matches('/').rsplit(':').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_is_read_only_from_a_whole_answer() {
+        assert_eq!(port_in(b"{\"http\": \"http://127.0.0.1:41234\"}"), Some(41234));
+        assert_eq!(port_in(b"{\"http\": \"http://127.0"), None);
+        assert_eq!(port_in(b""), None);
+    }
+}

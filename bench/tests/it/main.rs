@@ -1,0 +1,53 @@
+//! Every bench runs in its small size, so that none rots; none is judged by a time.
+
+use std::process::{Command, Output};
+
+fn small(name: &str) -> Output {
+    let mut bench = Command::new(env!("CARGO_BIN_EXE_weft-bench"));
+    bench.args([name, "--small"]).output().expect("the bench was built with its test")
+}
+
+/// Returns what the bench said; fails unless it measured all of `figures` and counted
+/// what it set out to count. What the machine lacks was reported and is not asked for.
+fn measured(name: &str, figures: &[&str]) {
+    let done = small(name);
+    let said = String::from_utf8_lossy(&done.stdout);
+    assert!(done.status.success(), "{said}{}", String::from_utf8_lossy(&done.stderr));
+    for figure in figures.iter().filter(|_| !said.contains("not measured")) {
+        assert!(said.contains(&format!("{figure}  ")), "no {figure} in:\n{said}");
+    }
+    assert!(!said.contains("not counted"), "{said}");
+}
+
+#[test]
+fn limits_in_small() {
+    measured(
+        "limits",
+        &[
+            "limits.loopback.4",
+            "limits.memcpy",
+            "limits.sendfile",
+            "limits.flush.append",
+            "limits.flush.new_file",
+        ],
+    );
+}
+
+#[test]
+fn an_unknown_name_is_a_usage_error() {
+    let done = small("no-such-bench");
+    assert_eq!(done.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&done.stderr).contains("limits"));
+}
+
+#[test]
+fn the_metadata_engine_beside_sqlite_in_small() {
+    measured("kv.create", &["kv.create.one.1", "kv.create.many.64.grouped"]);
+    measured("kv.read", &["kv.lookup.one.2", "kv.list.many"]);
+    measured("kv.rename", &["kv.rename.16"]);
+}
+
+#[test]
+fn the_http_peers_in_small() {
+    measured("http.peers", &["http.peers.get.1g.4.nginx", "http.peers.put.small.put.c"]);
+}
