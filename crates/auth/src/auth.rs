@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::RwLock;
-use weft_core::proof::{Caller, EvidenceKind, Purpose, Revocations, Trust};
+use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
 use weft_core::service::{Accounts, Audit, Authority, Issuer, Secret, Sessions};
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Engine, Read, Space, SpaceId, SpaceTxn};
@@ -211,6 +211,11 @@ impl Auth {
     /// Returns what is believed now. A later rotation makes another value.
     pub fn trust(&self) -> Arc<Trust> {
         self.home.keys.trust()
+    }
+
+    /// Returns the certificates by which others verify what this domain signs.
+    pub fn certificates(&self) -> Result<Vec<KeyCertificate>> {
+        self.home.keys.certificates()
     }
 
     /// Returns what is withdrawn.

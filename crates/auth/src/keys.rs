@@ -207,6 +207,13 @@ impl KeyRing {
         rows.into_iter().map(state).collect()
     }
 
+    /// Returns the certificates of every key that is still believed: what others need to
+    /// verify what this domain signs.
+    pub(crate) fn certificates(&self) -> Result<Vec<KeyCertificate>> {
+        let rows = key_rows(&self.space.snapshot()?)?;
+        Ok(rows.into_iter().filter(|(_, row)| !row.ended).map(|(_, row)| row.certificate).collect())
+    }
+
     /// Replaces the key for `purpose`. What the old one signed stays believed. `Unavailable`
     /// without the root key.
     pub(crate) async fn rotate(&self, purpose: Purpose) -> Result<KeyId> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::UnixStream;
 use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
-use weft_core::proof::{Caller, Revocations, Signed, Trust};
+use weft_core::proof::{Attenuation, Caller, Revocations, Signed, Trust};
 use weft_core::{Deadline, DomainId, Error, ErrorKind, Result, SessionId, TraceId, limits};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
@@ -92,6 +92,29 @@ impl Client {
     /// Returns as whom calls are made: `anyone` stands for the uid of this process.
     pub fn caller(&self) -> &Caller {
         &self.caller
+    }
+
+    /// Returns the caller that calls are really made as. Without a credential of its own
+    /// it asks the node for one, so that it can be shown which files are the caller's.
+    pub async fn own_caller(&self) -> Result<Caller> {
+        if !self.caller.is_anyone() {
+            return Ok(self.caller.clone());
+        }
+        let signed =
+            self.remote.credential(&self.caller, Attenuation::default(), limits::CREDENTIAL_LIFE).await;
+        match signed {
+            Ok(signed) => verify(self.remote.connection(), &signed),
+            // Whoever is nobody to the node stays nobody.
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::Unauthenticated | ErrorKind::NotPermitted | ErrorKind::Denied
+                ) =>
+            {
+                Ok(Caller::anyone())
+            }
+            Err(e) => Err(e),
+        }
     }
 
     /// Returns the session that calls belong to.

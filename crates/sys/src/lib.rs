@@ -96,3 +96,14 @@ impl Sys {
         }
     }
 }
+
+/// So that a system can be handed on as the clock it has.
+impl Clock for Sys {
+    fn now(&self) -> Time {
+        self.clock().now()
+    }
+
+    fn tick(&self) -> weft_core::Tick {
+        self.clock().tick()
+    }
+}

@@ -9,6 +9,7 @@
 mod commands;
 mod context;
 mod failure;
+mod node;
 mod paths;
 mod progress;
 mod show;

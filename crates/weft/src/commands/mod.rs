@@ -11,12 +11,14 @@ mod ln;
 mod login;
 mod ls;
 mod mkdir;
+mod mount;
 mod mv;
 mod revoke;
 mod rm;
 mod stat;
 mod status;
 mod touch;
+mod up;
 mod user;
 mod whoami;
 mod why;
@@ -31,6 +33,14 @@ use crate::context::Context;
 /// What to do.
 #[derive(Subcommand)]
 pub enum Command {
+    /// Run a node
+    Up(up::UpArgs),
+    /// Stop a node
+    Down,
+    /// Mount a directory of the tree
+    Mount(mount::MountArgs),
+    /// Take a mount away
+    Umount(mount::UmountArgs),
     /// Show how a node is
     Status,
     /// Prove who you are and keep the credential
@@ -83,6 +93,10 @@ pub enum Command {
 /// Runs a command.
 pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
     let done = match command {
+        Command::Up(args) => up::up(context, &args),
+        Command::Down => up::down(context),
+        Command::Mount(args) => mount::run(context, &args),
+        Command::Umount(args) => mount::umount(&args),
         Command::Status => status::run(context),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),

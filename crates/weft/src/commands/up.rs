@@ -1,0 +1,169 @@
+//! `weft up` and `weft down`
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use weft_core::service::Node;
+use weft_core::{Error, ErrorKind, Result};
+use weft_sys::fault;
+
+use crate::context::Context;
+use crate::node::{NodeDirectory, NodeSettings, Running, write_ready};
+
+/// Options of `weft up`.
+#[derive(Args)]
+pub struct UpArgs {
+    /// The node's directory; made, with a domain and an administrator, if it is not there
+    dir: Option<PathBuf>,
+    /// Where HTTP listens; port 0 lets the machine choose
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420", env = "WEFT_HTTP")]
+    http: SocketAddr,
+    /// A host name that HTTP requests may use (may be given again)
+    #[arg(long, value_name = "NAME")]
+    host: Vec<String>,
+    /// Write a JSON object with every address to this file once the node answers
+    #[arg(long, value_name = "FILE")]
+    ready: Option<PathBuf>,
+    /// Go on in the background once the node answers
+    #[arg(long)]
+    daemon: bool,
+}
+
+pub fn up(context: &Context, args: &UpArgs) -> Result<()> {
+    let dir = context.directory(args.dir.clone())?;
+    if args.daemon {
+        return detach(&dir);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
+    start_log();
+    runtime.block_on(serve(context, args, &dir))
+}
+
+async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
+    let signals = Signals::new()?;
+    let directory = NodeDirectory::take(dir, true, "up")?;
+    let settings = NodeSettings { http: args.http, hosts: args.host.clone() };
+    let path = directory.path().to_path_buf();
+    let running = Running::start(context.sys(), directory, &settings).await?;
+    if let Some(file) = &args.ready {
+        write_ready(file, running.addresses())?;
+    }
+    announce(&path, &running);
+    tokio::select! {
+        () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
+        name = signals.wait() => tracing::info!(signal = name, "stopping"),
+    }
+    running.stop(context.sys()).await
+}
+
+/// Tells a person where everything is. On stdout, so that a parent that waits for a
+/// detached node hears when it answers.
+fn announce(path: &Path, running: &Running) {
+    if let Some(founded) = running.founded() {
+        eprintln!("made a domain: {}", founded.domain);
+        eprintln!(
+            "  administrator {}: your uid on this machine, no password needed",
+            founded.administrator.local()
+        );
+        eprintln!(
+            "  root key      {}: put a copy away; it is needed only to change keys",
+            path.join("auth").join(&founded.root_key).display()
+        );
+    }
+    eprintln!("data     {}", path.display());
+    for (door, address) in running.addresses() {
+        eprintln!("{door:8} {address}");
+    }
+    println!("ready");
+    let _ = std::io::stdout().flush();
+}
+
+/// The signals that stop a node cleanly.
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let failed = |e| fault::error(e, "listen for", "signals");
+        Ok(Self {
+            terminate: signal(SignalKind::terminate()).map_err(failed)?,
+            interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
+        })
+    }
+
+    async fn wait(mut self) -> &'static str {
+        tokio::select! {
+            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => "SIGINT",
+        }
+    }
+}
+
+/// Logs go to stderr; `WEFT_LOG` chooses what, `info` by default.
+fn start_log() {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| "info".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+}
+
+/// Starts the same command as a process of its own session, and returns once it says
+/// that it is ready.
+fn detach(dir: &Path) -> Result<()> {
+    let failed = |e| fault::error(e, "start", "a node in the background");
+    std::fs::create_dir_all(dir).map_err(failed)?;
+    let log_path = dir.join("log");
+    let log = std::fs::File::options().create(true).append(true).open(&log_path).map_err(failed)?;
+    run_detached(log, &log_path)
+}
+
+/// Runs this program again, without `--daemon`, detached from the terminal; `log` takes
+/// its stderr. Returns once it prints `ready`.
+pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<()> {
+    let failed = |e| fault::error(e, "start", "a process in the background");
+    let args = std::env::args_os().skip(1).filter(|arg| arg != "--daemon");
+    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    // Its own process group: a Ctrl-C meant for this terminal is not meant for it.
+    command.process_group(0);
+    let mut child = command.spawn().map_err(failed)?;
+    let out = child.stdout.take().ok_or_else(|| Error::internal("the child's output is a pipe"))?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line).map_err(failed)?;
+    if line.trim() == "ready" {
+        eprintln!("runs in the background, pid {}; log in {}", child.id(), log_path.display());
+        return Ok(());
+    }
+    let status = child.wait().map_err(failed)?;
+    Err(Error::new(ErrorKind::Unavailable, format!("it ended before it was ready ({status})"))
+        .op("start")
+        .about("a process in the background")
+        .hint(format!("tail {}", log_path.display())))
+}
+
+pub fn down(context: &Context) -> Result<()> {
+    context.wait(async {
+        let client = context.client().await?;
+        client.remote().stop(client.caller()).await?;
+        // It has stopped once nobody holds its directory any more.
+        let dir = context.directory(None)?;
+        let until = weft_core::Deadline::within(context.sys().clock(), weft_core::limits::DRAIN_DEADLINE * 3);
+        loop {
+            match NodeDirectory::take(&dir, false, "down") {
+                Ok(directory) => return directory.release(),
+                Err(e) if e.kind() != ErrorKind::Busy || until.passed(context.sys().clock()) => {
+                    return Err(e);
+                }
+                Err(_) => context.sys().sleep(std::time::Duration::from_millis(20)).await,
+            }
+        }
+    })
+}

@@ -1,0 +1,66 @@
+//! The audit log as callers may read it: administrators all of it, others what is
+//! about a container on which the tree gives them `audit-read`.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_auth::Auth;
+use weft_core::form::{Ack, At, Call, Door, FileSystem, Origin, Want, Wire};
+use weft_core::proof::Caller;
+use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict};
+use weft_core::{Deadline, Error, Result, Rights, SessionId, TraceId, limits};
+use weft_sys::Sys;
+
+/// Asks the tree before it asks the log.
+pub struct Guarded {
+    sys: Sys,
+    auth: Arc<Auth>,
+    fs: Arc<dyn FileSystem>,
+}
+
+impl Guarded {
+    pub fn new(sys: Sys, auth: Arc<Auth>, fs: Arc<dyn FileSystem>) -> Self {
+        Self { sys, auth, fs }
+    }
+
+    async fn demand(&self, caller: &Caller, filter: &AuditFilter) -> Result<()> {
+        let refused = || Error::denied("only administrators read the whole log").hint("weft audit PATH");
+        let (Some(container), Some(member)) = (filter.container, filter.member) else {
+            return Err(refused());
+        };
+        let call = Call {
+            caller: caller.clone(),
+            session: SessionId(0),
+            until: Deadline::within(self.sys.clock(), limits::CALL_DEADLINE),
+            trace: TraceId(0),
+            from: Origin { door: Door::Native, peer: None },
+            once: None,
+            ack: Ack::Applied,
+            wire: Wire::Private,
+        };
+        let walked = self.fs.walk(&call, &At::id(member), Want { attr: true, rights: true }).await?;
+        let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
+        if walked.attr.container != container || !may {
+            return Err(Error::denied("reading the audit of the container needs `audit-read` on it"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl Audit for Guarded {
+    async fn record(&self, record: AuditRecord) {
+        self.auth.audit().record(record).await;
+    }
+
+    async fn records(&self, caller: &Caller, filter: &AuditFilter) -> Result<AuditPage> {
+        if !caller.is_or_is_in(self.auth.administrators().id()) {
+            self.demand(caller, filter).await?;
+        }
+        self.auth.audit().records(caller, filter).await
+    }
+
+    async fn verify(&self, caller: &Caller) -> Result<AuditVerdict> {
+        self.auth.audit().verify(caller).await
+    }
+}

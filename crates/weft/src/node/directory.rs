@@ -1,0 +1,115 @@
+//! A node's directory: whose it is, who has it, and what lies where.
+
+use std::fs::{DirBuilder, Permissions};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_core::{Error, ErrorKind, Result};
+use weft_sys::disk::DiskLock;
+use weft_sys::{Disk, RealDisk, fault};
+
+const LOCK: &str = "lock";
+const HOLDER: &str = "lock.holder";
+const SOCKET: &str = "node.sock";
+
+/// A node's directory, ours as long as this lives.
+pub struct NodeDirectory {
+    path: PathBuf,
+    owner: u32,
+    disk: RealDisk,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl NodeDirectory {
+    /// Takes a directory for this process, making it if `make` says so.
+    ///
+    /// Fails with `Busy` if another process has it, and says which; with `NotFound` if it
+    /// is not there; with `NotPermitted` if it belongs to somebody else.
+    pub fn take(path: &Path, make: bool, doing: &str) -> Result<Self> {
+        if make {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o711)
+                .create(path)
+                .map_err(|e| fault::error(e, "make", path.display()))?;
+        }
+        let path =
+            path.canonicalize().map_err(|e| fault::error(e, "use the node's directory", path.display()))?;
+        let failed = |e| fault::error(e, "use the node's directory", path.display());
+        let metadata = std::fs::metadata(&path).map_err(failed)?;
+        if metadata.uid() != rustix::process::geteuid().as_raw() {
+            return Err(Error::not_permitted("it belongs to somebody else")
+                .op("use the node's directory")
+                .about(path.display()));
+        }
+        let socket_only = Permissions::from_mode(0o711);
+        std::fs::set_permissions(&path, socket_only).map_err(failed)?;
+        let disk = RealDisk::open(&path)?;
+        let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
+        let holder = format!("weft {doing}, pid {}", std::process::id());
+        std::fs::write(path.join(HOLDER), holder).map_err(failed)?;
+        Ok(Self { path, owner: metadata.uid(), disk, _lock: lock })
+    }
+
+    /// Returns the path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Returns the uid it belongs to.
+    pub fn owner(&self) -> u32 {
+        self.owner
+    }
+
+    /// Returns whether a node was ever made here.
+    pub fn is_founded(&self) -> bool {
+        self.path.join("auth").join("keys").exists()
+    }
+
+    /// Returns the part below a name, closed to everybody else.
+    pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
+        let below = self.disk.beneath(name)?;
+        let path = self.path.join(name);
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700))
+            .map_err(|e| fault::error(e, "close", path.display()))?;
+        Ok(below)
+    }
+
+    /// Returns the path of the socket, with what an earlier process left there gone.
+    pub fn fresh_socket(&self) -> Result<PathBuf> {
+        let socket = self.path.join(SOCKET);
+        match std::fs::remove_file(&socket) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                Err(fault::error(e, "remove", socket.display()))
+            }
+            _ => Ok(socket),
+        }
+    }
+
+    /// Gives the directory back: others see at once that nobody has it.
+    pub fn release(self) -> Result<()> {
+        for name in [SOCKET, HOLDER] {
+            let path = self.path.join(name);
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(fault::error(e, "remove", path.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+fn taken(error: Error, path: &Path) -> Error {
+    if error.kind() != ErrorKind::Busy {
+        return error;
+    }
+    let holder =
+        std::fs::read_to_string(path.join(HOLDER)).unwrap_or_else(|_| String::from("another process"));
+    Error::new(ErrorKind::Busy, format!("{holder} has it"))
+        .op("use the node's directory")
+        .about(path.display())
+        .hint("weft down")
+}

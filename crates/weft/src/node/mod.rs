@@ -1,0 +1,254 @@
+//! A node, wired out of the crates: which parts stand on which, and in what order they
+//! start and stop. Nothing here decides anything.
+//!
+//! ```text
+//!   DIR/ meta/     the metadata engine          DIR/ auth/    keys, audit log
+//!        objects/  one file an object                lock     held while a process has DIR
+//!        node.sock the native door                   log      of a node that runs detached
+//!
+//!   engine ─▶ auth ─▶ store ─▶ volume ─▶ audited ─▶ doors: native, http
+//! ```
+
+mod audit;
+mod directory;
+mod operator;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_auth::{Auth, Founded, Settings as AuthSettings};
+use weft_core::form::FileSystem;
+use weft_core::service::{Node, ObjectStore};
+use weft_core::{Error, ErrorKind, Result, VolumeId, limits};
+use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings};
+use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
+use weft_doors_native::{OpenTables, Services as NativeServices};
+use weft_kv::{Embedded, Engine, SpaceId};
+use weft_mover::Mover;
+use weft_store::Directory;
+use weft_sys::net::Peer;
+use weft_sys::{Sys, Task};
+use weft_volume::{Audited, Config, Managed, managed};
+
+pub use directory::NodeDirectory;
+use operator::Operator;
+
+/// Each crate's own range of the engine's keys; the store's is its own constant.
+const AUTH_SPACE: SpaceId = SpaceId(b'a');
+const VOLUME_SPACE: SpaceId = SpaceId(b'v');
+/// The one volume of a node, for now: the root of the tree.
+const VOLUME: VolumeId = VolumeId(0);
+
+/// How to run a node.
+pub struct NodeSettings {
+    /// Where HTTP listens.
+    pub http: SocketAddr,
+    /// Host names that HTTP requests may use besides those of the loopback.
+    pub hosts: Vec<String>,
+}
+
+/// A node that runs.
+pub struct Running {
+    directory: NodeDirectory,
+    engine: Arc<dyn Engine>,
+    auth: Arc<Auth>,
+    store: Arc<Directory>,
+    volume: Managed,
+    stopper: Stopper,
+    doors: Vec<Task<()>>,
+    addresses: Vec<(String, String)>,
+    stop_asked: Arc<tokio::sync::Notify>,
+    founded: Option<Founded>,
+}
+
+impl Running {
+    /// Starts a node over a directory that nobody else has, making what is not there yet.
+    pub async fn start(sys: &Sys, directory: NodeDirectory, settings: &NodeSettings) -> Result<Self> {
+        weft_sys::net::raise_descriptor_limit();
+        let engine: Arc<dyn Engine> =
+            Arc::new(Embedded::open(sys.clone(), directory.disk("meta")?, weft_kv::Options::default())?);
+        let auth_settings = AuthSettings {
+            founder_uid: Some(directory.owner()),
+            volumes: vec![VOLUME],
+            ..AuthSettings::default()
+        };
+        let (auth, founded) =
+            Auth::open(sys.clone(), engine.clone(), AUTH_SPACE, directory.disk("auth")?, auth_settings)
+                .await?;
+        let auth = Arc::new(auth);
+        let options =
+            weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
+        let store = Arc::new(
+            Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?,
+        );
+        let volume = open_volume(sys, &engine, &auth, store.clone(), founded.is_some()).await?;
+        auth.sessions().watch(Arc::new(volume.clone()));
+        follow_audits(sys, &auth, &engine)?;
+        let fs: Arc<dyn FileSystem> =
+            Arc::new(Audited::new(sys.clone(), Arc::new(volume.clone()), auth.audit()));
+        let (stopper, stopping) = shutdown();
+        let mut running = Self {
+            directory,
+            engine,
+            auth,
+            store,
+            volume,
+            stopper,
+            doors: Vec::new(),
+            addresses: Vec::new(),
+            stop_asked: Arc::default(),
+            founded,
+        };
+        running.open_http(sys, &fs, settings, stopping.clone()).await?;
+        running.open_native(sys, &fs, stopping)?;
+        Ok(running)
+    }
+
+    async fn open_http(
+        &mut self,
+        sys: &Sys,
+        fs: &Arc<dyn FileSystem>,
+        settings: &NodeSettings,
+        stopping: weft_doors_listener::Shutdown,
+    ) -> Result<()> {
+        let listener = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
+        let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
+        let services = HttpServices {
+            sys: sys.clone(),
+            authority: self.auth.authority(),
+            sessions: self.auth.sessions(),
+            fs: fs.clone(),
+            mover: Arc::new(Mover::new(sys.clone())),
+        };
+        let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
+        self.addresses.push(("http".into(), format!("http://{address}")));
+        self.doors.push(sys.spawn(http.serve(listener, stopping)));
+        Ok(())
+    }
+
+    fn open_native(
+        &mut self,
+        sys: &Sys,
+        fs: &Arc<dyn FileSystem>,
+        stopping: weft_doors_listener::Shutdown,
+    ) -> Result<()> {
+        let socket = self.directory.fresh_socket()?;
+        // Everybody on the machine may knock: who they are decides what they may do.
+        let listener = Listener::bind_local(sys.clone(), &socket, 0o666, Bounds::default())?;
+        self.addresses.push(("native".into(), socket.display().to_string()));
+        let opens = Arc::<OpenTables>::default();
+        self.auth.sessions().watch(opens.clone());
+        let operator = Operator::new(sys, self);
+        let audit = audit::Guarded::new(sys.clone(), self.auth.clone(), fs.clone());
+        let services = Arc::new(NativeServices {
+            sys: sys.clone(),
+            fs: fs.clone(),
+            authority: self.auth.authority(),
+            accounts: self.auth.accounts(),
+            sessions: self.auth.sessions(),
+            audit: Arc::new(audit),
+            node: Arc::new(operator) as Arc<dyn Node>,
+            domain: self.auth.domain(),
+            certificates: self.auth.certificates()?,
+            opens,
+        });
+        let welcome = move |guest: Guest| greet(services.clone(), guest);
+        self.doors.push(sys.spawn(listener.serve(stopping, welcome)));
+        Ok(())
+    }
+
+    /// Returns every door's name and address.
+    pub fn addresses(&self) -> &[(String, String)] {
+        &self.addresses
+    }
+
+    /// Returns what the first start made; `None` if this was not the first.
+    pub fn founded(&self) -> Option<&Founded> {
+        self.founded.as_ref()
+    }
+
+    /// Waits until an administrator asks the node to stop.
+    pub async fn stop_asked(&self) {
+        self.stop_asked.notified().await;
+    }
+
+    /// Stops: nobody new is let in, what is under way ends, and everything is on disk.
+    pub async fn stop(self, sys: &Sys) -> Result<()> {
+        self.stopper.stop();
+        for door in self.doors {
+            let last = weft_core::Deadline::within(sys.clock(), limits::DRAIN_DEADLINE * 2);
+            if let Err(error) = sys.within(last, door).await {
+                tracing::warn!(%error, "a door did not close in time");
+            }
+        }
+        drop(self.volume);
+        self.store.close().await?;
+        self.auth.close().await?;
+        self.engine.close().await?;
+        self.directory.release()
+    }
+}
+
+/// Copies the audit records of writes from the commits they came with into the log.
+fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<()> {
+    let (log, notes) = (auth.audit_log(), engine.notes(managed::AUDITS)?);
+    drop(sys.spawn(async move {
+        if let Err(error) = log.follow(notes).await {
+            // The engine closes before the log does, so this is how it ends.
+            tracing::debug!(%error, "the audit of writes ends");
+        }
+    }));
+    Ok(())
+}
+
+async fn greet(services: Arc<NativeServices>, guest: Guest) {
+    let Guest { socket, mut shutdown, stay } = guest;
+    let Peer::Uid(uid) = socket.peer() else { return };
+    tokio::select! {
+        outcome = weft_doors_native::serve(services, socket, uid) => {
+            if let Err(error) = outcome {
+                tracing::debug!(uid, %error, "a native client was cut off");
+            }
+        }
+        () = shutdown.wait() => {}
+    }
+    drop(stay);
+}
+
+async fn open_volume(
+    sys: &Sys,
+    engine: &Arc<dyn Engine>,
+    auth: &Arc<Auth>,
+    store: Arc<dyn ObjectStore>,
+    first: bool,
+) -> Result<Managed> {
+    let for_node = auth.clone();
+    let config = Config {
+        sys: sys.clone(),
+        engine: engine.clone(),
+        space: VOLUME_SPACE,
+        issuer: auth.issuer(),
+        store,
+        volume: VOLUME,
+        node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| weft_core::proof::Caller::anyone())),
+        audited: true,
+    };
+    match Managed::open(config.clone()).await {
+        // A first start that was cut off has a domain and no volume yet.
+        Err(error) if error.kind() == ErrorKind::NotFound || first => {
+            Managed::create(config, auth.administrators().clone()).await
+        }
+        outcome => outcome,
+    }
+}
+
+/// Writes the addresses of a node that answers to a file, whole or not at all.
+pub fn write_ready(file: &Path, addresses: &[(String, String)]) -> Result<()> {
+    let object: serde_json::Map<String, serde_json::Value> =
+        addresses.iter().map(|(door, address)| (door.clone(), address.clone().into())).collect();
+    let failed = |e| weft_sys::fault::error(e, "write", file.display());
+    let fresh = file.with_extension("new");
+    std::fs::write(&fresh, format!("{}\n", serde_json::Value::Object(object))).map_err(failed)?;
+    std::fs::rename(&fresh, file).map_err(failed)
+}

@@ -1,0 +1,93 @@
+//! What a running node tells of itself, and does for its operator.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_auth::Auth;
+use weft_core::proof::Caller;
+use weft_core::service::{BackupReport, CheckReport, Node, NodeStatus, ObjectStore};
+use weft_core::{Error, Result, Time};
+use weft_kv::Engine;
+use weft_store::{Check, Directory};
+use weft_sys::Sys;
+use weft_volume::Managed;
+
+use super::{Running, backup};
+
+pub struct Operator {
+    sys: Sys,
+    started: Time,
+    data: String,
+    doors: Vec<(String, String)>,
+    auth: Arc<Auth>,
+    engine: Arc<dyn Engine>,
+    store: Arc<Directory>,
+    volume: Managed,
+    stop_asked: Arc<tokio::sync::Notify>,
+}
+
+impl Operator {
+    pub fn new(sys: &Sys, node: &Running) -> Self {
+        Self {
+            sys: sys.clone(),
+            started: sys.clock().now(),
+            data: node.directory.path().display().to_string(),
+            doors: node.addresses.clone(),
+            auth: node.auth.clone(),
+            engine: node.engine.clone(),
+            store: node.store.clone(),
+            volume: node.volume.clone(),
+            stop_asked: node.stop_asked.clone(),
+        }
+    }
+
+    fn is_administrator(&self, caller: &Caller) -> bool {
+        caller.is_or_is_in(self.auth.administrators().id())
+    }
+
+    fn demand_administrator(&self, caller: &Caller) -> Result<()> {
+        if self.is_administrator(caller) {
+            return Ok(());
+        }
+        Err(Error::denied("only administrators may").caller(caller.name()))
+    }
+}
+
+#[async_trait]
+impl Node for Operator {
+    async fn status(&self, caller: &Caller) -> Result<NodeStatus> {
+        let space = self.store.space()?;
+        Ok(NodeStatus {
+            version: env!("CARGO_PKG_VERSION").into(),
+            domain: self.auth.domain(),
+            started: self.started,
+            pid: std::process::id(),
+            data: if self.is_administrator(caller) { self.data.clone() } else { String::new() },
+            doors: self.doors.clone(),
+            bytes_total: space.bytes_total,
+            bytes_free: space.bytes_free,
+            files: self.volume.files()?,
+            sessions: self.auth.session_count(),
+        })
+    }
+
+    async fn stop(&self, caller: &Caller) -> Result<()> {
+        self.demand_administrator(caller)?;
+        self.stop_asked.notify_one();
+        Ok(())
+    }
+
+    async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
+        self.demand_administrator(caller)?;
+        backup::write(&self.sys, &self.engine, &self.store, &self.auth, into.as_ref()).await
+    }
+
+    async fn check(&self, caller: &Caller) -> Result<CheckReport> {
+        self.demand_administrator(caller)?;
+        let mut report = self.volume.check(false).await?;
+        let objects = self.store.check(Check::Look).await?;
+        report.objects += objects.objects;
+        report.findings.extend(objects.findings);
+        Ok(report)
+    }
+}
