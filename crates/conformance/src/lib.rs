@@ -7,6 +7,8 @@
 
 pub mod clock;
 pub mod domain;
+pub mod file_system;
+pub mod object_store;
 pub mod services;
 
 pub use clock::HandClock;

@@ -1,0 +1,75 @@
+//! What each operation demands of the proof it is shown.
+
+use weft_core::proof::{Granted, Objects};
+use weft_core::{Clock, ContainerId, Error, Moment, ObjectId, Result, Rights};
+
+/// Checks that at least one of `rights` is allowed on the object now. The refusal is about the
+/// first.
+pub(crate) fn any(granted: &Granted, rights: &[Rights], object: ObjectId, now: Moment) -> Result<()> {
+    either(rights.iter().map(|right| granted.allows(*right, object, now)))
+}
+
+/// Checks that an object may come into the proof's container or leave it: by the right on the
+/// container, or by `write` on exactly this object.
+pub(crate) fn member(granted: &Granted, right: Rights, object: ObjectId, now: Moment) -> Result<()> {
+    match &granted.claims().objects {
+        Objects::All => granted.allows_container(right, now),
+        Objects::Only(_) => granted.allows(Rights::WRITE, object, now),
+    }
+}
+
+/// Checks that the container's objects may be listed.
+pub(crate) fn listing(granted: &Granted, now: Moment) -> Result<()> {
+    either([Rights::LIST, Rights::MAINTAIN].iter().map(|right| granted.allows_container(*right, now)))
+}
+
+fn either(answers: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let mut first = None;
+    for answer in answers {
+        match answer {
+            Ok(()) => return Ok(()),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| Error::denied("no right was asked for")))
+}
+
+/// The one answer for an object that is not there and for one of another container: a proof
+/// about one container tells nothing of others.
+pub(crate) fn absent(object: ObjectId) -> Error {
+    Error::not_found("the container has no such object").about(object)
+}
+
+/// A proof used over and over while bytes move, with the rights one of which is needed.
+#[derive(Clone)]
+pub(crate) struct Permit {
+    granted: Granted,
+    rights: &'static [Rights],
+    object: ObjectId,
+}
+
+impl Permit {
+    pub(crate) fn new(granted: &Granted, rights: &'static [Rights], object: ObjectId) -> Self {
+        Self { granted: granted.clone(), rights, object }
+    }
+
+    pub(crate) fn container(&self) -> ContainerId {
+        self.granted.claims().container
+    }
+
+    /// Checks, for one piece, that the right stands and that the object is still labelled with
+    /// the proof's container.
+    pub(crate) fn check(&self, label: ContainerId, clock: &dyn Clock) -> Result<()> {
+        any(&self.granted, self.rights, self.object, clock.moment())?;
+        if label == self.container() { Ok(()) } else { Err(absent(self.object)) }
+    }
+
+    pub(crate) fn granted(&self) -> &Granted {
+        &self.granted
+    }
+
+    /// Returns all the rights it watches.
+    pub(crate) fn watched(&self) -> Rights {
+        self.rights.iter().fold(Rights::NONE, |all, right| all | *right)
+    }
+}

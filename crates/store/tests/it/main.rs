@@ -1,0 +1,4 @@
+//! The store against its contract, against crashes, and against everything that can go wrong.
+
+mod contract;
+mod node;
