@@ -143,7 +143,7 @@ impl Door {
             Request::ReadDirectory { at, size, attributes } => {
                 self.read_directory(node, at, size, attributes).await
             }
-            Request::ReleaseDirectory => Ok(Reply::default()),
+            Request::ReleaseDirectory => self.release_directory(node),
             Request::SyncDirectory => self.sync_directory(node).await,
             Request::StatFs => self.stat_fs(node).await,
             Request::SetTag { name, value, flags } => self.set_tag(node, &name, value, flags).await,

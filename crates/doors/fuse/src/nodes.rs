@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use weft_core::attr::{Attr, Version, Wcc};
+use weft_core::attr::{Attr, Kind, Version, Wcc};
 use weft_core::{ContainerId, FileId};
 
 use crate::abi::ROOT_NODE;
@@ -39,6 +39,9 @@ struct Node {
     /// The version its pages are of, or an older one if they were dropped since; `None`
     /// while it was never opened and so has none.
     pages: Option<Version>,
+    /// For an open directory: how often it is open, and what it was then. Fifos, whose
+    /// opens the kernel keeps to itself, count as open.
+    held: Option<Box<(u64, Attr)>>,
 }
 
 /// What an open means for what the kernel keeps.
@@ -117,6 +120,28 @@ impl Nodes {
         kept
     }
 
+    /// Notes that a directory was opened.
+    pub(crate) fn opened_directory(&self, number: u64, attr: &Attr) {
+        if let Some(node) = self.lock().nodes.get_mut(&number) {
+            let held = node.held.get_or_insert_with(|| Box::new((0, *attr)));
+            **held = (held.0 + 1, *attr);
+        }
+    }
+
+    /// Notes that an open directory was closed.
+    pub(crate) fn closed_directory(&self, number: u64) {
+        if let Some(node) = self.lock().nodes.get_mut(&number) {
+            node.held = node.held.take().filter(|held| held.0 > 1).map(|held| Box::new((held.0 - 1, held.1)));
+        }
+    }
+
+    /// Returns what a directory or fifo that was removed while it is open still shows.
+    pub(crate) fn removed(&self, number: u64) -> Option<Attr> {
+        let table = self.lock();
+        let (_, attr) = **table.nodes.get(&number)?.held.as_ref()?;
+        Some(Attr { links: 0, size: 0, ..attr })
+    }
+
     /// Takes back lookups.
     pub(crate) fn forget(&self, number: u64, lookups: u64) {
         let mut table = self.lock();
@@ -151,7 +176,9 @@ impl Nodes {
 
 impl Node {
     fn new(attr: &Attr, lookups: u64) -> Self {
-        Self { file: attr.id, lookups, container: attr.container, change: attr.change, pages: None }
+        let Attr { id: file, container, change, .. } = *attr;
+        let held = (attr.kind == Kind::Fifo).then(|| Box::new((1, *attr)));
+        Self { file, lookups, container, change, pages: None, held }
     }
 
     fn told(&mut self, attr: &Attr) -> bool {
@@ -161,6 +188,9 @@ impl Node {
             return false;
         }
         self.change = attr.change;
+        if let Some(held) = &mut self.held {
+            held.1 = *attr;
+        }
         let other = self.pages.is_some_and(|version| version != attr.version);
         if other {
             self.pages = Some(attr.version);

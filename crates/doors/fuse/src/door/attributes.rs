@@ -32,9 +32,10 @@ impl Door {
         }
         match self.fs.walk(&self.call(), &self.at(node)?, Want::default()).await {
             Ok(walked) => Ok(walked.attr),
+            // An open file or directory outlives its names.
             Err(error) if error.kind() == ErrorKind::Stale => match self.handles.of_node(node) {
                 Some(handle) => Ok(handle.file.attr(&self.call()).await?),
-                None => Err(error.into()),
+                None => self.nodes.removed(node).ok_or(error.into()),
             },
             Err(error) => Err(error.into()),
         }
@@ -111,7 +112,9 @@ impl Door {
         let walked = self.fs.walk(&self.call(), &self.at(node)?, want).await?;
         let rights = walked.rights.unwrap_or(Rights::NONE);
         let needed = needed_for(mask, walked.attr.kind);
-        if rights.contains(needed) { done() } else { refuse(Errno::ACCESS) }
+        // What cannot be run has no right to it either, only its mode's bit.
+        let runs = walked.attr.kind != Kind::Fifo || mask & 1 == 0 || walked.attr.mode & 0o111 != 0;
+        if rights.contains(needed) && runs { done() } else { refuse(Errno::ACCESS) }
     }
 
     pub(super) async fn stat_fs(&self, node: u64) -> Outcome {

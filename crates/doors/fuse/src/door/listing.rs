@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use weft_core::form::{Cursor, Entry, PageMax, Want};
 use weft_core::{Rights, attr::Kind};
 
-use super::{Door, Outcome, Reply, Undo, kind_bits, refuse};
+use super::{Door, Outcome, Reply, Undo, done, kind_bits, refuse};
 use crate::abi::mode;
 use crate::abi::reply::{self, Listing};
 
@@ -27,7 +27,13 @@ impl Door {
         if !walked.rights.is_some_and(|rights| rights.contains(Rights::LIST)) {
             return refuse(Errno::ACCESS);
         }
+        self.nodes.opened_directory(node, &walked.attr);
         Ok(reply::open(0, 0).into())
+    }
+
+    pub(super) fn release_directory(&self, node: u64) -> Outcome {
+        self.nodes.closed_directory(node);
+        done()
     }
 
     pub(super) async fn read_directory(

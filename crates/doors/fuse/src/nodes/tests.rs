@@ -1,4 +1,4 @@
-use weft_core::attr::{Before, Kind};
+use weft_core::attr::Before;
 use weft_core::{CallerId, Time, VolumeId};
 
 use super::*;

@@ -120,8 +120,15 @@ pub fn not_run(test: &str, why: &str) {
 
 /// Returns where a program is: on PATH or among Weft's own tools.
 pub fn program(name: &str) -> Option<PathBuf> {
-    let tools = std::env::var_os("WEFT_TOOLS").map(|tools| PathBuf::from(tools).join("bin"));
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<_> = std::env::split_paths(&path).chain(tools).collect();
+    let places: Vec<_> = std::env::split_paths(&path).chain([tools().join("bin")]).collect();
     places.into_iter().map(|place| place.join(name)).find(|file| file.is_file())
+}
+
+/// Returns where `./test` puts programs and sources that the machine does not have.
+pub fn tools() -> PathBuf {
+    match std::env::var_os("WEFT_TOOLS") {
+        Some(tools) => tools.into(),
+        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools"),
+    }
 }

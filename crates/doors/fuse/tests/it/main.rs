@@ -7,3 +7,6 @@
 
 mod basics;
 mod bed;
+mod compare;
+mod faulty;
+mod programs;

@@ -1,0 +1,171 @@
+//! A `Model` that gets stuck, panics or loses what was not synced, where a test says so.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use weft_core::attr::{Attr, Changed, SetAttr, TagEdit, TagName, Wcc};
+use weft_core::form::{
+    At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
+    LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
+    Scope, Seek, Shape, Source, Space, Stage, StageHint, StagePage, Supports, SyncScope, TagPage, Verifier,
+    Wait, Walked, Want, Why, WriteAt, Written,
+};
+use weft_core::model::Model;
+use weft_core::policy::{Policy, PolicyEdit};
+use weft_core::{CallerName, FileId, Result, Rights, StageId, VolumeId};
+
+/// Looking up `stuck` never ends, `panic` panics, and reading a file named `stuck-read`
+/// never ends.
+pub struct Faulty {
+    pub inner: Arc<Model>,
+    /// Added to every verifier: raising it says that unsynced bytes were lost.
+    pub lost: Arc<AtomicU64>,
+}
+
+struct FaultyFile {
+    inner: Arc<dyn OpenFile>,
+    lost: Arc<AtomicU64>,
+    stuck: bool,
+}
+
+fn shifted(verifier: Verifier, lost: &AtomicU64) -> Verifier {
+    Verifier(verifier.0.wrapping_add(lost.load(Ordering::SeqCst)))
+}
+
+#[async_trait]
+impl FileSystem for Faulty {
+    fn supports(&self, volume: VolumeId) -> Supports {
+        self.inner.supports(volume)
+    }
+    async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
+        match at.path.as_bytes() {
+            b"stuck" => pending().await,
+            b"panic" => panic!("a test asked for it"),
+            _ => self.inner.walk(call, at, want).await,
+        }
+    }
+    async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
+        self.inner.list(call, dir, from, max, want).await
+    }
+    async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
+        self.inner.make(call, at, new, set).await
+    }
+    async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
+        self.inner.link(call, file, to).await
+    }
+    async fn rename(
+        &self,
+        call: &Call,
+        from: &At,
+        to: &At,
+        how: Replace,
+        guard: &Guard,
+    ) -> Result<Changed<()>> {
+        self.inner.rename(call, from, to, how, guard).await
+    }
+    async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
+        self.inner.remove(call, at, kind, guard).await
+    }
+    async fn target(&self, call: &Call, at: &At) -> Result<LinkTarget> {
+        self.inner.target(call, at).await
+    }
+    async fn set(&self, call: &Call, at: &At, set: &SetAttr, guard: &Guard) -> Result<Changed<Attr>> {
+        self.inner.set(call, at, set, guard).await
+    }
+    async fn tags(&self, call: &Call, at: &At, from: Option<TagName>) -> Result<TagPage> {
+        self.inner.tags(call, at, from).await
+    }
+    async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
+        self.inner.tag(call, at, edits, guard).await
+    }
+    async fn policy(&self, call: &Call, at: &At) -> Result<Policy> {
+        self.inner.policy(call, at).await
+    }
+    async fn protect(
+        &self,
+        call: &Call,
+        at: &At,
+        scope: Scope,
+        edit: &PolicyEdit,
+    ) -> Result<Changed<Protected>> {
+        self.inner.protect(call, at, scope, edit).await
+    }
+    async fn why(&self, call: &Call, at: &At, need: Rights, who: Option<CallerName>) -> Result<Why> {
+        self.inner.why(call, at, need, who).await
+    }
+    async fn space(&self, call: &Call, at: &At) -> Result<Space> {
+        self.inner.space(call, at).await
+    }
+    async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
+        let mut opened = self.inner.open(call, at, how).await?;
+        let stuck = self.inner.walk(call, &At::root("stuck-read".try_into()?), Want::default()).await;
+        let stuck = stuck.is_ok_and(|walked| walked.attr.id == opened.attr.id);
+        opened.file = Arc::new(FaultyFile { inner: opened.file, lost: self.lost.clone(), stuck });
+        Ok(opened)
+    }
+    async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
+        self.inner.file(call, id, need).await
+    }
+    async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
+        self.inner.copy(call, from, range, to, offset).await
+    }
+    async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>> {
+        self.inner.stage(call, target, hint).await
+    }
+    async fn staged(&self, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
+        self.inner.staged(call, id).await
+    }
+    async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage> {
+        self.inner.stages(call, dir, from).await
+    }
+    async fn lock(&self, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
+        self.inner.lock(call, at, lock, wait).await
+    }
+    async fn test(&self, call: &Call, at: &At, lock: &Lock) -> Result<Option<Lock>> {
+        self.inner.test(call, at, lock).await
+    }
+    async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
+        self.inner.unlock(call, at, lock).await
+    }
+    async fn sync(&self, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {
+        self.inner.sync(call, at, scope).await
+    }
+    async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
+        self.inner.watch(call, at, since).await
+    }
+    async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
+        self.inner.batch(call, requests).await
+    }
+}
+
+#[async_trait]
+impl OpenFile for FaultyFile {
+    fn id(&self) -> FileId {
+        self.inner.id()
+    }
+    async fn attr(&self, call: &Call) -> Result<Attr> {
+        self.inner.attr(call).await
+    }
+    async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        if self.stuck { pending().await } else { self.inner.read(call, range).await }
+    }
+    async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
+        let mut written = self.inner.write(call, at, data).await?;
+        written.verifier = shifted(written.verifier, &self.lost);
+        Ok(written)
+    }
+    async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
+        self.inner.shape(call, shape).await
+    }
+    async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
+        self.inner.seek(call, offset, what).await
+    }
+    async fn sync(&self, call: &Call, range: Range) -> Result<Verifier> {
+        Ok(shifted(self.inner.sync(call, range).await?, &self.lost))
+    }
+    async fn close(&self, call: &Call) -> Result<()> {
+        self.inner.close(call).await
+    }
+}
