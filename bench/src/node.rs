@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use data_encoding::BASE64;
-
 use crate::Result;
 use crate::machine::Missing;
 use crate::peer::Server;
@@ -19,17 +17,19 @@ const PASSWORD: &str = "bench password";
 pub struct Node {
     server: Server,
     folder: PathBuf,
+    token: String,
 }
 
 impl Node {
     /// Makes a node below `place` and starts it.
     pub fn start(place: &Path) -> Result<Self> {
         let folder = place.join("node");
-        let node = Self { server: up(&folder)?, folder };
-        node.tell(&["user", "add", "alice", "--password-stdin"], PASSWORD)?;
-        node.tell(&["mkdir", "/bench"], "")?;
-        node.tell(&["acl", "grant", "/bench", "alice", "all"], "")?;
-        Ok(node)
+        let server = up(&folder)?;
+        tell(&folder, &["user", "add", "alice", "--password-stdin"], PASSWORD)?;
+        tell(&folder, &["mkdir", "/bench"], "")?;
+        tell(&folder, &["acl", "grant", "/bench", "alice", "all"], "")?;
+        let token = tell(&folder, &["login", "alice", "--password-stdin", "--print"], PASSWORD)?;
+        Ok(Self { server, folder, token: token.trim().to_owned() })
     }
 
     /// Returns the port of its HTTP door.
@@ -54,22 +54,21 @@ impl Node {
 
     /// Returns the header by which alice shows who she is.
     pub fn header(&self) -> String {
-        format!("Authorization: Basic {}", BASE64.encode(format!("alice:{PASSWORD}").as_bytes()))
+        format!("Authorization: Bearer {}", self.token)
     }
+}
 
-    /// Runs one command of the CLI against this node.
-    pub fn tell(&self, words: &[&str], input: &str) -> Result<()> {
-        let mut command = Command::new(binary()?);
-        command.args(words).env("WEFT_NODE", &self.folder).stdin(Stdio::piped()).stdout(Stdio::null());
-        let mut said = command.stderr(Stdio::piped()).spawn()?;
-        said.stdin.take().ok_or("the command has an input")?.write_all(input.as_bytes())?;
-        let done = said.wait_with_output()?;
-        match done.status.success() {
-            true => Ok(()),
-            false => {
-                Err(format!("weft {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim())
-                    .into())
-            }
+/// Runs one command of the CLI against the node in `folder`; returns what it printed.
+fn tell(folder: &Path, words: &[&str], input: &str) -> Result<String> {
+    let mut command = Command::new(binary()?);
+    command.args(words).env("WEFT_NODE", folder).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut said = command.stderr(Stdio::piped()).spawn()?;
+    said.stdin.take().ok_or("the command has an input")?.write_all(input.as_bytes())?;
+    let done = said.wait_with_output()?;
+    match done.status.success() {
+        true => Ok(String::from_utf8_lossy(&done.stdout).into_owned()),
+        false => {
+            Err(format!("weft {}: {}", words.join(" "), String::from_utf8_lossy(&done.stderr).trim()).into())
         }
     }
 }

@@ -51,3 +51,17 @@ fn the_metadata_engine_beside_sqlite_in_small() {
 fn the_http_peers_in_small() {
     measured("http.peers", &["http.peers.get.1g.4.nginx", "http.peers.put.small.put.c"]);
 }
+
+#[test]
+fn the_http_door_beside_its_peers_in_small() {
+    measured("http.get.1g", &["http.get.1g.4.nginx"]);
+    measured("http.get.small", &["http.get.170k", "http.get.1k"]);
+    measured("http.put.1g", &["http.put.1g.put.c", "http.put.1g.nginx-synced"]);
+    measured("http.put.small", &["http.put.small.put.c"]);
+}
+
+#[test]
+fn a_node_at_rest_and_after_a_kill_in_small() {
+    measured("idle", &["idle.memory.weft", "idle.connection.50"]);
+    measured("start", &["start.small.10_files", "start.filled.200_files"]);
+}
