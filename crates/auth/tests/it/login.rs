@@ -1,0 +1,190 @@
+//! Passwords and uids.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use weft_core::service::{Evidence, NewUser, Revoke, Secret, UserEdit};
+use weft_core::{ErrorKind, limits};
+
+use crate::scene::{FOUNDER_UID, ROOT_WORD, SOCKET, Scene, scene};
+
+#[test]
+fn a_first_start_makes_a_domain_with_an_administrator_and_a_second_one_finds_it() {
+    scene(1, |node| async move {
+        let founded = node.founded.clone().expect("a first start");
+        assert_eq!((founded.domain, founded.root_key.as_str()), (node.auth.domain(), "keys/root.key"));
+        let admin = node.login("admin", ROOT_WORD).await.expect("the given password");
+        assert!(admin.is_or_is_in(node.auth.administrators().id()));
+        let domain = node.auth.domain();
+        let node = node.restart().await;
+        assert!(node.founded.is_none() && node.auth.domain() == domain);
+        node.login("admin", ROOT_WORD).await.expect("it is still the password");
+    });
+}
+
+#[test]
+fn nothing_but_the_right_password_proves_a_user_and_nothing_is_told_of_which_part_was_wrong() {
+    scene(2, |node| async move {
+        node.add_user("alice", "secret").await;
+        let user = NewUser { name: "carol".to_owned(), password: None, uid: None };
+        node.auth.accounts().add_user(&node.admin().await, &user).await.expect("new");
+        let mut errors = Vec::new();
+        for (user, word) in [
+            ("alice", "wrong"),
+            ("alice", ""),
+            ("nobody", "secret"),
+            ("carol", ""),
+            ("carol", "x"),
+            ("a b", "x"),
+        ] {
+            let error = node.login(user, word).await.expect_err(user);
+            errors.push((error.kind(), error.to_string()));
+        }
+        errors.dedup();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].0, ErrorKind::Unauthenticated);
+        let alice = node.login("alice", "secret").await.expect("right");
+        assert_eq!(*alice.name(), node.name("alice"));
+        let full = node.name("alice").to_string();
+        assert_eq!(node.login(&full, "secret").await.expect("right").name(), alice.name());
+    });
+}
+
+#[test]
+fn a_repeated_password_is_remembered_for_five_minutes_and_no_longer() {
+    scene(3, |node| async move {
+        node.add_user("alice", "secret").await;
+        let first = node.login("alice", "secret").await.expect("right").credential();
+        node.pass(limits::PASSWORD_REMEMBERED - Duration::from_secs(1));
+        assert_eq!(node.login("alice", "secret").await.expect("right").credential(), first);
+        node.pass(Duration::from_secs(2));
+        assert_ne!(node.login("alice", "secret").await.expect("right").credential(), first);
+    });
+}
+
+#[test]
+fn a_changed_password_counts_at_once_though_the_old_one_was_remembered() {
+    scene(4, |node| async move {
+        let name = node.add_user("alice", "old").await;
+        let alice = node.login("alice", "old").await.expect("right");
+        let edit = UserEdit::Password(Secret::new("new"));
+        node.auth.accounts().edit_user(&alice, &name, &edit).await.expect("her own");
+        assert!(node.login("alice", "old").await.is_err());
+        node.login("alice", "new").await.expect("right");
+        alice.live(node.sys.clock().moment()).expect("a new password ends no credential");
+        let other = node.add_user("bob", "bob").await;
+        let error = node.auth.accounts().edit_user(&alice, &other, &edit).await.expect_err("not hers");
+        assert_eq!(error.kind(), ErrorKind::NotPermitted);
+    });
+}
+
+#[test]
+fn a_disabled_user_loses_live_callers_at_once_and_its_old_tokens_for_good() {
+    scene(5, |node| async move {
+        let name = node.add_user("alice", "secret").await;
+        let alice = node.login("alice", "secret").await.expect("right");
+        let token = node.token_of(&alice).await;
+        let by_token = node.token(&token).await.expect("good");
+        let admin = node.admin().await;
+        let accounts = node.auth.accounts();
+        accounts.edit_user(&admin, &name, &UserEdit::Enabled(false)).await.expect("it may");
+        let now = node.sys.clock().moment();
+        assert_eq!(alice.live(now).expect_err("ended").kind(), ErrorKind::Revoked);
+        assert_eq!(by_token.live(now).expect_err("ended").kind(), ErrorKind::Revoked);
+        assert_eq!(node.token(&token).await.expect_err("ended").kind(), ErrorKind::Revoked);
+        assert_eq!(node.login("alice", "secret").await.expect_err("off").kind(), ErrorKind::Unauthenticated);
+        accounts.edit_user(&admin, &name, &UserEdit::Enabled(true)).await.expect("it may");
+        let again = node.login("alice", "secret").await.expect("on again, at the same instant");
+        again.live(now).expect("a new credential");
+        assert_eq!(node.token(&token).await.expect_err("still ended").kind(), ErrorKind::Revoked);
+        let node = node.restart().await;
+        assert_eq!(node.token(&token).await.expect_err("still ended").kind(), ErrorKind::Revoked);
+    });
+}
+
+#[test]
+fn the_uid_that_made_the_node_is_the_administrator_and_every_other_uid_is_anyone_until_added() {
+    scene(6, |node| async move {
+        assert_eq!(node.uid(FOUNDER_UID).await.name().local(), "admin");
+        for uid in [0, 1, 1001, 65_534, u32::MAX] {
+            assert!(node.uid(uid).await.is_anyone(), "{uid}");
+        }
+        let admin = node.admin().await;
+        let name = node.add_user("alice", "secret").await;
+        let accounts = node.auth.accounts();
+        accounts.edit_user(&admin, &name, &UserEdit::Uid(Some(1001))).await.expect("free");
+        assert_eq!(*node.uid(1001).await.name(), name, "though the uid was remembered as anyone");
+        let taken = accounts.edit_user(&admin, &name, &UserEdit::Uid(Some(FOUNDER_UID))).await;
+        assert_eq!(taken.expect_err("taken").kind(), ErrorKind::Exists);
+        for nobody in [65_534, u32::MAX] {
+            let refused = accounts.edit_user(&admin, &name, &UserEdit::Uid(Some(nobody))).await;
+            assert_eq!(refused.expect_err("nobody's").kind(), ErrorKind::Invalid);
+        }
+        accounts.edit_user(&admin, &name, &UserEdit::Uid(None)).await.expect("it may");
+        assert!(node.uid(1001).await.is_anyone());
+        let first = node.uid(FOUNDER_UID).await.credential();
+        assert_eq!(node.uid(FOUNDER_UID).await.credential(), first, "remembered");
+    });
+}
+
+#[test]
+fn no_evidence_is_anyone_and_anyone_gets_no_credential() {
+    scene(7, |node| async move {
+        let authority = node.auth.authority();
+        let anyone = authority.authenticate(&Evidence::None, SOCKET).await.expect("anyone");
+        assert!(anyone.is_anyone());
+        let error = authority.credential(&anyone, &Default::default(), Duration::from_secs(60)).await;
+        assert_eq!(error.expect_err("nothing to vouch for").kind(), ErrorKind::Unauthenticated);
+        let revoke = authority.revoke(&anyone, &Revoke::Credential(anyone.credential())).await;
+        assert_eq!(revoke.expect_err("not anyone's").kind(), ErrorKind::NotPermitted);
+    });
+}
+
+#[test]
+fn after_many_wrong_passwords_the_right_one_works_a_second_later_and_others_notice_nothing() {
+    scene(8, |node| async move {
+        node.add_user("alice", "secret").await;
+        node.add_user("bob", "bob").await;
+        let peer = Some(IpAddr::from([192, 0, 2, 7]));
+        for _ in 0..=limits::PASSWORD_FAILURES_FREE {
+            assert!(node.login_from("alice", "wrong", peer).await.is_err());
+        }
+        let before = node.sys.clock().tick();
+        node.login_from("bob", "bob", peer).await.expect("bob");
+        node.login_from("alice", "secret", None).await.expect("from elsewhere");
+        assert_eq!(node.sys.clock().tick(), before, "neither waited");
+        // Remembered from elsewhere, so make it forget.
+        node.pass(limits::PASSWORD_REMEMBERED / 2);
+        node.auth
+            .accounts()
+            .edit_user(&node.admin().await, &node.name("alice"), &UserEdit::Password(Secret::new("next")))
+            .await
+            .expect("it may");
+        let before = node.sys.clock().tick();
+        node.login_from("alice", "next", peer).await.expect("right, after a wait");
+        assert!(node.sys.clock().tick().since(before) >= limits::PASSWORD_FAILURE_DELAY);
+    });
+}
+
+/// On the real machine: threads, and argon2 on them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_wrong_passwords_at_once_leave_the_right_one_working() {
+    let sys = weft_sys::Sys::real();
+    let node = std::sync::Arc::new(Scene::start(&sys, weft_sys::SimDisk::new()).await);
+    let attempts: Vec<_> = (0..100)
+        .map(|n| {
+            let node = node.clone();
+            let peer = Some(IpAddr::from([127, 0, 0, 1]));
+            sys.spawn(async move {
+                let word = format!("wrong {n}");
+                node.login_from("admin", &word, peer).await.expect_err("wrong").kind()
+            })
+        })
+        .collect();
+    for attempt in attempts {
+        let kind = attempt.await.expect("it answers");
+        assert!(matches!(kind, ErrorKind::Unauthenticated | ErrorKind::Busy), "{kind}");
+    }
+    let peer = Some(IpAddr::from([127, 0, 0, 1]));
+    node.login_from("admin", ROOT_WORD, peer).await.expect("right, if a second later");
+}

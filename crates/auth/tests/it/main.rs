@@ -1,0 +1,11 @@
+//! Auth from outside: over the embedded engine, on a simulated disk and clock.
+
+mod accounts;
+mod audit;
+mod fuzz;
+mod issuer;
+mod keys;
+mod login;
+mod scene;
+mod sessions;
+mod tokens;

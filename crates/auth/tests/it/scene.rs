@@ -1,0 +1,143 @@
+//! A node's auth on a simulated machine, that can be stopped, killed and started again.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_auth::{Auth, FirstPassword, Founded, Settings};
+use weft_core::acl::{Acl, AclEntry, Ask, Decision, Who, decide};
+use weft_core::form::{Door, Origin};
+use weft_core::proof::{Attenuation, Caller, Objects};
+use weft_core::service::{Evidence, NewUser, Secret};
+use weft_core::{CallerName, ContainerId, Result, Rights, VolumeId};
+use weft_kv::{Embedded, Engine, Options, SpaceId};
+use weft_sys::{Disk, FlushSite, SimDisk, Sys, simulate};
+
+/// The administrator's password.
+pub const ROOT_WORD: &str = "correct horse";
+/// The uid that made the node.
+pub const FOUNDER_UID: u32 = 1000;
+/// Where requests come from.
+pub const SOCKET: Origin = Origin { door: Door::Native, peer: None };
+
+/// A running auth, and what it stands on.
+pub struct Scene {
+    pub sys: Sys,
+    pub disk: SimDisk,
+    pub engine: Arc<Embedded>,
+    pub auth: Auth,
+    pub founded: Option<Founded>,
+}
+
+/// Runs a test on a simulated machine.
+pub fn scene<T, F: Future<Output = T>>(seed: u64, work: impl FnOnce(Scene) -> F) -> T {
+    simulate(seed, |sys| async move { work(Scene::start(&sys, SimDisk::new()).await).await })
+}
+
+/// Settings with a given password.
+pub fn settings() -> Settings {
+    Settings {
+        founder_uid: Some(FOUNDER_UID),
+        founder_password: FirstPassword::Given(Secret::new(ROOT_WORD)),
+        volumes: vec![VolumeId(0), VolumeId(7)],
+        ..Settings::default()
+    }
+}
+
+impl Scene {
+    pub async fn start(sys: &Sys, disk: SimDisk) -> Self {
+        Self::try_start(sys, disk, settings()).await.expect("it starts")
+    }
+
+    pub async fn try_start(sys: &Sys, disk: SimDisk, settings: Settings) -> Result<Self> {
+        let kv = disk.beneath("kv")?;
+        let engine = Arc::new(Embedded::open(sys.clone(), kv, Options::default())?);
+        let below = disk.beneath("auth")?;
+        disk.sync_dir("", FlushSite::KvLogDir)?;
+        let (auth, founded) = Auth::open(sys.clone(), engine.clone(), SpaceId(2), below, settings).await?;
+        Ok(Self { sys: sys.clone(), disk, engine, auth, founded })
+    }
+
+    /// Stops it cleanly and starts it again.
+    pub async fn restart(self) -> Self {
+        self.auth.close().await.expect("it closes");
+        let Self { sys, disk, engine, auth, .. } = self;
+        drop(auth);
+        engine.close().await.expect("it closes");
+        Self::start(&sys, disk.kill()).await
+    }
+
+    /// Cuts the power and starts it again.
+    pub async fn crash(self, seed: u64) -> Self {
+        let Self { sys, disk, engine, auth, .. } = self;
+        let disk = disk.crash(seed);
+        drop((auth, engine));
+        Self::start(&sys, disk).await
+    }
+
+    pub async fn login(&self, user: &str, password: &str) -> Result<Caller> {
+        self.login_from(user, password, None).await
+    }
+
+    pub async fn login_from(&self, user: &str, password: &str, peer: Option<IpAddr>) -> Result<Caller> {
+        let evidence = Evidence::Password { user: user.to_owned(), password: Secret::new(password) };
+        self.auth.authority().authenticate(&evidence, Origin { door: Door::Http, peer }).await
+    }
+
+    pub async fn token(&self, token: &str) -> Result<Caller> {
+        self.auth.authority().authenticate(&Evidence::Token(Secret::new(token)), SOCKET).await
+    }
+
+    pub async fn uid(&self, uid: u32) -> Caller {
+        self.auth
+            .authority()
+            .authenticate(&Evidence::SocketUid(uid), SOCKET)
+            .await
+            .expect("a uid is somebody")
+    }
+
+    pub async fn admin(&self) -> Caller {
+        let admin = self.uid(FOUNDER_UID).await;
+        assert_eq!(admin.name().local(), "admin");
+        admin
+    }
+
+    pub async fn add_user(&self, name: &str, password: &str) -> CallerName {
+        let user = NewUser { name: name.to_owned(), password: Some(Secret::new(password)), uid: None };
+        let admin = self.admin().await;
+        self.auth.accounts().add_user(&admin, &user).await.expect("it is new").name
+    }
+
+    /// Returns an unlimited credential of the caller as a token.
+    pub async fn token_of(&self, caller: &Caller) -> String {
+        let life = Duration::from_secs(12 * 3600);
+        let signed = self.auth.authority().credential(caller, &Attenuation::default(), life).await;
+        signed.expect("it may").to_token()
+    }
+
+    pub fn name(&self, text: &str) -> CallerName {
+        CallerName::parse(text, self.auth.domain()).expect("a good name")
+    }
+
+    /// Returns the decision that gives `rights` on a container of volume 0 to the caller.
+    pub fn decision(&self, caller: &Caller, rights: Rights) -> Decision {
+        self.decision_on(caller, rights, Objects::All, 1)
+    }
+
+    pub fn decision_on(&self, caller: &Caller, rights: Rights, objects: Objects, epoch: u64) -> Decision {
+        let who = if caller.is_anyone() { Who::Anyone } else { Who::Caller(caller.name().clone()) };
+        let acl = Acl::new(vec![AclEntry::allow(who, rights)]);
+        let now = self.sys.clock().moment();
+        decide(&acl, caller, &Ask { container: box_0(), epoch, rights, objects, now, peer: None })
+    }
+
+    pub fn pass(&self, span: Duration) {
+        self.sys.sim_clock().expect("it is simulated").step(span);
+    }
+}
+
+/// A container of volume 0.
+pub fn box_0() -> ContainerId {
+    ContainerId::new(VolumeId(0), 5)
+}
