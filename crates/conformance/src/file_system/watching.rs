@@ -1,0 +1,152 @@
+//! Laws of the change feed.
+
+use std::time::Duration;
+
+use weft_core::attr::SetAttr;
+use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Expect, Replace};
+use weft_core::{Deadline, FileId, Rights};
+
+use super::Subject;
+use super::locks::let_it_begin;
+use super::site::*;
+
+async fn feed(site: &Site<'_>, at: At, since: ChangeSeq) -> Changes {
+    let mut all = Changes { changes: Vec::new(), next: since };
+    loop {
+        let mut call = site.call();
+        // What is there already comes at once: an empty page ends the reading.
+        call.until = Deadline::within(&**site.subject.domain().clock(), Duration::from_millis(30));
+        let watching = tokio::spawn({
+            let (fs, at, next) = (site.fs.clone(), at.clone(), all.next);
+            async move { fs.watch(&call, &at, next).await }
+        });
+        let_it_begin().await;
+        if !watching.is_finished() {
+            site.subject.pass(Duration::from_millis(40)).await;
+        }
+        let page = watching.await.expect("it ran").works();
+        assert!(page.next >= all.next, "the position rises");
+        let done = page.changes.is_empty();
+        all.next = page.next;
+        all.changes.extend(page.changes);
+        if done {
+            return all;
+        }
+    }
+}
+
+fn kinds(changes: &[Change]) -> Vec<ChangeKind> {
+    changes.iter().map(|change| change.kind).collect()
+}
+
+/// Every kind of change is told, in order, with its place and who did it.
+pub async fn every_change_is_told_in_order(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    let dir = site.dir("d").await;
+    let file = site.make("d/f", new_file()).await;
+    site.write(file, 0, b"bytes").await;
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    site.fs.set(&site.call(), &at("d/f"), &set, &free()).await.works();
+    site.fs.rename(&site.call(), &at("d/f"), &at("g"), Replace::Any, &free()).await.works();
+    site.fs.remove(&site.call(), &at("g"), Expect::Any, &free()).await.works();
+    let told = feed(&site, at(""), start).await.changes;
+    use ChangeKind::{Attr, Make, Remove, Rename, Write};
+    assert_eq!(kinds(&told), [Make, Make, Write, Attr, Rename, Remove]);
+    assert!(told.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    let me = (site.admin.name().id(), site.call().session);
+    assert!(told.iter().all(|change| (change.caller, change.session) == me));
+    assert_eq!((told[0].file, told[0].place.clone()), (dir, Some((FileId::ROOT, name("d")))));
+    assert_eq!((told[4].file, told[4].place.clone()), (file, Some((dir, name("f")))));
+    assert_eq!(told[4].to, Some((FileId::ROOT, name("g"))));
+    assert_eq!((told[5].file, told[5].place.clone()), (file, Some((FileId::ROOT, name("g")))));
+}
+
+/// A watch tells of what is at and below its place only.
+pub async fn a_watch_is_of_its_place_only(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    site.dir("here").await;
+    site.dir("here/below").await;
+    site.dir("there").await;
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    let wanted = site.file("here/below/f", b"").await;
+    site.file("there/f", b"").await;
+    let told = feed(&site, at("here"), start).await.changes;
+    assert_eq!(told.iter().map(|change| change.file).collect::<Vec<_>>(), [wanted]);
+}
+
+/// A reader is told only of what it may know of; the position rises all the same.
+pub async fn a_reader_is_told_only_of_what_it_may_know(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let alice = site.user("alice");
+    site.dir("hers").await;
+    site.allow("hers", &alice, Rights::READING).await;
+    site.dir("secret").await;
+    site.seal("secret").await;
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    site.file("secret/f", b"").await;
+    let hers = site.file("hers/f", b"").await;
+    let page = site.fs.watch(&site.call_of(&alice, 2), &at(""), start).await.works();
+    assert_eq!(page.changes.iter().map(|change| change.file).collect::<Vec<_>>(), [hers]);
+    let start = page.next;
+    site.file("secret/g", b"").await;
+    let page = site.fs.watch(&site.call_of(&alice, 2), &at(""), start).await.works();
+    assert!(page.changes.is_empty() && page.next > start);
+}
+
+/// A watch with nothing to tell waits until something changes.
+pub async fn a_watch_waits_until_something_changes(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    let (fs, call) = (site.fs.clone(), site.call());
+    let watching = tokio::spawn(async move { fs.watch(&call, &at(""), start).await });
+    let_it_begin().await;
+    assert!(!watching.is_finished(), "there is nothing to tell");
+    let dir = site.dir("d").await;
+    let page = watching.await.expect("it ran").works();
+    assert_eq!(page.changes.iter().map(|change| change.file).collect::<Vec<_>>(), [dir]);
+}
+
+/// A watch with nothing to tell ends at its deadline with an empty page.
+pub async fn a_watch_ends_at_its_deadline_with_an_empty_page(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    let mut call = site.call();
+    call.until = Deadline::within(&**subject.domain().clock(), Duration::from_millis(40));
+    let fs = site.fs.clone();
+    let watching = tokio::spawn(async move { fs.watch(&call, &at(""), start).await });
+    let_it_begin().await;
+    subject.pass(Duration::from_millis(60)).await;
+    let page = watching.await.expect("it ran").works();
+    assert!(page.changes.is_empty() && page.next == start);
+}
+
+/// A change that failed, or was replayed, is not told.
+pub async fn what_did_not_happen_is_not_told(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let none = SetAttr::default();
+    site.fs.make(&site.once(3), &at("f"), new_file(), &none).await.works();
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    site.fs.make(&site.once(3), &at("f"), new_file(), &none).await.works();
+    site.fs.make(&site.call(), &at("f"), new_file(), &none).await.fails();
+    site.fs.remove(&site.call(), &at("none"), Expect::Any, &free()).await.fails();
+    assert_eq!(kinds(&feed(&site, at(""), start).await.changes), []);
+}
