@@ -28,11 +28,11 @@ pub enum FlushSite {
     KvLogDir,
     /// The record that says a log segment continues in the next.
     KvLogSeal,
-    /// What was replayed at a start, before anybody relies on it.
+    /// What was replayed at a start, and the names it was found by, before anybody relies on them.
     KvLogRecover,
     /// A checkpoint of the metadata tree.
     KvTree,
-    /// The name of the metadata tree's file.
+    /// The name of a restored metadata tree's file.
     KvTreeDir,
     /// A metadata backup's bytes.
     KvBackup,

@@ -100,6 +100,7 @@ pub(super) fn restore(sys: &Sys, from: &dyn Disk, into: &Arc<dyn Disk>, options:
         read(from, &mut |rows| tree.fill(rows, commit.0))?;
         tree.fill(&[], commit.0)
     })?;
+    into.sync_dir("", FlushSite::KvTreeDir)?;
     Ok(commit)
 }
 

@@ -134,9 +134,14 @@ impl Log {
                 );
             }
         };
-        for other in others.iter().filter(|other| other.header.number > current.header.number) {
-            if other.first_record()?.is_some() {
-                return Err(current.damaged(end, "it ends although a later segment goes on"));
+        for other in &mut others {
+            if other.header.number > current.header.number {
+                if other.first_record()?.is_some() {
+                    return Err(current.damaged(end, "it ends although a later segment goes on"));
+                }
+                // Made when the last process ended, and nothing points to it. It must not be taken
+                // for the log's end at a later start.
+                other.forget()?;
             }
         }
         let appended = (next - 1).max(applied);
@@ -156,6 +161,8 @@ impl Log {
             flushed: appended,
         };
         unsettled.iter().try_for_each(|(file, bytes)| settle(&**file, bytes))?;
+        // The last segment may have been made by a process that died before its name was flushed.
+        log.disk.sync_dir("", FlushSite::KvLogRecover)?;
         Ok(log)
     }
 
@@ -367,6 +374,13 @@ struct Replayed {
 }
 
 impl Segment {
+    /// Makes a segment that is not in use one without a header, durably.
+    fn forget(&mut self) -> Result<()> {
+        settle(&*self.file, &[0; HEADER_BYTES])?;
+        self.header.number = 0;
+        Ok(())
+    }
+
     fn read(&self) -> Result<Bytes> {
         let mut bytes = vec![0; self.header.bytes as usize];
         self.file.read_exact_at(&mut bytes, 0)?;

@@ -72,7 +72,7 @@ impl Tree {
     }
 
     /// Makes a tree that calls itself `identity`, puts into it what `fill` does, and then gives it
-    /// its name: a crash leaves none or a whole one.
+    /// its name, which the caller has to flush: a crash leaves none or a whole one.
     pub(super) fn make(
         disk: &dyn Disk,
         cache_bytes: usize,
@@ -94,8 +94,7 @@ impl Tree {
         })?;
         fill(&tree)?;
         drop(tree);
-        disk.rename(NAME_UNFINISHED, NAME)?;
-        disk.sync_dir("", FlushSite::KvTreeDir)
+        disk.rename(NAME_UNFINISHED, NAME)
     }
 
     /// Commits once more what was found: if the last process ended because a flush failed, the
@@ -153,6 +152,19 @@ impl Tree {
             Ok(())
         })?;
         self.view()
+    }
+
+    /// Reads every page and compares it with its checksum.
+    pub(super) fn check_pages(&self) -> Result<()> {
+        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(database) = held.as_mut() else {
+            return Err(Error::internal("the metadata tree is checked before it is open"));
+        };
+        if guarded(|| Ok(database.check_integrity()?))? {
+            return Ok(());
+        }
+        Err(Error::corrupt("a page of the metadata tree does not match its checksum")
+            .hint("restore the metadata from a backup"))
     }
 
     /// Adds rows to a tree that is being restored.

@@ -254,7 +254,8 @@ impl Writer {
     fn break_off(&mut self, cause: Error) -> Error {
         tracing::error!(error = ?cause, "the metadata log failed: nothing can be written until the node is started again");
         self.boot.store(self.sys.random().u64(), Ordering::SeqCst);
-        self.state.flush_at = None;
+        // Nothing is left that a timer could do.
+        (self.state.flush_at, self.state.fold_failed) = (None, None);
         let error = Error::new(
             ErrorKind::Unavailable,
             "the metadata log failed; nothing is written until it is opened again",
@@ -338,6 +339,9 @@ impl Writer {
             Err(error) => error,
         };
         tracing::warn!(error = ?error, "cannot fold metadata into its tree; it stays in memory and log");
+        if self.state.broken.is_some() {
+            return;
+        }
         self.state.fold_failed = Some((error, self.sys.clock().tick().plus(KV_FOLD_RETRY)));
     }
 

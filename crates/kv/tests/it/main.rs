@@ -2,4 +2,6 @@
 
 mod contract;
 mod crash;
+mod disk;
+mod faults;
 mod model;

@@ -1,0 +1,286 @@
+//! What happens when the disk fails, fills up or rots.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_core::form::Ack;
+use weft_core::{Error, ErrorKind, Result};
+use weft_kv::{Commit, Embedded, Engine, Options, Order, Txn, WriteFn};
+use weft_sys::{Disk, FlushSite, Open, SimDisk, Sys, simulate};
+
+use crate::contract::SMALL;
+
+fn opened(sys: &Sys, disk: &SimDisk) -> Result<Embedded> {
+    Embedded::open(sys.clone(), Arc::new(disk.clone()), SMALL)
+}
+
+fn put(key: u32, value: Vec<u8>) -> WriteFn {
+    Box::new(move |txn: &mut dyn Txn| txn.put(&key.to_be_bytes(), &value))
+}
+
+fn count(engine: &Embedded) -> usize {
+    let read = engine.snapshot().expect("a snapshot");
+    read.scan(&[0], &[], Order::Rising).map(|row| row.expect("a row")).count()
+}
+
+async fn durable(engine: &Embedded, key: u32, value: Vec<u8>) -> Result<Commit> {
+    engine.write(Ack::Durable, put(key, value)).await
+}
+
+#[test]
+fn one_durable_commit_is_one_write_and_one_flush() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk).expect("it opens");
+        durable(&engine, 1, vec![0; 100]).await.expect("it commits");
+        let before = disk.counts();
+        durable(&engine, 2, vec![0; 100]).await.expect("it commits");
+        let after = disk.counts();
+        assert_eq!((after.writes - before.writes, after.changes - before.changes), (1, 2));
+        let flushes = |counts: &weft_sys::disk::SimCounts| counts.flushes[&FlushSite::KvLogAppend];
+        assert_eq!(flushes(&after) - flushes(&before), 1);
+    });
+}
+
+#[test]
+fn commits_that_wait_together_share_one_write_and_one_flush() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine =
+            Embedded::open(sys.clone(), Arc::new(disk.clone()), Options::default()).expect("it opens");
+        let engine = Arc::new(engine);
+        durable(&engine, 0, vec![]).await.expect("it commits");
+        let before = disk.counts();
+        let tasks: Vec<_> = (1..=64)
+            .map(|key| {
+                let engine = engine.clone();
+                sys.spawn(async move { durable(&engine, key, vec![1; 20]).await })
+            })
+            .collect();
+        for task in tasks {
+            task.await.expect("it ran").expect("it commits");
+        }
+        assert_eq!(disk.counts().changes - before.changes, 2);
+        assert_eq!(count(&engine), 65);
+    });
+}
+
+#[test]
+fn a_full_disk_refuses_whole_transactions_and_takes_them_again_once_there_is_room() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        disk.set_faults(|faults| faults.capacity = Some(4 << 20));
+        let engine = opened(&sys, &disk).expect("it opens");
+        let mut made = 0;
+        let refused = loop {
+            match durable(&engine, made, vec![made as u8; 5000]).await {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+            assert!(made < 4000, "the disk never filled");
+        };
+        assert_eq!(refused.kind(), ErrorKind::NoSpace);
+        assert!(refused.advice().is_some(), "{refused:?}");
+        assert_eq!(count(&engine), made as usize, "what was refused left nothing, what was not is there");
+        let boot = engine.boot();
+
+        let full = opened(&sys, &disk.crashed_copy(3)).expect("it opens on the full disk");
+        assert_eq!(count(&full), made as usize);
+
+        disk.set_faults(|faults| faults.capacity = None);
+        sys.sleep(Duration::from_secs(2)).await;
+        for key in made..made + 100 {
+            durable(&engine, key, vec![1; 5000]).await.expect("there is room again");
+        }
+        assert_eq!(engine.boot(), boot, "nothing was lost");
+        engine.close().await.expect("it closes");
+        assert_eq!(count(&opened(&sys, &disk).expect("it opens")), made as usize + 100);
+    });
+}
+
+#[test]
+fn after_a_failed_flush_the_boot_is_another_and_nothing_is_written_until_it_is_opened_again() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk).expect("it opens");
+        durable(&engine, 1, vec![1]).await.expect("it commits");
+        let boot = engine.boot();
+        disk.set_faults(|faults| faults.fail_flush = Some(1));
+        let kind = |done: Result<Commit>| done.map_err(|error: Error| error.kind());
+        assert_eq!(kind(durable(&engine, 2, vec![2]).await), Err(ErrorKind::Unavailable));
+        assert_ne!(engine.boot(), boot);
+        assert_eq!(kind(durable(&engine, 3, vec![3]).await), Err(ErrorKind::Unavailable));
+        assert_eq!(kind(engine.write(Ack::Applied, put(3, vec![])).await), Err(ErrorKind::Unavailable));
+        assert_eq!(kind(engine.flush().await), Err(ErrorKind::Unavailable));
+        assert_eq!(count(&engine), 2, "reading goes on");
+
+        // The machine still shows the bytes; opening must put them on the disk, not trust it.
+        let disk = disk.kill();
+        let engine = opened(&sys, &disk).expect("it opens");
+        let found = count(&engine);
+        durable(&engine, 4, vec![4]).await.expect("it commits again");
+        for seed in 0..50 {
+            let after = opened(&sys, &disk.crashed_copy(seed)).expect("it opens");
+            assert_eq!(count(&after), found + 1, "seed {seed}");
+        }
+    });
+}
+
+/// Leaves a disk as a dead process would, with `commits` transactions in its log.
+async fn left_by_a_dead_process(sys: &Sys, commits: u32) -> SimDisk {
+    let disk = SimDisk::new();
+    let engine = opened(sys, &disk).expect("it opens");
+    for key in 0..commits {
+        durable(&engine, key, vec![key as u8; 100]).await.expect("it commits");
+    }
+    disk.kill()
+}
+
+#[test]
+fn a_flipped_bit_in_the_log_is_named_and_never_cuts_it_short() {
+    simulate(1, |sys| async move {
+        let disk = left_by_a_dead_process(&sys, 10).await;
+        let record = 72 + 4 + 5 + 4 + 4 + 100_u64;
+        let record = record.next_multiple_of(8);
+        let mut named = 0;
+        // Every record but the last, whose loss a torn write would look like.
+        for byte in (512..512 + 9 * record).step_by(7) {
+            let damaged = disk.crashed_copy(0);
+            damaged.flip_bit("log-0001", byte, 3).expect("it is there");
+            match opened(&sys, &damaged) {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {byte}: {error:?}");
+                    assert!(error.subject().is_some_and(|about| about.contains("log-0001")), "{error:?}");
+                    named += 1;
+                }
+                Ok(engine) => assert_eq!(count(&engine), 10, "byte {byte} was padding"),
+            }
+        }
+        assert!(named > 200, "{named}");
+        for byte in 0..72 {
+            let damaged = disk.crashed_copy(0);
+            damaged.flip_bit("log-0001", byte, 3).expect("it is there");
+            let error = opened(&sys, &damaged).map(drop).expect_err("the header is damaged");
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {byte}: {error:?}");
+        }
+    });
+}
+
+#[test]
+fn a_flipped_bit_in_the_tree_is_never_served_as_a_value() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk).expect("it opens");
+        for key in 0..400_u32 {
+            durable(&engine, key, vec![key as u8; 100]).await.expect("it commits");
+        }
+        engine.close().await.expect("it closes");
+        let len = disk.open("tree", Open::Read).and_then(|file| file.len()).expect("a length");
+        let mut caught = 0;
+        for place in 0..300 {
+            let damaged = disk.crashed_copy(0);
+            damaged.flip_bit("tree", place * len / 300, 5).expect("it is there");
+            let Ok(engine) = opened(&sys, &damaged) else {
+                caught += 1;
+                continue;
+            };
+            let read = engine.snapshot().expect("a snapshot");
+            for key in 0..400_u32 {
+                match read.get(&key.to_be_bytes()) {
+                    Ok(Some(value)) => assert_eq!(value, vec![key as u8; 100], "byte {}", place * len / 300),
+                    Ok(None) => {}
+                    Err(error) => {
+                        // What leads past the end of the file closes the tree for the rest.
+                        let known = [ErrorKind::Corrupt, ErrorKind::Unavailable];
+                        assert!(known.contains(&error.kind()), "{error:?}");
+                        caught += 1;
+                    }
+                }
+            }
+            drop(read);
+            engine.close().await.expect("it closes");
+            let _ = Embedded::check(&sys, &(Arc::new(damaged) as Arc<dyn Disk>), SMALL);
+        }
+        assert!(caught > 5, "{caught}");
+    });
+}
+
+#[test]
+fn damage_anywhere_in_the_tree_is_found_by_a_check() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk).expect("it opens");
+        for key in 0..400_u32 {
+            durable(&engine, key, vec![key as u8; 100]).await.expect("it commits");
+        }
+        let rows = count(&engine);
+        engine.close().await.expect("it closes");
+        Embedded::check(&sys, &(Arc::new(disk.crashed_copy(0)) as Arc<dyn Disk>), SMALL)
+            .expect("it is whole");
+        let len = disk.open("tree", Open::Read).and_then(|file| file.len()).expect("a length");
+        for place in 0..300 {
+            let damaged = disk.crashed_copy(0);
+            damaged.flip_bit("tree", place * len / 300 + 17, 2).expect("it is there");
+            let readable = opened(&sys, &damaged.crashed_copy(0)).ok().map(|engine| {
+                let read = engine.snapshot().expect("a snapshot");
+                read.scan(&[0], &[], Order::Rising).take_while(Result::is_ok).count()
+            });
+            let checked = Embedded::check(&sys, &(Arc::new(damaged) as Arc<dyn Disk>), SMALL);
+            if readable != Some(rows) {
+                let kind = checked.map_err(|error| error.kind());
+                assert_eq!(kind, Err(ErrorKind::Corrupt), "byte {}", place * len / 300 + 17);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_backup_taken_under_writes_restores_to_one_moment_and_a_damaged_one_to_nothing() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = Arc::new(opened(&sys, &disk).expect("it opens"));
+        for key in 0..300 {
+            durable(&engine, key, vec![1; 100]).await.expect("it commits");
+        }
+        let kept = SimDisk::new();
+        let commit = engine.backup(Arc::new(kept.clone())).await.expect("it is written");
+        durable(&engine, 1000, vec![2]).await.expect("it commits");
+
+        let target: Arc<dyn Disk> = Arc::new(SimDisk::new());
+        assert_eq!(Embedded::restore(&sys, &kept, &target, SMALL).expect("it is restored"), commit);
+        let again = Embedded::restore(&sys, &kept, &target, SMALL);
+        assert_eq!(again.map_err(|error| error.kind()), Err(ErrorKind::Exists));
+        let restored = Embedded::open(sys.clone(), target, SMALL).expect("it opens");
+        assert_eq!(count(&restored), 300);
+        assert!(durable(&restored, 5000, vec![3]).await.expect("it commits") > commit);
+
+        let len = kept.open("weft-kv.backup", Open::Read).and_then(|file| file.len()).expect("a length");
+        for byte in (0..len).step_by(211) {
+            let damaged = kept.crashed_copy(0);
+            damaged.flip_bit("weft-kv.backup", byte, 1).expect("it is there");
+            let target: Arc<dyn Disk> = Arc::new(SimDisk::new());
+            assert!(Embedded::restore(&sys, &damaged, &target, SMALL).is_err(), "byte {byte}");
+            assert!(target.open("tree", Open::Read).is_err(), "nothing is left of it");
+        }
+    });
+}
+
+#[test]
+fn a_log_that_is_gone_or_another_trees_is_refused() {
+    simulate(1, |sys| async move {
+        let disk = left_by_a_dead_process(&sys, 1).await;
+        let foreign = left_by_a_dead_process(&sys, 1).await;
+        disk.remove("log-0001").expect("it is there");
+        let copy = |from: &SimDisk, to: &SimDisk, name: &str| {
+            let file = from.open(name, Open::Read).expect("it is there");
+            let mut bytes = vec![0; file.len().expect("a length") as usize];
+            file.read_exact_at(&mut bytes, 0).expect("its bytes");
+            to.open(name, Open::Make).and_then(|file| file.write_at(&bytes, 0)).expect("room");
+        };
+        let missing = opened(&sys, &disk.crashed_copy(1)).map(drop).expect_err("its log is gone");
+        assert_eq!(missing.kind(), ErrorKind::Corrupt);
+        copy(&foreign, &disk, "log-0001");
+        let swapped = opened(&sys, &disk).map(drop).expect_err("the log is another's");
+        assert!(swapped.detail().contains("another tree"), "{swapped:?}");
+    });
+}
