@@ -144,6 +144,21 @@ pub const DIGESTS_KEPT: usize = 16_384;
 /// Digests computed at the same time.
 pub const DIGESTS_AT_ONCE: usize = 2;
 
+/// Numbers that a volume leases at once; a restart leaves the rest of a lease unused.
+pub const NUMBERS_LEASED: u32 = 65_536;
+/// Directories on one way from a place to the root of its volume.
+pub const TREE_DEPTH_MAX: usize = 65_536;
+/// Policies of containers kept parsed.
+pub const POLICIES_CACHED: usize = 4096;
+/// Capabilities of this node's own calls kept for reuse.
+pub const CAPABILITIES_CACHED: usize = 16_384;
+/// How long an object that was written in place rests before it is sealed.
+pub const OBJECT_IDLE: Duration = Duration::from_secs(5);
+/// Parts of stages whose hash so far is kept in memory.
+pub const STAGE_TAILS_MAX: usize = 4096;
+/// How long answers are kept for replay after a session's last one.
+pub const REPLAY_LIFE: Duration = Duration::from_secs(3600);
+
 /// Bytes in one key of the metadata engine: a name, ids and a prefix.
 pub const KV_KEY_BYTES_MAX: usize = 1 << 10;
 /// Bytes in one value of the metadata engine.
@@ -176,8 +191,9 @@ pub const KV_NOTES_PAGE_MAX: usize = 256;
 /// Bytes in one message of the native protocol, without the bytes behind it: a page
 /// of 4 096 entries with long names and attributes fits.
 pub const RPC_BODY_BYTES_MAX: usize = 4 << 20;
-/// Bytes of one transfer that may be on their way before the receiver asks for more.
-pub const RPC_WINDOW_BYTES: u32 = 4 << 20;
+/// Bytes of one transfer that may be on their way before the receiver asks for more:
+/// one piece, since what is on its way cannot be taken back when a right ends.
+pub const RPC_WINDOW_BYTES: u32 = 1 << 20;
 /// Calls one connection may have under way; more are answered `Busy`.
 pub const RPC_CALLS_MAX: usize = 1024;
 /// Frames that wait to be written to one connection.

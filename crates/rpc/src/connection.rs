@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::Source;
+use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
 use weft_sys::{Sys, Task};
@@ -46,9 +47,15 @@ const STREAM_FRAMES: usize = 1024;
 #[derive(Default)]
 struct Streams {
     last: u32,
-    waiting: HashMap<u32, mpsc::Sender<Incoming>>,
+    waiting: HashMap<u32, Waiting>,
     sessions: HashMap<u32, oneshot::Sender<Result<SessionGrant>>>,
     closed: Option<ErrorReport>,
+}
+
+/// Who waits for a stream's messages.
+struct Waiting {
+    messages: mpsc::Sender<Incoming>,
+    failed: watch::Sender<Option<ErrorReport>>,
 }
 
 /// A message for one stream.
@@ -132,9 +139,10 @@ impl Connection {
         self.0.sys.within(until, stream.reply()).await
     }
 
-    /// Makes a call that is answered with bytes.
+    /// Makes a call that is answered with bytes, for as long as `caller` lasts.
     pub async fn call_reading(
         &self,
+        caller: &Caller,
         header: CallHeader,
         body: CallBody,
         until: Deadline,
@@ -142,7 +150,7 @@ impl Connection {
         let mut stream = self.start(header, body, Bytes::new()).await?;
         match self.0.sys.within(until, stream.reply()).await? {
             (Answer::Reading { length, whole }, payload) => {
-                Ok(RemoteSource::new(stream, length, whole, payload))
+                Ok(RemoteSource::new(stream, caller.clone(), length, whole, payload))
             }
             _ => Err(unexpected()),
         }
@@ -184,7 +192,8 @@ impl Connection {
     }
 
     async fn start(&self, header: CallHeader, body: CallBody, payload: Bytes) -> Result<Stream> {
-        let (to, incoming) = mpsc::channel(STREAM_FRAMES);
+        let (messages, incoming) = mpsc::channel(STREAM_FRAMES);
+        let (failed, failure) = watch::channel(None);
         let number = {
             let mut streams = self.streams();
             if let Some(report) = &streams.closed {
@@ -194,10 +203,10 @@ impl Connection {
                 return Err(Error::new(ErrorKind::Busy, "too many calls are under way on this connection"));
             }
             let number = streams.free_number();
-            streams.waiting.insert(number, to);
+            streams.waiting.insert(number, Waiting { messages, failed });
             number
         };
-        let stream = Stream { connection: self.clone(), number, incoming, done: false };
+        let stream = Stream { connection: self.clone(), number, incoming, failure, done: false };
         stream.connection.send(Frame::new(number, &ToServer::Call { header, body }, payload)).await?;
         Ok(stream)
     }
@@ -236,6 +245,7 @@ pub(crate) struct Stream {
     connection: Connection,
     number: u32,
     incoming: mpsc::Receiver<Incoming>,
+    failure: watch::Receiver<Option<ErrorReport>>,
     done: bool,
 }
 
@@ -246,6 +256,25 @@ impl Stream {
 
     pub(crate) async fn send(&self, message: &ToServer, payload: Bytes) -> Result<()> {
         self.connection.send(Frame::new(self.number, message, payload)).await
+    }
+
+    /// Returns why the server ended the stream early, if it has: known before what was
+    /// sent earlier has been taken.
+    pub(crate) fn failure(&self) -> Option<Error> {
+        self.failure.borrow().clone().map(Error::from)
+    }
+
+    /// Returns a future that ends when the server ends the stream early.
+    pub(crate) fn failing(&self) -> impl Future<Output = Error> + Send + 'static {
+        let mut failure = self.failure.clone();
+        async move {
+            let failed = failure.wait_for(Option::is_some).await.ok().and_then(|report| report.clone());
+            match failed {
+                Some(report) => report.into(),
+                // The stream has ended as it should: nothing will stop it any more.
+                None => std::future::pending().await,
+            }
+        }
     }
 
     /// Says that everything was received: there is nothing left to cancel.
@@ -332,8 +361,11 @@ fn deliver(frame: &Frame, streams: &Mutex<Streams>) -> Result<()> {
         message => {
             let mut streams = lock(streams);
             let Some(waiting) = streams.waiting.get(&frame.stream) else { return Ok(()) };
+            if let ToClient::Failed(report) = &message {
+                waiting.failed.send_replace(Some(report.clone()));
+            }
             let incoming = Incoming { message, payload: frame.payload.clone() };
-            if waiting.try_send(incoming).is_err() {
+            if waiting.messages.try_send(incoming).is_err() {
                 // More than it was given room for, or nobody waits: its channel ends.
                 streams.waiting.remove(&frame.stream);
             }

@@ -3,6 +3,7 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
+use weft_core::proof::Caller;
 use weft_core::{Error, ErrorKind, Result, limits};
 
 use crate::connection::Stream;
@@ -11,6 +12,7 @@ use crate::message::{ToClient, ToServer};
 /// A download. Dropping it early tells the server to stop.
 pub struct RemoteSource {
     stream: Stream,
+    caller: Caller,
     left: Option<u64>,
     ready: Bytes,
     ended: bool,
@@ -18,8 +20,8 @@ pub struct RemoteSource {
 }
 
 impl RemoteSource {
-    pub(crate) fn new(stream: Stream, left: Option<u64>, ended: bool, ready: Bytes) -> Self {
-        Self { stream, left, ready, ended, owed: 0 }
+    pub(crate) fn new(stream: Stream, caller: Caller, left: Option<u64>, ended: bool, ready: Bytes) -> Self {
+        Self { stream, caller, left, ready, ended, owed: 0 }
     }
 
     /// Gives room back once enough has been taken that it is worth a message.
@@ -58,6 +60,11 @@ impl RemoteSource {
 #[async_trait]
 impl Source for RemoteSource {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        // What arrived before the right ended is not handed out after it.
+        self.caller.live(self.stream.connection().sys().clock().moment())?;
+        if let Some(error) = self.stream.failure() {
+            return Err(error);
+        }
         while self.ready.is_empty() {
             if self.ended {
                 return Ok(None);
@@ -76,8 +83,8 @@ impl Source for RemoteSource {
         self.left
     }
 
-    /// Never ends by itself: the server watches the right and ends the stream.
+    /// The server watches the right; this ends when the server says so.
     fn stopped(&self) -> Stopped {
-        Box::pin(std::future::pending())
+        Box::pin(self.stream.failing())
     }
 }

@@ -107,3 +107,10 @@ impl Clock for Sys {
         self.clock().tick()
     }
 }
+
+impl weft_core::Timer for Sys {
+    fn at(&self, tick: weft_core::Tick) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send>> {
+        let sys = self.clone();
+        Box::pin(async move { sys.sleep_until(tick).await })
+    }
+}

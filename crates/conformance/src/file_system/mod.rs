@@ -66,6 +66,12 @@ pub trait Subject: Send + Sync {
         false
     }
 
+    /// Returns whether a call's origin reaches the file system as the call says it. Over a
+    /// wire it does not: the server says where a call comes from.
+    fn carries_origin(&self) -> bool {
+        true
+    }
+
     /// Stops it cleanly and starts it again over what it kept, so that [`Subject::fs`]
     /// returns the new one. Returns `false` if it keeps nothing.
     async fn restart(&self) -> bool {

@@ -421,6 +421,9 @@ pub async fn a_call_past_its_deadline_is_not_begun(subject: &dyn Subject) {
 /// A conditional entry counts only while its condition holds, also under an open file.
 pub async fn a_condition_counts_while_it_holds(subject: &dyn Subject) {
     let site = Site::of(subject);
+    if !subject.carries_origin() {
+        return site.unsupported("an origin that the client names");
+    }
     let alice = site.user("alice");
     site.file("f", b"bytes").await;
     let span = Duration::from_millis(400);
@@ -511,6 +514,9 @@ pub async fn what_leaves_a_limited_path_is_out_of_reach(subject: &dyn Subject) {
 /// A credential limited to operations, hosts or a time carries nothing beyond.
 pub async fn a_credential_limited_otherwise_carries_nothing_beyond(subject: &dyn Subject) {
     let site = Site::of(subject);
+    if !subject.carries_origin() {
+        return site.unsupported("an origin that the client names");
+    }
     site.file("f", b"bytes").await;
     let rights = limited(subject, Attenuation { rights: Rights::READING, ..Attenuation::default() });
     let call = site.call_of(&rights, 2);

@@ -133,9 +133,8 @@ impl Calling {
             }
             StageAsk::Parts(from) => Answer::Parts(stage.parts(&self.call, from).await?),
             StageAsk::Publish { parts, set, guard } => {
-                let changed = stage.publish(&self.call, &parts, &set, &guard).await?;
-                self.opens.drop_stage(id);
-                Answer::Published(changed)
+                // Kept: the same publish may be sent again and is answered the same.
+                Answer::Published(stage.publish(&self.call, &parts, &set, &guard).await?)
             }
             StageAsk::Discard => {
                 stage.discard(&self.call).await?;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use weft_core::attr::{Attr, Wcc};
-use weft_core::form::{Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect};
+use weft_core::form::{
+    BytesSource, Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect,
+};
 use weft_core::{FileId, Result, limits};
 
 use super::{Shared, take};
-use crate::message::{Answer, CallBody, FileAsk, FileRef, ToServer};
+use crate::message::{Answer, CallBody, CallHeader, FileAsk, FileRef, ToServer};
 
 pub(super) struct RemoteFile {
     pub(super) shared: Arc<Shared>,
@@ -27,8 +28,22 @@ impl Drop for RemoteFile {
 }
 
 impl RemoteFile {
+    /// Asks in the session the file was opened in, whatever the call's own has become.
+    async fn header(&self, call: &Call) -> Result<CallHeader> {
+        match self.file {
+            FileRef::Open(_) => self.shared.header_in(call, self.session).await,
+            FileRef::Id(..) => self.shared.header(call).await,
+        }
+    }
+
     async fn ask(&self, call: &Call, ask: FileAsk) -> Result<Answer> {
-        self.shared.call(call, CallBody::File(self.file, ask)).await
+        self.send(call, ask, &mut BytesSource::default()).await
+    }
+
+    /// Makes a call that carries a source's bytes, in its own frame or after it.
+    async fn send(&self, call: &Call, ask: FileAsk, data: &mut dyn Source) -> Result<Answer> {
+        let header = self.header(call).await?;
+        send(&self.shared, call, header, CallBody::File(self.file, ask), data).await
     }
 }
 
@@ -43,16 +58,14 @@ impl OpenFile for RemoteFile {
     }
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
-        let header = self.shared.header(call).await?;
+        let header = self.header(call).await?;
         let body = CallBody::File(self.file, FileAsk::Read(range));
-        Ok(Box::new(self.shared.connection.call_reading(header, body, call.until).await?))
+        Ok(Box::new(self.shared.connection.call_reading(&call.caller, header, body, call.until).await?))
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
         let whole = fits_one_frame(data);
-        let body = CallBody::File(self.file, FileAsk::Write { at, whole });
-        let answer = send(&self.shared, call, body, data, whole).await?;
-        take!(answer, Answer::Written(written) => written)
+        take!(self.send(call, FileAsk::Write { at, whole }, data).await?, Answer::Written(written) => written)
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
@@ -82,14 +95,13 @@ pub(super) fn fits_one_frame(data: &dyn Source) -> bool {
 pub(super) async fn send(
     shared: &Shared,
     call: &Call,
+    header: CallHeader,
     body: CallBody,
     data: &mut dyn Source,
-    whole: bool,
 ) -> Result<Answer> {
-    if whole {
-        let bytes: Bytes = collect(data, limits::PIECE_BYTES_MAX).await?;
-        return shared.call_with(call, body, bytes).await;
+    if fits_one_frame(data) {
+        let bytes = collect(data, limits::PIECE_BYTES_MAX).await?;
+        return shared.connection.call(header, body, bytes, call.until).await.map(|(answer, _)| answer);
     }
-    let header = shared.header(call).await?;
     shared.connection.call_writing(header, body, data).await
 }

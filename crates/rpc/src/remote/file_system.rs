@@ -171,7 +171,13 @@ impl FileSystem for Remote {
     }
 
     async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
-        request!(self, call, Watch { at: at.clone(), since: since })
+        let mut changes: Changes = request!(self, call, Watch { at: at.clone(), since: since })?;
+        // A cache tells its own changes by the session it knows.
+        let numbers = self.0.numbers();
+        for change in &mut changes.changes {
+            change.session = numbers.local.get(&change.session).copied().unwrap_or(change.session);
+        }
+        Ok(changes)
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {

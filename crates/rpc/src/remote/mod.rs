@@ -41,6 +41,8 @@ struct Numbers {
     last: u32,
     credentials: HashMap<CredentialId, u32>,
     sessions: HashMap<SessionId, u32>,
+    /// The server's ids of sessions, and ours.
+    local: HashMap<SessionId, SessionId>,
 }
 
 const NUMBER_CONNECTION: u32 = 0;
@@ -49,7 +51,12 @@ const NUMBER_ANYONE: u32 = 1;
 impl Remote {
     /// Speaks over a connection.
     pub fn new(connection: Connection, default: As) -> Self {
-        let numbers = Numbers { last: NUMBER_ANYONE, credentials: HashMap::new(), sessions: HashMap::new() };
+        let numbers = Numbers {
+            last: NUMBER_ANYONE,
+            credentials: HashMap::new(),
+            sessions: HashMap::new(),
+            local: HashMap::new(),
+        };
         Self(Arc::new(Shared { connection, default, numbers: Mutex::new(numbers) }))
     }
 
@@ -66,24 +73,22 @@ impl Remote {
         grant: SessionGrant,
     ) -> Result<SessionGrant> {
         let credential = self.0.credential(caller).await?;
-        let session = self.0.numbers().next();
-        let grant = self.0.connection.begin(session, credential, Some(grant)).await?;
-        self.0.numbers().sessions.insert(local, session);
-        Ok(grant)
+        self.0.begin(credential, local, Some(grant)).await.map(|(_, grant)| grant)
     }
 
     /// Begins the session that calls in `local` belong to, and returns what resumes it.
     pub async fn begin(&self, caller: &Caller, local: SessionId) -> Result<SessionGrant> {
         let credential = self.0.credential(caller).await?;
-        let session = self.0.numbers().next();
-        let grant = self.0.connection.begin(session, credential, None).await?;
-        self.0.numbers().sessions.insert(local, session);
-        Ok(grant)
+        self.0.begin(credential, local, None).await.map(|(_, grant)| grant)
     }
 
     /// Ends a session: its opens and locks end too.
     pub async fn end(&self, local: SessionId) -> Result<()> {
-        let session = self.0.numbers().sessions.remove(&local);
+        let session = {
+            let mut numbers = self.0.numbers();
+            numbers.local.retain(|_, known| *known != local);
+            numbers.sessions.remove(&local)
+        };
         match session {
             Some(session) => self.0.connection.tell(&ToServer::End { session }).await,
             None => Ok(()),
@@ -134,46 +139,51 @@ impl Shared {
 
     /// Returns the number a session goes by, beginning it if it is new.
     async fn session(&self, credential: u32, session: SessionId) -> Result<u32> {
+        let known = self.numbers().sessions.get(&session).copied();
+        match known {
+            Some(number) => Ok(number),
+            None => self.begin(credential, session, None).await.map(|(number, _)| number),
+        }
+    }
+
+    async fn begin(
+        &self,
+        credential: u32,
+        local: SessionId,
+        resume: Option<SessionGrant>,
+    ) -> Result<(u32, SessionGrant)> {
         let number = {
             let mut numbers = self.numbers();
-            if let Some(number) = numbers.sessions.get(&session) {
-                return Ok(*number);
-            }
             if numbers.sessions.len() >= limits::RPC_NUMBERS_MAX {
                 return Err(Error::new(ErrorKind::Busy, "too many sessions on one connection"));
             }
-            let number = numbers.next();
-            numbers.sessions.insert(session, number);
-            number
+            numbers.next()
         };
-        // Not waited for: calls in a session that could not be begun say so themselves.
-        self.connection.tell(&ToServer::Begin { session: number, credential, resume: None }).await?;
-        Ok(number)
+        let grant = self.connection.begin(number, credential, resume).await?;
+        let mut numbers = self.numbers();
+        numbers.local.insert(grant.id, local);
+        // Of two calls that began it at once, the first to be answered decides.
+        let number = *numbers.sessions.entry(local).or_insert(number);
+        Ok((number, grant))
     }
 
     async fn header(&self, call: &Call) -> Result<CallHeader> {
         let credential = self.credential(&call.caller).await?;
         let session = self.session(credential, call.session).await?;
+        self.header_in(call, session).await
+    }
+
+    async fn header_in(&self, call: &Call, session: u32) -> Result<CallHeader> {
+        let credential = self.credential(&call.caller).await?;
         let left = call.until.left(self.connection.sys().clock());
         let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
-        Ok(CallHeader {
-            credential,
-            session,
-            once: call.once,
-            ack: call.ack,
-            wire: call.wire,
-            trace: call.trace,
-            left_ms,
-        })
+        let Call { once, ack, wire, trace, .. } = *call;
+        Ok(CallHeader { credential, session, once, ack, wire, trace, left_ms })
     }
 
     async fn call(&self, call: &Call, body: CallBody) -> Result<Answer> {
-        self.call_with(call, body, Bytes::new()).await
-    }
-
-    async fn call_with(&self, call: &Call, body: CallBody, payload: Bytes) -> Result<Answer> {
         let header = self.header(call).await?;
-        self.connection.call(header, body, payload, call.until).await.map(|(answer, _)| answer)
+        self.connection.call(header, body, Bytes::new(), call.until).await.map(|(answer, _)| answer)
     }
 
     /// Makes a call that belongs to no session: of the authority, accounts or node.

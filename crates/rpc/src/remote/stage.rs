@@ -35,7 +35,8 @@ impl Stage for RemoteStage {
     async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
         let whole = fits_one_frame(data);
         let body = CallBody::OnStage(self.id, StageAsk::Put { number, offset, whole });
-        take!(send(&self.shared, call, body, data, whole).await?, Answer::Part(part) => part)
+        let header = self.shared.header(call).await?;
+        take!(send(&self.shared, call, header, body, data).await?, Answer::Part(part) => part)
     }
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {

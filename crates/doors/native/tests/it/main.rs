@@ -1,0 +1,76 @@
+//! The native protocol, both ends of it, over a line in memory.
+
+mod attacks;
+mod services;
+mod suite;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_conformance::{TestAuthority, TestDomain, TestSessions};
+use weft_core::model::Model;
+use weft_core::service::Sessions;
+use weft_core::{Deadline, VolumeId};
+use weft_doors_native::{OpenTables, Services, serve};
+use weft_rpc::{As, Connection, Remote};
+use weft_sys::Sys;
+
+/// The administrator of every test's tree, and a password that is known.
+const ADMINISTRATOR: &str = weft_conformance::file_system::ADMINISTRATOR;
+
+/// A server over the plain model, and a client of it.
+struct World {
+    sys: Sys,
+    domain: Arc<TestDomain>,
+    sessions: Arc<TestSessions>,
+    services: Arc<Services>,
+    model: Arc<Model>,
+}
+
+impl World {
+    fn new() -> Self {
+        let sys = Sys::real();
+        let domain = TestDomain::new(3, Arc::new(sys.clone()), &[VolumeId(0)]);
+        let model = Model::with_timer(
+            Arc::new(sys.clone()),
+            Arc::new(sys.clone()),
+            domain.clone(),
+            &domain.name(ADMINISTRATOR),
+        );
+        let sessions = Arc::<TestSessions>::default();
+        let opens = Arc::<OpenTables>::default();
+        sessions.watch(model.clone());
+        sessions.watch(opens.clone());
+        let home = services::Home::new(domain.clone());
+        let services = Arc::new(Services {
+            sys: sys.clone(),
+            fs: model.clone(),
+            authority: TestAuthority::new(domain.clone(), &[("alice", "correct")]),
+            accounts: home.clone(),
+            sessions: sessions.clone(),
+            audit: home.clone(),
+            node: home,
+            domain: domain.id(),
+            certificates: Vec::new(),
+            opens,
+        });
+        Self { sys, domain, sessions, services, model }
+    }
+
+    /// Returns the client's end of a line whose other end is served as uid 1000.
+    fn line(&self) -> tokio::io::DuplexStream {
+        let (here, there) = tokio::io::duplex(256 << 10);
+        let services = self.services.clone();
+        tokio::spawn(async move { serve(services, there, 1000).await });
+        here
+    }
+
+    async fn connect(&self) -> Connection {
+        let until = Deadline::within(self.sys.clock(), Duration::from_secs(10));
+        Connection::open(&self.sys, self.line(), until).await.expect("the server says welcome")
+    }
+
+    async fn remote(&self) -> Arc<Remote> {
+        Arc::new(Remote::new(self.connect().await, As::Anyone))
+    }
+}

@@ -1,0 +1,187 @@
+//! What is no file system, over the wire: each service answers as itself.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use weft_conformance::TestDomain;
+use weft_core::proof::{Attenuation, Caller};
+use weft_core::service::{
+    Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
+    GroupEdit, GroupRecord, NewUser, Node, NodeStatus, Secret, UserEdit, UserRecord,
+};
+use weft_core::{CallerKind, CallerName, Error, ErrorKind, Result, Time};
+
+use crate::World;
+
+/// Answers every service question with something that shows who asked what.
+pub struct Home(Arc<TestDomain>);
+
+impl Home {
+    pub fn new(domain: Arc<TestDomain>) -> Arc<Self> {
+        Arc::new(Self(domain))
+    }
+
+    fn user(&self, name: &str) -> UserRecord {
+        UserRecord {
+            name: self.0.name(name),
+            enabled: true,
+            uid: None,
+            has_password: true,
+            added: Time::EPOCH,
+        }
+    }
+}
+
+#[async_trait]
+impl Accounts for Home {
+    async fn add_user(&self, _: &Caller, user: &NewUser) -> Result<UserRecord> {
+        Ok(UserRecord { uid: user.uid, has_password: user.password.is_some(), ..self.user(&user.name) })
+    }
+
+    async fn edit_user(&self, _: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
+        let enabled = !matches!(edit, UserEdit::Enabled(false));
+        Ok(UserRecord { enabled, ..self.user(name.local()) })
+    }
+
+    async fn users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
+        if caller.is_anyone() {
+            return Err(Error::denied("only administrators list users").hint("weft login"));
+        }
+        Ok(if after.is_none() { vec![self.user("alice")] } else { Vec::new() })
+    }
+
+    async fn add_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
+        let full = format!("{}/{name}", caller.name().local());
+        let name = CallerName::new(CallerKind::Group, &full, self.0.id())?;
+        Ok(GroupRecord { name, owner: caller.name().clone(), members: Vec::new() })
+    }
+
+    async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord> {
+        let members = match edit {
+            GroupEdit::Add(member) => vec![member.clone()],
+            GroupEdit::Remove(_) => Vec::new(),
+        };
+        Ok(GroupRecord { name: name.clone(), owner: caller.name().clone(), members })
+    }
+
+    async fn remove_group(&self, _: &Caller, _: &CallerName) -> Result<()> {
+        Ok(())
+    }
+
+    async fn groups(&self, _: &Caller, _: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
+        Ok(Vec::new())
+    }
+}
+
+#[async_trait]
+impl Audit for Home {
+    async fn record(&self, _: AuditRecord) {}
+
+    async fn records(&self, _: &Caller, filter: &AuditFilter) -> Result<AuditPage> {
+        Ok(AuditPage { records: Vec::new(), next: Some(filter.after + 1) })
+    }
+
+    async fn verify(&self, _: &Caller) -> Result<AuditVerdict> {
+        Ok(AuditVerdict::Broken { file: "audit".into(), offset: 7, detail: "on purpose".into() })
+    }
+}
+
+#[async_trait]
+impl Node for Home {
+    async fn status(&self, caller: &Caller) -> Result<NodeStatus> {
+        Ok(NodeStatus {
+            version: caller.name().to_string(),
+            domain: self.0.id(),
+            started: Time::EPOCH,
+            pid: 1,
+            data: String::new(),
+            doors: Vec::new(),
+            bytes_total: 2,
+            bytes_free: 1,
+            files: 0,
+            sessions: 0,
+        })
+    }
+
+    async fn stop(&self, _: &Caller) -> Result<()> {
+        Ok(())
+    }
+
+    async fn backup(&self, _: &Caller, into: &str) -> Result<BackupReport> {
+        Ok(BackupReport { path: into.into(), metadata_bytes: 1, objects: 2, object_bytes: 3 })
+    }
+
+    async fn check(&self, _: &Caller) -> Result<CheckReport> {
+        Ok(CheckReport { inodes: 9, ..CheckReport::default() })
+    }
+}
+
+#[tokio::test]
+async fn evidence_is_exchanged_for_a_credential_that_works() {
+    let world = World::new();
+    let remote = world.remote().await;
+    let evidence =
+        |password: &str| Evidence::Password { user: "alice".into(), password: Secret::new(password) };
+    let life = Duration::from_secs(60);
+    let wrong = remote.login(evidence("wrong"), Attenuation::default(), life).await.expect_err("it is wrong");
+    assert_eq!(wrong.kind(), ErrorKind::Unauthenticated);
+    let signed = remote.login(evidence("correct"), Attenuation::default(), life).await.expect("it is right");
+    let domain = &world.domain;
+    let caller = Caller::verify(&signed, domain.trust(), domain.revocations(), domain.clock().moment())
+        .expect("signed");
+    assert_eq!(remote.who_am_i(&caller).await.expect("it is presented"), domain.name("alice"));
+    assert!(remote.who_am_i(&Caller::anyone()).await.expect("nobody may ask too").is_anyone());
+}
+
+#[tokio::test]
+async fn a_uid_cannot_be_sent_as_evidence() {
+    let remote = World::new().remote().await;
+    let sent = remote.login(Evidence::SocketUid(0), Attenuation::default(), Duration::from_secs(60)).await;
+    assert_eq!(sent.expect_err("only the kernel says it").kind(), ErrorKind::Invalid);
+}
+
+#[tokio::test]
+async fn a_revoked_credential_is_refused_from_the_next_call_on() {
+    let world = World::new();
+    let remote = world.remote().await;
+    let alice = world.domain.caller("alice");
+    remote.who_am_i(&alice).await.expect("it is good");
+    world.domain.revocations().end_credential(alice.credential(), Time::MAX);
+    assert_eq!(remote.who_am_i(&alice).await.expect_err("it is not any more").kind(), ErrorKind::Revoked);
+}
+
+#[tokio::test]
+async fn every_service_answers_over_the_wire_as_it_does_here() {
+    let world = World::new();
+    let (remote, alice) = (world.remote().await, world.domain.caller("alice"));
+    let (bob, team) = (world.domain.name("bob"), world.domain.name("group:alice/team"));
+    let new = NewUser { name: "bob".into(), password: Some(Secret::new("x")), uid: Some(7) };
+    let added = remote.add_user(&alice, &new).await.expect("it is added");
+    assert_eq!((added.name.clone(), added.uid, added.has_password), (bob.clone(), Some(7), true));
+    let edited = remote.edit_user(&alice, &bob, &UserEdit::Enabled(false)).await.expect("it is edited");
+    assert!(!edited.enabled);
+    assert_eq!(remote.users(&alice, None).await.expect("a page").len(), 1);
+    assert_eq!(remote.users(&alice, Some(&bob)).await.expect("a page").len(), 0);
+    assert_eq!(remote.add_group(&alice, "team").await.expect("it is made").name, team);
+    let group = remote.edit_group(&alice, &team, &GroupEdit::Add(bob.clone())).await.expect("it is edited");
+    assert_eq!(group.members, [bob]);
+    remote.remove_group(&alice, &team).await.expect("it is removed");
+    assert!(remote.groups(&alice, None).await.expect("a page").is_empty());
+    assert_eq!(remote.status(&alice).await.expect("a status").version, alice.name().to_string());
+    remote.stop(&alice).await.expect("it was asked");
+    assert_eq!(remote.backup(&alice, "/b").await.expect("a report").path, "/b");
+    assert_eq!(remote.check(&alice).await.expect("a report").inodes, 9);
+    let filter = AuditFilter { after: 4, ..AuditFilter::default() };
+    assert_eq!(remote.audit_records(&alice, filter).await.expect("a page").next, Some(5));
+    let verdict = remote.audit_verify(&alice).await.expect("a verdict");
+    assert!(matches!(verdict, AuditVerdict::Broken { offset: 7, .. }));
+}
+
+#[tokio::test]
+async fn an_error_keeps_its_kind_detail_and_hint_over_the_wire() {
+    let remote = World::new().remote().await;
+    let error = remote.users(&Caller::anyone(), None).await.expect_err("nobody may not");
+    assert_eq!((error.kind(), error.detail()), (ErrorKind::Denied, "only administrators list users"));
+    assert_eq!(error.advice(), Some("weft login"));
+}
