@@ -54,7 +54,7 @@ pub const FIGURES: &[Figure] = &[
     figure("kv.create", "durable creates by 1, 16 and 64 callers, beside SQLite", kv::create),
     figure("kv.read", "lookups and listings of resident rows, beside SQLite", kv::read),
     figure("kv.rename", "durable renames, beside SQLite", kv::rename),
-    figure("http.peers", "nginx, the least durable server: alone", http::peers),
+    figure("http.peers", "nginx, XRootD and the least durable server, alone", http::peers),
     figure("http.get.1g", "a resident file of 1 GiB, beside nginx and XRootD", http::get_large),
     figure("http.get.small", "170 KiB and 1 KiB over 16 connections, beside nginx", http::get_small),
     figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),

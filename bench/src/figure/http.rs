@@ -36,7 +36,7 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
         let server = match server {
             Ok(server) => server,
             Err(why) => {
-                report.note(&format!("{peer} not measured: {why}"));
+                report.note(&format!("{peer} not there: {why}"));
                 continue;
             }
         };
@@ -162,6 +162,15 @@ pub fn peers(report: &mut Report, size: Size) -> Result<()> {
     for connections in [1, 4] {
         let series = repeat(size.rounds(), || http::get_rate(server.port, "", "/large", connections))?;
         report.alone(&format!("http.peers.get.1g.{connections}.nginx"), "MB/s", &series);
+    }
+    match xrootd::start(place.path(), &root) {
+        Ok(server) => {
+            let path = root.join("large").display().to_string();
+            let series = repeat(size.rounds(), || http::get_rate(server.port, "", &path, 1))?;
+            report.alone("http.peers.get.1g.1.xrootd", "MB/s", &series);
+        }
+        // Large to install, so that no test asks for it.
+        Err(why) => report.note(&format!("xrootd not there: {why}")),
     }
     for (peer, server) in put_peers(place.path())? {
         let series = repeat(size.rounds(), || http::put_rate(server.port, "", "/large", &block, bytes))?;

@@ -17,7 +17,8 @@ pub fn start(place: &Path, root: &Path, durable: bool) -> Result<Server> {
     let file = place.join(format!("nginx-{port}.conf"));
     std::fs::write(&file, configuration(place, root, port)?)?;
     let mut command = Command::new(binary);
-    command.arg("-c").arg(&file);
+    // Its default log is root's: said before it reads the configuration.
+    command.arg("-e").arg(place.join(format!("nginx-{port}.err"))).arg("-c").arg(&file);
     if durable {
         command.env("LD_PRELOAD", super::program::library("syncshim")?);
     }
