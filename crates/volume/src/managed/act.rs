@@ -1,0 +1,279 @@
+//! One change under way: the transaction, and what every change leaves behind besides
+//! itself: a note for watchers, a record for the audit, an answer for replay.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use weft_core::acl::{Because, Decision};
+use weft_core::attr::{Attr, Before, Wcc};
+use weft_core::form::{Call, Change, ChangeKind, ChangeSeq};
+use weft_core::service::{AuditOutcome, AuditRecord};
+use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights};
+use weft_kv::{Read, SpaceTxn, Txn};
+
+use super::feed::Noted;
+use super::table::containers;
+use super::table::inodes::{self, Inode, Layout};
+use super::table::{entries, once, unnamed};
+use super::view::{Node, View};
+use super::{AUDITS, CHANGES, Volume};
+
+/// A change under way. Everything it decides, it decides inside its transaction.
+pub(super) struct Act<'a, 't> {
+    pub(super) volume: &'a Arc<Volume>,
+    pub(super) call: &'a Call,
+    pub(super) now: Moment,
+    pub(super) txn: &'a mut SpaceTxn<'t>,
+}
+
+/// What a change did, for those who watch and for the audit.
+pub(super) struct Deed<'a> {
+    pub(super) kind: ChangeKind,
+    /// What the audit calls it.
+    pub(super) operation: &'static str,
+    pub(super) node: &'a Node,
+    /// Where: for a rename, from.
+    pub(super) place: Option<(&'a Node, &'a Name)>,
+    /// For a rename, to.
+    pub(super) to: Option<(&'a Node, &'a Name)>,
+    /// The inode whose container allowed it, and the right that was needed.
+    pub(super) by: (&'a Node, Rights),
+    pub(super) bytes: u64,
+}
+
+impl Act<'_, '_> {
+    pub(super) fn view(&self) -> View<'_> {
+        View::under_way(self.volume, &*self.txn, self.call, self.now)
+    }
+
+    /// Writes an inode back.
+    pub(super) fn put(&mut self, node: &Node) -> Result<()> {
+        inodes::put(self.txn, node.serial(), &node.inode)
+    }
+
+    /// Marks that something of an inode changed, and writes it.
+    pub(super) fn touch(&mut self, node: &mut Node) -> Result<()> {
+        if node.inode.is_directory() {
+            let mut tally = inodes::tally(self.txn, node.serial())?;
+            tally.ctime = self.now.wall;
+            inodes::touch_attributes(self.txn, node.serial(), &tally)?;
+        } else {
+            node.inode.changed(self.now.wall);
+        }
+        self.put(node)
+    }
+
+    /// Marks that a directory has so many more entries, so many of them directories.
+    pub(super) fn touch_names(&mut self, dir: &Node, entries: i64, directories: i64) -> Result<()> {
+        let boot = self.volume.boot();
+        inodes::touch(self.txn, dir.serial(), (entries, directories), self.now.wall, boot)
+    }
+
+    pub(super) fn before(&self, node: &Node) -> Result<Option<Before>> {
+        self.view().before(node).map(Some)
+    }
+
+    pub(super) fn wcc(&self, id: FileId, before: Option<Before>) -> Result<Wcc> {
+        self.view().wcc(id, before)
+    }
+
+    pub(super) fn attr(&self, node: &Node) -> Result<Attr> {
+        self.view().attr(node)
+    }
+
+    /// Lets go of an inode that has lost its last name: at once, or, if somebody has it
+    /// open, when it is closed (the orphan's row says so across a restart).
+    pub(super) fn release(&mut self, node: &mut Node) -> Result<()> {
+        if self.volume.opens.end(node.id) {
+            self.end(node)
+        } else {
+            unnamed::ORPHANS.add(self.txn, node.serial())?;
+            self.touch(node)
+        }
+    }
+
+    /// Removes an inode and everything it alone holds.
+    pub(super) fn end(&mut self, node: &Node) -> Result<()> {
+        let inode = &node.inode;
+        if let Layout::Whole { object, label } = inode.layout {
+            unnamed::add_garbage(self.txn, object, label)?;
+            unnamed::WRITING.remove(self.txn, node.serial())?;
+            unnamed::RELABELS.remove(self.txn, node.serial())?;
+        }
+        self.use_bytes(inode.container, inode.used, 0)?;
+        unnamed::ORPHANS.remove(self.txn, node.serial())?;
+        inodes::erase(self.txn, node.serial(), inode)
+    }
+
+    /// Counts that a container's bytes went from `was` to `is`.
+    pub(super) fn use_bytes(&mut self, container: ContainerId, was: u64, is: u64) -> Result<()> {
+        containers::use_bytes(self.txn, container, is as i64 - was as i64)
+    }
+
+    /// Moves an inode to another container, with its bytes.
+    pub(super) fn rehome(&mut self, node: &mut Node, to: ContainerId) -> Result<()> {
+        let from = std::mem::replace(&mut node.inode.container, to);
+        self.use_bytes(from, node.inode.used, 0)?;
+        self.use_bytes(to, 0, node.inode.used)?;
+        if matches!(node.inode.layout, Layout::Whole { label, .. } if label != to) {
+            unnamed::RELABELS.add(self.txn, node.serial())?;
+        }
+        self.put(node)
+    }
+
+    /// Ends the capabilities issued for a container so far. Whoever still has the right
+    /// is given a new one when it next asks. Returns what the issuer must be told once
+    /// this is on disk.
+    pub(super) fn begin_epoch(&mut self, container: ContainerId) -> Result<(ContainerId, u64)> {
+        let mut head = containers::head(self.txn, container)?;
+        head.epoch += 1;
+        head.serial += 1;
+        let rules = containers::rules(self.txn, container)?;
+        containers::put(self.txn, container, head, &rules)?;
+        Ok((container, head.epoch))
+    }
+
+    /// Leaves what watchers and the audit are told, in this same commit.
+    pub(super) fn record(&mut self, deed: &Deed<'_>) -> Result<()> {
+        let noted = self.noted(deed)?;
+        self.txn.note(CHANGES, &encode(&noted)?)?;
+        if self.volume.audited {
+            let record = self.audit(deed)?;
+            self.txn.note(AUDITS, &encode(&record)?)?;
+        }
+        Ok(())
+    }
+
+    fn noted(&self, deed: &Deed<'_>) -> Result<Noted> {
+        let view = self.view();
+        let named = match deed.place {
+            Some(_) => None,
+            None => entries::name_of(view.read, deed.node.serial())?,
+        };
+        let found = named.as_ref().map(|back| view.node_at(back.parent)).transpose()?;
+        let place = deed.place.or(found.as_ref().zip(named.as_ref().map(|back| &back.name)));
+        let mut within = vec![deed.node.id];
+        for (dir, _) in place.iter().chain(&deed.to) {
+            within.extend(view.lineage(dir)?.iter().map(|above| above.id));
+        }
+        within.sort_unstable();
+        within.dedup();
+        let container = place.map_or(deed.node, |(dir, _)| dir).inode.container;
+        let spot = |spot: Option<(&Node, &Name)>| spot.map(|(dir, name)| (dir.id, name.clone()));
+        let change = Change {
+            seq: ChangeSeq(0),
+            kind: deed.kind,
+            file: deed.node.id,
+            place: spot(place),
+            to: spot(deed.to),
+            caller: self.call.caller.name().id(),
+            session: self.call.session,
+        };
+        Ok(Noted { change, within, container })
+    }
+
+    fn audit(&self, deed: &Deed<'_>) -> Result<AuditRecord> {
+        let view = self.view();
+        let (node, right) = deed.by;
+        let governing = view.governing(node.inode.container)?;
+        let because = view.settled_by(&governing, right);
+        let caller = &self.call.caller;
+        Ok(AuditRecord {
+            at: self.now.wall,
+            caller: caller.name().clone(),
+            credential: caller.credential(),
+            delegates: caller.claims().delegates.clone(),
+            from: self.call.from,
+            trace: self.call.trace,
+            operation: deed.operation.to_owned(),
+            object: Some(deed.node.id),
+            container: Some(node.inode.container),
+            outcome: AuditOutcome::Done,
+            because,
+            bytes: deed.bytes,
+        })
+    }
+
+    /// Acts, or replays the answer to the same request of the same session. The same id
+    /// with another request is `Invalid`. Failures change nothing and are not kept.
+    pub(super) fn once<T: Serialize + DeserializeOwned>(
+        &mut self,
+        fingerprint: &[u8; 32],
+        act: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let Some(id) = self.call.once else { return act(self) };
+        if let Some(answer) = answered(self.txn, self.call, fingerprint)? {
+            return Ok(answer);
+        }
+        let session = self.call.session;
+        let value = act(self)?;
+        let given = once::Given { fingerprint: *fingerprint, answer: encode(&value)? };
+        once::keep(self.txn, session, id, &given, self.now.wall)?;
+        Ok(value)
+    }
+}
+
+/// Returns the answer that this request was given before, if it was.
+pub(super) fn answered<T: DeserializeOwned>(
+    read: &dyn Read,
+    call: &Call,
+    fingerprint: &[u8; 32],
+) -> Result<Option<T>> {
+    let Some(id) = call.once else { return Ok(None) };
+    let Some(given) = once::find(read, call.session, id)? else { return Ok(None) };
+    if given.fingerprint != *fingerprint {
+        return Err(Error::invalid("the request id was used for another request of this session"));
+    }
+    postcard::from_bytes(&given.answer)
+        .map(Some)
+        .map_err(|e| Error::corrupt("a kept answer does not decode").caused_by(e))
+}
+
+/// Returns what a replay is recognised by: the caller, the method and its arguments.
+pub(super) fn fingerprint(call: &Call, request: &impl Serialize) -> Result<[u8; 32]> {
+    if call.once.is_none() {
+        return Ok([0; 32]);
+    }
+    Ok(*blake3::hash(&encode(&(call.caller.name().id(), request))?).as_bytes())
+}
+
+pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
+    postcard::to_stdvec(value).map_err(|e| Error::internal("a value does not encode").caused_by(e))
+}
+
+/// Says in words what settled a right.
+pub(super) fn words(decision: &Decision, right: Rights) -> String {
+    match decision.because(right) {
+        Because::NoEntry => format!("no entry gives {right}"),
+        Because::Allowed(entry) => format!("entry {entry} gives {right}"),
+        Because::Withheld(entry) => format!("entry {entry} withholds {right}"),
+        Because::Narrowed => format!("the credential does not carry {right}"),
+        Because::Mode => format!("mode bits or paths withhold {right}"),
+    }
+}
+
+/// Returns an inode that is new: everything that its maker does not say.
+pub(super) fn blank(kind: weft_core::attr::Kind, container: ContainerId, now: weft_core::Time) -> Inode {
+    Inode {
+        generation: 0,
+        kind,
+        mode: 0,
+        links: 1,
+        owner: weft_core::CallerId::ANYONE,
+        group: weft_core::CallerId::ANYONE,
+        size: 0,
+        used: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        change: 1,
+        container,
+        layout: Layout::Inline,
+        layout_serial: 0,
+        stamp: inodes::Stamp::default(),
+        verifier: None,
+        parent: 0,
+    }
+}

@@ -1,0 +1,568 @@
+//! Writing in place and changing extents: inline bytes in one transaction, an object's
+//! under its gate.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::{Bytes, BytesMut};
+use weft_core::attr::{Before, Wcc};
+use weft_core::form::{Ack, Call, ChangeKind, Shape, Source, WriteAt, Written};
+use weft_core::service::ObjectStat;
+use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights, limits};
+
+use super::Volume;
+use super::act::{Act, Deed};
+use super::files::Writing;
+use super::lease::Lease;
+use super::names::check_size;
+use super::source::Inbound;
+use super::table::inodes::{self, Layout};
+use super::table::{containers, unnamed};
+use super::view::Node;
+
+/// What there was to write, pulled as far as it fits beside the inode.
+struct Pulled {
+    bytes: BytesMut,
+    /// Whether the source came to its end.
+    all: bool,
+    failed: Option<Error>,
+}
+
+/// How a write of inline bytes went.
+enum Inline {
+    Done(Written),
+    /// The file is, or must become, an object.
+    TooLarge,
+}
+
+impl Volume {
+    /// Pulls the source to its end into a file.
+    pub(super) async fn write(
+        self: &Arc<Self>,
+        lease: &Lease,
+        at: WriteAt,
+        data: &mut dyn Source,
+    ) -> Result<Written> {
+        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
+        let mut pulled = Pulled { bytes: BytesMut::new(), all: false, failed: None };
+        if node.inode.layout == Layout::Inline {
+            self.pull_inline(lease, &node, at, data, &mut pulled).await;
+        }
+        // What was pulled before an error is written.
+        let Pulled { bytes, all, failed } = pulled;
+        let bytes = bytes.freeze();
+        let written = self.write_pulled(lease, at, (bytes, all || failed.is_some()), data).await?;
+        failed.map_or(Ok(written), Err)
+    }
+
+    async fn write_pulled(
+        self: &Arc<Self>,
+        lease: &Lease,
+        at: WriteAt,
+        (bytes, all): (Bytes, bool),
+        data: &mut dyn Source,
+    ) -> Result<Written> {
+        if all && let Inline::Done(written) = self.write_inline(lease, at, bytes.clone()).await? {
+            return Ok(written);
+        }
+        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
+        if node.inode.layout == Layout::Inline {
+            self.promote(&lease.call, lease.id).await?;
+        }
+        let first = Some(bytes).filter(|bytes| !bytes.is_empty());
+        self.write_object(lease, at, first, data).await
+    }
+
+    async fn pull_inline(
+        &self,
+        lease: &Lease,
+        node: &Node,
+        at: WriteAt,
+        data: &mut dyn Source,
+        pulled: &mut Pulled,
+    ) {
+        let start = match at {
+            WriteAt::Offset(at) => at,
+            WriteAt::End => node.inode.size,
+        };
+        while start.saturating_add(pulled.bytes.len() as u64) <= limits::INLINE_BYTES_MAX {
+            let piece = match data.next(limits::PIECE_BYTES_MAX).await {
+                Ok(Some(piece)) => lease.check().and_then(|_| piece.into_bytes()),
+                Ok(None) => {
+                    pulled.all = true;
+                    return;
+                }
+                Err(error) => Err(error),
+            };
+            match piece {
+                Ok(piece) => pulled.bytes.extend_from_slice(&piece),
+                Err(error) => {
+                    pulled.failed = Some(error);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes inline bytes in one transaction.
+    async fn write_inline(self: &Arc<Self>, lease: &Lease, at: WriteAt, bytes: Bytes) -> Result<Inline> {
+        let (id, count) = (lease.id, bytes.len() as u64);
+        let (op, verifier, ack) = (lease.op, self.verifier(), lease.call.ack);
+        let done = self
+            .change_whenever(&lease.call, ack, move |act| act.write_inline(id, op, at, &bytes))
+            .await?;
+        Ok(match done {
+            Some((at, file)) => Inline::Done(Written { at, bytes: count, file, ack, verifier }),
+            None => Inline::TooLarge,
+        })
+    }
+
+    /// Moves an inline file's bytes into an object of its own.
+    pub(super) async fn promote(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
+        let (volume, call) = (self.clone(), call.clone());
+        self.sys.spawn(async move { volume.promoted(&call, id).await }).await?
+    }
+
+    async fn promoted(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
+        let writing = self.files.of(id.serial());
+        let _alone = writing.gate.write().await;
+        let (node, bytes) = self.look_whenever(call, |view| {
+            Ok((view.node(id)?, inodes::inline(view.read, id.serial())?))
+        })?;
+        if node.inode.layout != Layout::Inline {
+            return Ok(());
+        }
+        let object = self.new_object().await?;
+        let _making = self.making(object);
+        let label = node.inode.container;
+        let granted = self.look_whenever(call, |view| {
+            let rights = Rights::WRITE | Rights::READ;
+            self.entrust(view.read, &call.caller, (label, object), rights, call.from.peer)
+        })?;
+        self.store.make(&granted, object, None).await?;
+        let mut stat = None;
+        if !bytes.is_empty() {
+            let mut source = weft_core::form::BytesSource::new(bytes.clone());
+            stat = Some(self.store.write(&granted, object, WriteAt::Offset(0), &mut source).await?.stat);
+        }
+        if node.inode.size > bytes.len() as u64 {
+            stat = Some(self.store.shape(&granted, object, Shape::Truncate(node.inode.size)).await?);
+        }
+        // Bytes that were durable before must not become less so.
+        self.store.sync(&granted, object).await?;
+        let used = stat.map_or(0, |stat| used_of(&stat));
+        let swapped = self
+            .change_whenever(call, Ack::Applied, move |act| act.promote(id, (object, label), &bytes, used))
+            .await?;
+        if swapped {
+            self.mark_known(&writing, id.serial());
+            Ok(())
+        } else {
+            self.store.remove(&granted, object).await?;
+            Err(Error::new(ErrorKind::Conflict, "the file was changed by somebody else meanwhile"))
+        }
+    }
+
+    /// Writes into a file's object.
+    async fn write_object(
+        self: &Arc<Self>,
+        lease: &Lease,
+        at: WriteAt,
+        first: Option<Bytes>,
+        data: &mut dyn Source,
+    ) -> Result<Written> {
+        let writing = self.files.of(lease.id.serial());
+        self.mark(&writing, lease.id.serial()).await?;
+        // An append goes alone, so that its bytes are one piece at the end.
+        let (_shared, _alone) = match at {
+            WriteAt::Offset(_) => (Some(writing.gate.read().await), None),
+            WriteAt::End => (None, Some(writing.gate.write().await)),
+        };
+        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
+        let Layout::Whole { object, label } = node.inode.layout else {
+            return Err(Error::new(ErrorKind::Conflict, "the file was replaced by somebody else meanwhile"));
+        };
+        let start = match at {
+            WriteAt::Offset(at) => at,
+            WriteAt::End => node.inode.size,
+        };
+        check_size(start)?;
+        let room = self.room_to_write(lease, &node, start)?;
+        let stroke = self.files.begin(&writing);
+        let check = || lease.check().map(drop);
+        let mut inbound = Inbound::new(&check, first, data, room);
+        let stat = self.pour(lease, &node, (object, label), start, &mut inbound).await?;
+        let (bytes, failed) = (inbound.passed, inbound.failed.take());
+        writing.written(self.sys.clock().tick());
+        let written = Wrote { object, end: start + bytes, bytes, used: stat.map(|stat| used_of(&stat)) };
+        let file = self.note_written(lease, written, object).await?;
+        drop(stroke);
+        match failed {
+            Some(error) => Err(error),
+            None => {
+                Ok(Written { at: start, bytes, file, ack: lease.call.ack, verifier: self.verifier() })
+            }
+        }
+    }
+
+    /// Lets the store pull, with a new proof whenever the old one is withdrawn and the
+    /// right is not.
+    async fn pour(
+        self: &Arc<Self>,
+        lease: &Lease,
+        node: &Node,
+        (object, label): (ObjectId, ContainerId),
+        start: u64,
+        inbound: &mut Inbound<'_>,
+    ) -> Result<Option<ObjectStat>> {
+        loop {
+            lease.check()?;
+            let granted = self.look_whenever(&lease.call, |view| {
+                if lease.op == Rights::WRITE && label == node.inode.container && lease.object == object {
+                    return Ok(lease.granted());
+                }
+                // An append, or bytes that have just become an object.
+                self.entrust(
+                    view.read,
+                    &lease.call.caller,
+                    (label, object),
+                    Rights::WRITE,
+                    lease.call.from.peer,
+                )
+            })?;
+            let at = WriteAt::Offset(start + inbound.passed);
+            match self.store.write(&granted, object, at, inbound).await {
+                Ok(written) => return Ok(Some(written.stat)),
+                Err(error) if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) => {
+                    lease.renew()?;
+                    // It may not have been written; written twice it is the same.
+                    inbound.push_back();
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Brings the inode up to what its object has become.
+    async fn note_written(
+        self: &Arc<Self>,
+        lease: &Lease,
+        written: Wrote,
+        object: ObjectId,
+    ) -> Result<Wcc> {
+        if lease.call.ack == Ack::Durable && written.bytes > 0 {
+            self.sync_object(&lease.call, lease.id, object).await?;
+        }
+        let (id, op) = (lease.id, lease.op);
+        self.change_whenever(&lease.call, lease.call.ack, move |act| act.note_written(id, op, &written)).await
+    }
+
+    /// Brings an object's bytes to disk.
+    pub(super) async fn sync_object(&self, call: &Call, id: FileId, object: ObjectId) -> Result<()> {
+        let granted = self.look_whenever(call, |view| {
+            let label = match view.node(id)?.inode.layout {
+                Layout::Whole { object: now, label } if now == object => label,
+                _ => return Ok(None),
+            };
+            self.entrust(view.read, &call.caller, (label, object), Rights::READ, call.from.peer).map(Some)
+        })?;
+        if let Some(granted) = granted {
+            self.store.sync(&granted, object).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns how many bytes may come at an offset.
+    fn room_to_write(&self, lease: &Lease, node: &Node, start: u64) -> Result<u64> {
+        let size_left = limits::FILE_BYTES_MAX - start;
+        self.look_whenever(&lease.call, |view| {
+            let Some(max) = view.governing(node.inode.container)?.rules.bytes_max else {
+                return Ok(size_left);
+            };
+            let left = max.saturating_sub(containers::used(view.read, node.inode.container)?);
+            // Bytes that are there already are overwritten; holes among them are filled.
+            let held = node.inode.size.saturating_sub(start).min(node.inode.used);
+            Ok(left.saturating_add(held).min(size_left))
+        })
+    }
+
+    /// Changes a file's extent.
+    pub(super) async fn shape(self: &Arc<Self>, lease: &Lease, shape: Shape) -> Result<Wcc> {
+        let end = end_of(shape)?;
+        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
+        let fits = !matches!(shape, Shape::Allocate { .. }) || end <= limits::INLINE_BYTES_MAX;
+        if node.inode.layout == Layout::Inline && fits {
+            let (id, call) = (lease.id, &lease.call);
+            let shaped = self.change_whenever(call, call.ack, move |act| act.shape_inline(id, shape)).await?;
+            if let Some(wcc) = shaped {
+                return Ok(wcc);
+            }
+        }
+        if node.inode.layout == Layout::Inline {
+            self.look_whenever(&lease.call, |view| {
+                view.room(node.inode.container, end.saturating_sub(node.inode.used))
+            })?;
+            self.promote(&lease.call, lease.id).await?;
+        }
+        self.shape_object(lease, shape, end).await
+    }
+
+    async fn shape_object(self: &Arc<Self>, lease: &Lease, shape: Shape, end: u64) -> Result<Wcc> {
+        let writing = self.files.of(lease.id.serial());
+        self.mark(&writing, lease.id.serial()).await?;
+        let _alone = writing.gate.write().await;
+        let (node, granted) = self.look_whenever(&lease.call, |view| {
+            let node = view.node(lease.id)?;
+            let Layout::Whole { object, label } = node.inode.layout else {
+                return Err(Error::new(ErrorKind::Conflict, "the file was replaced meanwhile"));
+            };
+            if matches!(shape, Shape::Allocate { .. }) {
+                view.room(node.inode.container, end.saturating_sub(node.inode.used))?;
+            }
+            let peer = lease.call.from.peer;
+            let granted =
+                self.entrust(view.read, &lease.call.caller, (label, object), Rights::WRITE, peer)?;
+            Ok((node, granted))
+        })?;
+        let object = node.object();
+        let stroke = self.files.begin(&writing);
+        let stat = self.store.shape(&granted, object, shape).await?;
+        writing.written(self.sys.clock().tick());
+        if lease.call.ack == Ack::Durable {
+            self.store.sync(&granted, object).await?;
+        }
+        let (id, size, used) = (lease.id, stat.size, used_of(&stat));
+        let call = &lease.call;
+        let wcc =
+            self.change_whenever(call, call.ack, move |act| act.note_shaped(id, object, size, used)).await?;
+        drop(stroke);
+        Ok(wcc)
+    }
+
+    /// Marks, durably, that a file's object is about to be written in place.
+    async fn mark(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<()> {
+        if writing.marked.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let act = move |txn: &mut weft_kv::SpaceTxn<'_>| unnamed::WRITING.add(txn, serial);
+        self.space.write(Ack::Durable, act).await?;
+        self.mark_known(writing, serial);
+        Ok(())
+    }
+
+    /// Notes that the mark is there, and sees to it that it goes again.
+    fn mark_known(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) {
+        writing.written(self.sys.clock().tick());
+        if !writing.marked.swap(true, Ordering::AcqRel) {
+            let (volume, writing) = (Arc::downgrade(self), writing.clone());
+            let sys = self.sys.clone();
+            drop(self.sys.spawn(super::settle::settle_behind(sys, volume, writing, serial)));
+        }
+    }
+}
+
+/// What a write into an object did.
+#[derive(Clone, Copy)]
+pub(super) struct Wrote {
+    object: ObjectId,
+    /// The byte after the last.
+    end: u64,
+    bytes: u64,
+    used: Option<u64>,
+}
+
+/// Bytes that an object counts for: what the store has for it, at most its size.
+pub(super) fn used_of(stat: &ObjectStat) -> u64 {
+    stat.used.min(stat.size)
+}
+
+fn end_of(shape: Shape) -> Result<u64> {
+    let (at, length) = match shape {
+        Shape::Truncate(size) => (size, 0),
+        Shape::Allocate { length: 0, .. } => {
+            return Err(Error::invalid("a range to allocate has at least one byte"));
+        }
+        Shape::Allocate { at, length, .. } | Shape::Punch { at, length } | Shape::Zero { at, length, .. } => {
+            (at, length)
+        }
+    };
+    let end = at.checked_add(length).unwrap_or(u64::MAX);
+    check_size(end)?;
+    Ok(end)
+}
+
+impl Act<'_, '_> {
+    /// Writes inline bytes. `None` if they do not fit, or there is an object by now.
+    fn write_inline(
+        &mut self,
+        id: FileId,
+        op: Rights,
+        at: WriteAt,
+        bytes: &Bytes,
+    ) -> Result<Option<(u64, Wcc)>> {
+        let mut node = self.view().node(id)?;
+        let at = match at {
+            WriteAt::Offset(at) => at,
+            WriteAt::End => node.inode.size,
+        };
+        let end = at.saturating_add(bytes.len() as u64);
+        if node.inode.layout != Layout::Inline || (end > limits::INLINE_BYTES_MAX && !bytes.is_empty()) {
+            return Ok(None);
+        }
+        let before = self.before(&node)?;
+        if bytes.is_empty() {
+            return Ok(Some((at, self.wcc(id, before)?)));
+        }
+        let mut held = inodes::inline(self.txn, id.serial())?.to_vec();
+        held.resize(held.len().max(end as usize), 0);
+        held[at as usize..end as usize].copy_from_slice(bytes);
+        let size = node.inode.size.max(end);
+        self.replace_inline(&mut node, &held, size)?;
+        self.record_write(&node, op, bytes.len() as u64)?;
+        Ok(Some((at, self.wcc(id, before)?)))
+    }
+
+    /// Writes an inline file's bytes and size anew, if there is room.
+    fn replace_inline(&mut self, node: &mut Node, held: &[u8], size: u64) -> Result<()> {
+        let (was, is) = (node.inode.used, held.len() as u64);
+        self.view().room(node.inode.container, is.saturating_sub(was))?;
+        self.use_bytes(node.inode.container, was, is)?;
+        inodes::put_inline(self.txn, node.serial(), held)?;
+        (node.inode.used, node.inode.size) = (is, size);
+        node.inode.rewritten(self.now.wall, self.volume.boot());
+        self.put(node)
+    }
+
+    pub(super) fn record_write(&mut self, node: &Node, op: Rights, bytes: u64) -> Result<()> {
+        self.record(&Deed {
+            kind: ChangeKind::Write,
+            operation: "write",
+            node,
+            place: None,
+            to: None,
+            by: (node, op),
+            bytes,
+        })
+    }
+
+    /// Changes an inline file's extent. `None` if there is an object by now.
+    fn shape_inline(&mut self, id: FileId, shape: Shape) -> Result<Option<Wcc>> {
+        let mut node = self.view().node(id)?;
+        if node.inode.layout != Layout::Inline {
+            return Ok(None);
+        }
+        let before = self.before(&node)?;
+        let mut held = inodes::inline(self.txn, id.serial())?.to_vec();
+        let mut size = node.inode.size;
+        match shape {
+            Shape::Truncate(to) => {
+                held.truncate(usize::try_from(to).unwrap_or(usize::MAX));
+                size = to;
+            }
+            Shape::Allocate { at, length, keep_size } => {
+                let end = at + length;
+                held.resize(held.len().max(end as usize), 0);
+                size = if keep_size { size } else { size.max(end) };
+                // What lies beyond the end is not kept: there is nothing to reserve here.
+                held.truncate(usize::try_from(size).unwrap_or(usize::MAX));
+            }
+            Shape::Punch { at, length } => clear(&mut held, at, length),
+            Shape::Zero { at, length, keep_size } => {
+                clear(&mut held, at, length);
+                size = if keep_size { size } else { size.max(at + length) };
+            }
+        }
+        self.replace_inline(&mut node, &held, size)?;
+        self.record_write(&node, Rights::WRITE, 0)?;
+        Ok(Some(self.wcc(id, before)?))
+    }
+
+    /// Gives an inline file an object with the same bytes. `false` if it is not the
+    /// file it was.
+    fn promote(
+        &mut self,
+        id: FileId,
+        (object, label): (ObjectId, ContainerId),
+        bytes: &Bytes,
+        used: u64,
+    ) -> Result<bool> {
+        let mut node = self.view().node(id)?;
+        let same = node.inode.layout == Layout::Inline && inodes::inline(self.txn, id.serial())? == *bytes;
+        if !same {
+            return Ok(false);
+        }
+        self.use_bytes(node.inode.container, node.inode.used, used)?;
+        inodes::put_inline(self.txn, id.serial(), &[])?;
+        node.inode.layout = Layout::Whole { object, label };
+        node.inode.layout_serial += 1;
+        node.inode.used = used;
+        unnamed::WRITING.add(self.txn, id.serial())?;
+        if label != node.inode.container {
+            unnamed::RELABELS.add(self.txn, id.serial())?;
+        }
+        self.put(&node)?;
+        Ok(true)
+    }
+
+    /// Brings an inode up to what was written into its object.
+    fn note_written(&mut self, id: FileId, op: Rights, written: &Wrote) -> Result<Wcc> {
+        let Some(mut node) = self.still_on(id, written.object)? else {
+            return Ok(Wcc { before: None, after: None });
+        };
+        let before: Option<Before> = self.before(&node)?;
+        if written.bytes == 0 {
+            return self.wcc(id, before);
+        }
+        let size = node.inode.size.max(written.end);
+        let used = written.used.unwrap_or(node.inode.used);
+        self.resized(&mut node, size, used)?;
+        self.record_write(&node, op, written.bytes)?;
+        self.wcc(id, before)
+    }
+
+    fn note_shaped(&mut self, id: FileId, object: ObjectId, size: u64, used: u64) -> Result<Wcc> {
+        let Some(mut node) = self.still_on(id, object)? else {
+            return Ok(Wcc { before: None, after: None });
+        };
+        let before = self.before(&node)?;
+        self.resized(&mut node, size, used)?;
+        self.record_write(&node, Rights::WRITE, 0)?;
+        self.wcc(id, before)
+    }
+
+    /// Returns the file if its bytes are still those of the object. If not, what was
+    /// done to that object happened, as far as anyone can see, before it was replaced.
+    fn still_on(&self, id: FileId, object: ObjectId) -> Result<Option<Node>> {
+        match self.view().node(id) {
+            Ok(node) => Ok(Some(node).filter(|node| node.object() == object)),
+            Err(error) if error.kind() == ErrorKind::Stale => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) fn resized(&mut self, node: &mut Node, size: u64, used: u64) -> Result<()> {
+        self.use_bytes(node.inode.container, node.inode.used, used)?;
+        (node.inode.size, node.inode.used) = (size, used);
+        node.inode.rewritten(self.now.wall, self.volume.boot());
+        self.put(node)
+    }
+
+    /// Empties a file: whatever object it had is left to those who are pinned to it.
+    pub(super) fn empty(&mut self, node: &mut Node) -> Result<()> {
+        if let Layout::Whole { object, label } = node.inode.layout {
+            unnamed::add_garbage(self.txn, object, label)?;
+            unnamed::WRITING.remove(self.txn, node.serial())?;
+            unnamed::RELABELS.remove(self.txn, node.serial())?;
+            node.inode.layout = Layout::Inline;
+            node.inode.layout_serial += 1;
+        }
+        inodes::put_inline(self.txn, node.serial(), &[])?;
+        self.resized(node, 0, 0)
+    }
+}
+
+fn clear(held: &mut [u8], at: u64, length: u64) {
+    let end = usize::try_from(at.saturating_add(length)).unwrap_or(usize::MAX).min(held.len());
+    let at = usize::try_from(at).unwrap_or(usize::MAX).min(end);
+    held[at..end].fill(0);
+}

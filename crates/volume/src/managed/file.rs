@@ -1,0 +1,526 @@
+//! Files to read or write: opened under a session, or by their id alone.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use weft_core::attr::{Attr, Changed, SetAttr, Version, Wcc};
+use weft_core::caller::CallerName;
+use weft_core::form::{
+    At, Call, ChangeKind, Copied, New, OpenFile, OpenHow, Opened, Pin, Range, Seek, Shape, Source, Verifier,
+    WriteAt, Written,
+};
+use weft_core::{ContainerId, CredentialId, Error, ErrorKind, FileId, ObjectId, Result, Rights, limits};
+
+use super::Volume;
+use super::act::{Act, Deed, answered};
+use super::attributes::must_have_bytes;
+use super::lease::{Lease, place_of};
+use super::locate::Place;
+use super::source::{InlineSource, ObjectSource};
+use super::table::inodes::{self, Layout};
+use super::view::{Bits, Node, View, hidden};
+
+/// The rights an open can carry.
+const CARRIED: Rights = Rights::from_bits(
+    Rights::READ.bits() | Rights::WRITE.bits() | Rights::APPEND.bits() | Rights::EXECUTE.bits(),
+);
+
+/// A file to read or write.
+pub(super) struct ManagedFile {
+    volume: Arc<Volume>,
+    id: FileId,
+    need: Rights,
+    open: Option<Open>,
+}
+
+/// What an open keeps.
+struct Open {
+    number: u64,
+    opener: CallerName,
+    credential: CredentialId,
+    pinned: Option<Pinned>,
+}
+
+/// The one version that a pinned open sees.
+#[derive(Clone)]
+struct Pinned {
+    size: u64,
+    version: Version,
+    object: ObjectId,
+    label: ContainerId,
+    /// Inline bytes themselves; of an object, the number of the last write to it.
+    bytes: std::result::Result<Bytes, u64>,
+}
+
+/// What an opening transaction found or made.
+struct Found {
+    node: Node,
+    attr: Attr,
+    made: bool,
+    parent: Option<Wcc>,
+}
+
+impl View<'_> {
+    fn may_open(&self, node: &Node, need: Rights) -> Result<()> {
+        if need.is_empty() {
+            self.need_any(node)?;
+        }
+        self.need(node, need)?;
+        must_have_bytes(node)
+    }
+}
+
+fn check_carried(need: Rights) -> Result<()> {
+    if (need - CARRIED).is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid("a file carries read, write, append and execute only"))
+}
+
+impl Volume {
+    pub(super) async fn open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
+        check_carried(how.need)?;
+        if how.pin == Pin::Version && how.need.intersects(Rights::WRITE | Rights::APPEND) {
+            return Err(Error::invalid("an open pinned to one version only reads"));
+        }
+        call.check(self.sys.clock())?;
+        self.opens.lives(call.session)?;
+        loop {
+            let found = match self.look(call, |view| view.open(at, how))? {
+                Some(found) if !how.truncate => found,
+                _ => self.open_changing(call, at, how).await?,
+            };
+            let (number, doubtful) = self.opens.pin(call.session, found.node.id)?;
+            let file = self.opened(call, &found, how, number);
+            if doubtful {
+                // Wait for the transaction that may be ending it; then look.
+                self.space.write(weft_core::form::Ack::Applied, |_| Ok(())).await?;
+                self.opens.settled(found.node.id);
+            }
+            match self.look(call, |view| view.node(found.node.id)) {
+                Ok(node) => return self.pinned(call, file, found, node, how),
+                Err(error) if error.kind() == ErrorKind::Stale && !at.path.is_empty() => continue,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn opened(self: &Arc<Self>, call: &Call, found: &Found, how: &OpenHow, number: u64) -> ManagedFile {
+        let open = Open {
+            number,
+            opener: call.caller.name().clone(),
+            credential: call.caller.credential(),
+            pinned: None,
+        };
+        ManagedFile { volume: self.clone(), id: found.node.id, need: how.need, open: Some(open) }
+    }
+
+    /// Takes hold of the version that a pinned open is to see.
+    fn pinned(
+        &self,
+        call: &Call,
+        mut file: ManagedFile,
+        found: Found,
+        node: Node,
+        how: &OpenHow,
+    ) -> Result<Opened> {
+        let mut attr = found.attr;
+        if let (Pin::Version, Some(open)) = (how.pin, &mut file.open) {
+            let (object, label) = place_of(&node);
+            // Pinned first, looked at afterwards: what it shows then stays.
+            self.opens.pin_object(open.number, object);
+            let (pinned, now) = self.look(call, |view| view.pin(&node))?;
+            if pinned.object != object {
+                return Err(Error::new(ErrorKind::Conflict, "the file changed while it was opened"));
+            }
+            (attr, open.pinned) = (now, Some(Pinned { label, ..pinned }));
+        }
+        let Found { made, parent, .. } = found;
+        Ok(Opened { file: Arc::new(file), attr, made, parent })
+    }
+
+    /// Opens with a transaction: something is made, or cut to nothing.
+    async fn open_changing(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Found> {
+        let number = self.number().await?;
+        let (at, how) = (at.clone(), how.clone());
+        self.change(call, move |act| act.open(&at, &how, number)).await
+    }
+
+    pub(super) fn file(self: &Arc<Self>, call: &Call, id: FileId, need: Rights) -> Result<ManagedFile> {
+        check_carried(need)?;
+        self.look(call, |view| {
+            let node = view.node(id)?;
+            view.may_open(&node, need)
+        })?;
+        Ok(ManagedFile { volume: self.clone(), id, need, open: None })
+    }
+
+    /// Sets attributes; the size of what is in an object, there.
+    pub(super) async fn set(
+        self: &Arc<Self>,
+        call: &Call,
+        at: &At,
+        set: &SetAttr,
+        guard: &weft_core::form::Guard,
+    ) -> Result<Changed<Attr>> {
+        let print = super::act::fingerprint(call, &("set", at, set, guard))?;
+        let object = self.look(call, |view| {
+            let node = view.existing(at)?;
+            Ok(matches!(node.inode.layout, Layout::Whole { .. }).then_some(node))
+        })?;
+        let (at, set, guard) = (at.clone(), set.clone(), *guard);
+        let (Some(node), Some(size)) = (object.filter(|_| set.size.is_some_and(|size| size > 0)), set.size)
+        else {
+            return self.change(call, move |act| act.once(&print, |act| act.set(&at, &set, &guard))).await;
+        };
+        let (volume, call_again) = (self.clone(), call.clone());
+        self.undropped(call, async move {
+            volume.set_large(&call_again, At::id(node.id), set, guard, size, print).await
+        })
+        .await
+    }
+
+    /// Sets everything but the size first, under the guard; then the object's size.
+    async fn set_large(
+        self: &Arc<Self>,
+        call: &Call,
+        at: At,
+        set: SetAttr,
+        guard: weft_core::form::Guard,
+        size: u64,
+        print: [u8; 32],
+    ) -> Result<Changed<Attr>> {
+        let rest = SetAttr { size: None, ..set.clone() };
+        let (there, whole) = (at.clone(), set.clone());
+        let first = self.change_whenever(call, call.ack, move |act| {
+            if let Some(answer) = answered::<Changed<Attr>>(act.txn, act.call, &print)? {
+                return Ok(Err(answer));
+            }
+            act.begin_set(&there, &whole, &rest, &guard).map(Ok)
+        });
+        let (node, before) = match first.await? {
+            Ok(begun) => begun,
+            Err(answer) => return Ok(answer),
+        };
+        let lease = Lease::take(self, call, &node, (Rights::WRITE, Bits::WereCounted), place_of(&node))?;
+        self.shape(&lease, Shape::Truncate(size)).await?;
+        let only_size = SetAttr { size: None, ..set.clone() }.is_empty();
+        self.change_whenever(call, call.ack, move |act| {
+            act.once(&print, |act| {
+                let node = act.view().node(at.base)?;
+                if only_size {
+                    let file = act.wcc(node.id, before)?;
+                    return Ok(Changed { value: act.attr(&node)?, file, parents: [None, None] });
+                }
+                act.finish_set(&node, &set, before)
+            })
+        })
+        .await
+    }
+
+    pub(super) async fn copy(
+        self: &Arc<Self>,
+        call: &Call,
+        from: &At,
+        range: Range,
+        to: &At,
+        offset: u64,
+    ) -> Result<Copied> {
+        let (source, target, before) = self.look(call, |view| {
+            let (source, target) = (view.existing(from)?, view.existing(to)?);
+            view.need(&source, Rights::READ)?;
+            view.need(&target, Rights::WRITE)?;
+            must_have_bytes(&source)?;
+            must_have_bytes(&target)?;
+            let before = view.before(&target)?;
+            Ok((source, target, before))
+        })?;
+        let (start, length) = range.within(source.inode.size);
+        let (read, write) = (self.by_id(&source, Rights::READ), self.by_id(&target, Rights::WRITE));
+        // Of a file onto itself further up, the last piece goes first: nothing is
+        // overwritten before it was read.
+        let backwards = source.id == target.id && offset > start;
+        let mut done = 0;
+        while done < length {
+            let piece = (length - done).min(limits::PIECE_BYTES_MAX as u64);
+            let at = if backwards { length - done - piece } else { done };
+            let mut bytes = read.read(call, Range { at: start + at, length: Some(piece) }).await?;
+            let held = weft_core::form::collect(&mut *bytes, limits::PIECE_BYTES_MAX).await?;
+            let mut held = weft_core::form::BytesSource::new(held);
+            let to = offset.checked_add(at).ok_or_else(|| Error::invalid("the offset is too large"))?;
+            write.write(call, WriteAt::Offset(to), &mut held).await?;
+            done += piece;
+        }
+        let file = self.look_whenever(call, |view| view.wcc(target.id, Some(before)))?;
+        Ok(Copied { bytes: done, file })
+    }
+
+    fn by_id(self: &Arc<Self>, node: &Node, need: Rights) -> ManagedFile {
+        ManagedFile { volume: self.clone(), id: node.id, need, open: None }
+    }
+}
+
+impl View<'_> {
+    /// Opens what is there. `None` if something must be made first.
+    fn open(&self, at: &At, how: &OpenHow) -> Result<Option<Found>> {
+        let place = self.locate(at)?;
+        let Some(node) = place.node else {
+            return if how.make.is_some() && place.above.is_some() { Ok(None) } else { Err(hidden()) };
+        };
+        if how.make.as_ref().is_some_and(|make| make.exclusive) {
+            return Err(super::names::taken());
+        }
+        let need = if how.truncate { how.need | Rights::WRITE } else { how.need };
+        self.may_open(&node, need)?;
+        let attr = self.attr(&node)?;
+        Ok(Some(Found { node, attr, made: false, parent: None }))
+    }
+
+    /// Returns what a pinned open of a file sees from now on.
+    fn pin(&self, node: &Node) -> Result<(Pinned, Attr)> {
+        let node = self.node(node.id)?;
+        let (object, label) = place_of(&node);
+        let bytes = match node.inode.layout {
+            Layout::Inline => Ok(inodes::inline(self.read, node.serial())?),
+            Layout::Whole { .. } => match self.volume.files.seen(node.serial()) {
+                (_, true) => {
+                    return Err(Error::new(ErrorKind::Conflict, "the file is being written just now"));
+                }
+                (last, false) => Err(last),
+            },
+        };
+        let attr = self.attr(&node)?;
+        Ok((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr))
+    }
+}
+
+impl Act<'_, '_> {
+    fn open(&mut self, at: &At, how: &OpenHow, number: u64) -> Result<Found> {
+        let Place { above, node, .. } = self.view().locate(at)?;
+        match (node, above, &how.make) {
+            (Some(mut node), _, make) => {
+                if make.as_ref().is_some_and(|make| make.exclusive) {
+                    return Err(super::names::taken());
+                }
+                self.view().may_open(&node, how.need | Rights::WRITE)?;
+                if how.truncate {
+                    self.empty(&mut node)?;
+                    self.record_write(&node, Rights::WRITE, 0)?;
+                }
+                let attr = self.attr(&node)?;
+                Ok(Found { node, attr, made: false, parent: None })
+            }
+            (None, Some((dir, name)), Some(make)) => {
+                let view = self.view();
+                view.need(&dir, Rights::INSERT)?;
+                // A file that an open makes is governed by its directory's container;
+                // its mode bits do not bind the open that makes it.
+                let decision = view.decide(&dir, how.need, Bits::WereCounted)?;
+                if !decision.is_allowed() {
+                    return Err(view.refusal_of(&dir, &decision));
+                }
+                let above = self.before(&dir)?;
+                let (node, _) =
+                    self.make_in(&dir, &name, &New::File { verifier: None }, &make.set, number)?;
+                self.record(&Deed {
+                    kind: ChangeKind::Make,
+                    operation: "make",
+                    node: &node,
+                    place: Some((&dir, &name)),
+                    to: None,
+                    by: (&dir, Rights::INSERT),
+                    bytes: 0,
+                })?;
+                let parent = Some(self.wcc(dir.id, above)?);
+                Ok(Found { attr: self.attr(&node)?, node, made: true, parent })
+            }
+            _ => Err(hidden()),
+        }
+    }
+
+    /// Sets everything but the size of a file whose bytes are an object.
+    fn begin_set(
+        &mut self,
+        at: &At,
+        set: &SetAttr,
+        rest: &SetAttr,
+        guard: &weft_core::form::Guard,
+    ) -> Result<(Node, Option<weft_core::attr::Before>)> {
+        let view = self.view();
+        let mut node = view.existing(at)?;
+        view.may_set(&node, set)?;
+        view.guard(guard, Some(&node))?;
+        view.may_change(&node, set)?;
+        let before = self.before(&node)?;
+        self.apply(&mut node, rest)?;
+        Ok((node, before))
+    }
+}
+
+impl ManagedFile {
+    /// Begins a call on the file: `Stale` once it is closed or its session has ended.
+    fn node(&self, call: &Call) -> Result<Node> {
+        if self.open.as_ref().is_some_and(|open| !self.volume.opens.has(open.number)) {
+            return Err(Error::stale("the file was closed"));
+        }
+        self.volume.look(call, |view| view.node(self.id))
+    }
+
+    /// Whether mode bits count: not for who opened the file, who met them then.
+    fn bits(&self, call: &Call) -> Bits {
+        let carries = self.open.as_ref().is_some_and(|open| {
+            open.opener == *call.caller.name()
+                && (call.caller.limits().paths.is_empty() || open.credential == call.caller.credential())
+        });
+        if carries { Bits::WereCounted } else { Bits::Count }
+    }
+
+    fn pinned(&self) -> Option<&Pinned> {
+        self.open.as_ref().and_then(|open| open.pinned.as_ref())
+    }
+
+    /// Takes up the first of some rights that both the file carries and the ACL gives.
+    fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Lease, Node)> {
+        let node = self.node(call)?;
+        let place = self.pinned().map_or_else(|| place_of(&node), |pinned| (pinned.object, pinned.label));
+        let mut refused = Error::denied("the file was not opened for that");
+        for op in any_of.iter().filter(|op| self.need.contains(**op)) {
+            match Lease::take(&self.volume, call, &node, (*op, self.bits(call)), place) {
+                Ok(lease) => return Ok((lease, node)),
+                Err(error) => refused = error,
+            }
+        }
+        Err(refused)
+    }
+
+    async fn source(&self, lease: Lease, node: Node, range: Range) -> Result<Box<dyn Source>> {
+        let lease = Arc::new(lease);
+        let (size, bytes) = match self.pinned() {
+            Some(pinned) => (pinned.size, pinned.bytes.clone().ok()),
+            None if node.inode.layout == Layout::Inline => {
+                let (size, bytes) = lease.volume.look_whenever(&lease.call, |view| {
+                    let node = view.node(self.id)?;
+                    Ok((node.inode.size, inodes::inline(view.read, self.id.serial())?))
+                })?;
+                (size, Some(bytes))
+            }
+            None => (node.inode.size, None),
+        };
+        let (at, length) = range.within(size);
+        if let Some(bytes) = bytes {
+            let start = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+            let end = usize::try_from(at.saturating_add(length)).unwrap_or(usize::MAX).min(bytes.len());
+            let bytes = bytes.slice(start..end.max(start));
+            let zeros = length - bytes.len() as u64;
+            return Ok(Box::new(InlineSource { lease, bytes, zeros }));
+        }
+        let unwritten_since = self.pinned().and_then(|pinned| pinned.bytes.as_ref().err().copied());
+        let wanted = Range { at, length: Some(length) };
+        let inner = lease.volume.store.read(&lease.granted(), lease.object, wanted).await?;
+        Ok(Box::new(ObjectSource { lease, inner, at, left: length, unwritten_since }))
+    }
+}
+
+#[async_trait]
+impl OpenFile for ManagedFile {
+    fn id(&self) -> FileId {
+        self.id
+    }
+
+    async fn attr(&self, call: &Call) -> Result<Attr> {
+        let node = self.node(call)?;
+        let mut attr = self.volume.look(call, |view| {
+            let decision = view.decide(&node, Rights::ALL, self.bits(call))?;
+            if decision.allowed().is_empty() {
+                return Err(view.refusal_of(&node, &decision).op("stat"));
+            }
+            view.attr(&node)
+        })?;
+        if let Some(pinned) = self.pinned() {
+            (attr.size, attr.version) = (pinned.size, pinned.version);
+        }
+        Ok(attr)
+    }
+
+    async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        let reading = || async {
+            let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE])?;
+            self.source(lease, node, range).await
+        };
+        match reading().await {
+            // The object was replaced between looking and asking for it.
+            Err(error) if error.kind() == ErrorKind::NotFound && self.pinned().is_none() => reading().await,
+            answer => answer,
+        }
+        .map_err(|e| e.op("read"))
+    }
+
+    async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
+        let (any_of, op): (&[Rights], _) = match at {
+            WriteAt::End => (&[Rights::APPEND, Rights::WRITE], "append"),
+            WriteAt::Offset(_) => (&[Rights::WRITE], "write"),
+        };
+        let (lease, _) = self.lease(call, any_of).map_err(|e| e.op(op))?;
+        self.volume.write(&lease, at, data).await.map_err(|e| e.op(op))
+    }
+
+    async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
+        let (lease, _) = self.lease(call, &[Rights::WRITE]).map_err(|e| e.op("shape"))?;
+        self.volume.shape(&lease, shape).await.map_err(|e| e.op("shape"))
+    }
+
+    async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
+        let any_of = [Rights::READ, Rights::WRITE, Rights::EXECUTE];
+        let (lease, node) = self.lease(call, &any_of).map_err(|e| e.op("seek"))?;
+        let (size, inline) = match self.pinned() {
+            Some(pinned) => (pinned.size, pinned.bytes.as_ref().ok().map(|bytes| bytes.len() as u64)),
+            None if node.inode.layout == Layout::Inline => (node.inode.size, Some(node.inode.used)),
+            None => (node.inode.size, None),
+        };
+        if offset >= size {
+            return Err(Error::not_found("the offset is at or beyond the end").op("seek"));
+        }
+        if let Some(held) = inline {
+            return match what {
+                Seek::Data if offset < held => Ok(offset),
+                Seek::Data => Err(Error::not_found("there is no data beyond the offset").op("seek")),
+                Seek::Hole => Ok(offset.max(held)),
+            };
+        }
+        let granted = self.volume.look(call, |view| {
+            let place = (lease.label, lease.object);
+            self.volume.entrust(view.read, &call.caller, place, Rights::READ, call.from.peer)
+        })?;
+        self.volume.store.seek(&granted, lease.object, offset, what).await.map_err(|e| e.op("seek"))
+    }
+
+    async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {
+        let node = self.node(call)?;
+        if let Layout::Whole { object, .. } = node.inode.layout {
+            self.volume.sync_object(call, self.id, object).await.map_err(|e| e.op("sync"))?;
+        }
+        self.volume.space.flush().await.map_err(|e| e.op("sync"))?;
+        Ok(self.volume.verifier())
+    }
+
+    async fn close(&self, call: &Call) -> Result<()> {
+        self.node(call).map_err(|e| e.op("close"))?;
+        if let Some(open) = &self.open
+            && let Some(closed) = self.volume.opens.close(open.number)
+        {
+            self.volume.clone().let_go(closed).await.map_err(|e| e.op("close"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ManagedFile {
+    fn drop(&mut self) {
+        if let Some(open) = &self.open
+            && let Some(closed) = self.volume.opens.close(open.number)
+        {
+            self.volume.clone().let_go_behind(closed);
+        }
+    }
+}

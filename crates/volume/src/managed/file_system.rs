@@ -1,0 +1,365 @@
+//! The request form over the volume: each method one snapshot or one transaction.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_core::attr::{Attr, Changed, SetAttr, TagEdit, TagName};
+use weft_core::form::{
+    At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
+    LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
+    Scope, Space, Stage, StageHint, StagePage, Supports, SyncScope, TagPage, Verifier, Wait, Walked, Want,
+    Why, dispatch,
+};
+use weft_core::policy::{Policy, PolicyEdit};
+use weft_core::service::SessionWatcher;
+use weft_core::{
+    CallerName, Error, ErrorKind, FileId, RequestId, Result, Rights, SessionId, StageId, VolumeId, limits,
+};
+use weft_kv::SpaceTxn;
+
+use super::act::fingerprint;
+use super::table::inodes::Layout;
+use super::table::{once, unnamed};
+use super::{Managed, Volume};
+
+impl SessionWatcher for Managed {
+    fn ended(&self, session: SessionId) {
+        let volume = self.volume.clone();
+        let closed = volume.opens.end_session(session);
+        volume.locks.end_session(session);
+        let locked = volume.lockers.end(session);
+        let sys = volume.sys.clone();
+        drop(sys.spawn(async move {
+            for closed in closed {
+                if let Err(error) = volume.clone().let_go(closed).await {
+                    tracing::warn!(%error, "what a session kept is left to the sweep");
+                }
+            }
+            let forget = move |txn: &mut SpaceTxn<'_>| {
+                if locked {
+                    unnamed::remove_locker(txn, session)?;
+                }
+                once::forget(txn, session)
+            };
+            if let Err(error) = volume.space.write(weft_core::form::Ack::Applied, forget).await {
+                tracing::warn!(%error, "a session's answers are left to the sweep");
+            }
+        }));
+    }
+}
+
+impl Volume {
+    /// Takes a lock, waiting for it for as long as is asked, one slice at most.
+    async fn lock(self: &Arc<Self>, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
+        let locked = || Error::new(ErrorKind::Locked, "somebody else holds a lock in the way");
+        let now = self.sys.clock().tick();
+        let until = match wait {
+            Wait::No => None,
+            Wait::Until(deadline) => Some(deadline.min(call.until).0.min(now.plus(limits::LOCK_WAIT_SLICE))),
+        };
+        let waiter = until.map(|_| self.locks.waiter());
+        loop {
+            let mut given_up = std::pin::pin!(self.locks.given_up.notified());
+            given_up.as_mut().enable();
+            let id = self.look(call, |view| {
+                let node = view.existing(at)?;
+                view.need(&node, Rights::LOCK)?;
+                Ok(node.id)
+            })?;
+            self.opens.lives(call.session)?;
+            let reclaims = self.grace_is_over() || self.lockers.may_reclaim(call.session);
+            if reclaims && self.locks.take(id, call.session, lock, waiter.as_ref())? {
+                self.note_locker(call.session).await?;
+                let until = self.sys.clock().tick().plus(limits::SESSION_IDLE);
+                return Ok(LockLease { until });
+            }
+            let Some(until) = until else {
+                return Err(if reclaims { locked() } else { locked().hint("former holders may reclaim their locks; try again shortly") });
+            };
+            let end = if reclaims { until } else { until.min(self.started.plus(limits::SESSION_GRACE)) };
+            tokio::select! {
+                () = given_up => {}
+                () = self.sys.sleep_until(end) => {
+                    if end == until {
+                        return Err(locked());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes, once, that a session takes locks: after a restart it may reclaim them.
+    async fn note_locker(&self, session: SessionId) -> Result<()> {
+        if !self.lockers.add(session) {
+            return Ok(());
+        }
+        let act = move |txn: &mut SpaceTxn<'_>| unnamed::add_locker(txn, session);
+        self.space.write(weft_core::form::Ack::Applied, act).await?;
+        Ok(())
+    }
+
+    /// Returns what changed, waiting for it until the call's deadline.
+    async fn watch(self: &Arc<Self>, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
+        let mut flushed = false;
+        loop {
+            let mut more = std::pin::pin!(self.feed.more.notified());
+            more.as_mut().enable();
+            if let Some(changes) = self.look(call, |view| view.changes(at, since))? {
+                return Ok(changes);
+            }
+            if !flushed {
+                // Changes are told once they are durable; who waits need not wait for
+                // the flush that comes anyway.
+                self.space.flush().await?;
+                flushed = true;
+            }
+            tokio::select! {
+                () = more => {}
+                () = self.sys.sleep_until(call.until.0) => {
+                    return Ok(Changes { changes: Vec::new(), next: since });
+                }
+            }
+        }
+    }
+
+    /// Brings a file's object, if it has one, and everything committed to disk.
+    async fn sync(self: &Arc<Self>, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {
+        let node = self.look(call, |view| {
+            let node = view.existing(at)?;
+            view.need_any(&node)?;
+            Ok(node)
+        })?;
+        if let (SyncScope::File, Layout::Whole { object, .. }) = (scope, node.inode.layout) {
+            self.sync_object(call, node.id, object).await?;
+        }
+        if scope == SyncScope::Volume {
+            self.sync_written().await?;
+        }
+        self.space.flush().await?;
+        Ok(self.verifier())
+    }
+
+    /// After a transaction in which files may have ended.
+    fn ended(&self, file: Option<FileId>) {
+        if let Some(file) = file {
+            self.opens.settled(file);
+            self.locks.forget(file);
+        }
+        self.to_tidy.notify_one();
+    }
+}
+
+/// Derives the request id of one request of a batch, so that each is replayed alone.
+fn once_of(once: Option<RequestId>, place: usize) -> Option<RequestId> {
+    let once = once?;
+    let hash = blake3::hash(&[&once.0.to_be_bytes()[..], &(place as u64).to_be_bytes()].concat());
+    let mut id = [0; 8];
+    id.copy_from_slice(&hash.as_bytes()[..8]);
+    Some(RequestId(u64::from_be_bytes(id)))
+}
+
+#[async_trait]
+impl FileSystem for Managed {
+    fn supports(&self, _volume: VolumeId) -> Supports {
+        Supports {
+            links: true,
+            exchange: true,
+            tags: true,
+            locks: true,
+            watch: true,
+            publish_keeps_id: true,
+            holes: true,
+            file_bytes_max: limits::FILE_BYTES_MAX,
+        }
+    }
+
+    async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
+        self.volume.look(call, |view| view.walk(at, want)).map_err(|e| e.op("look up").about(&at.path))
+    }
+
+    async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
+        let page = self.volume.look(call, |view| view.list(dir, &from, max, want));
+        page.map_err(|e| e.op("list").about(&dir.path))
+    }
+
+    async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
+        let print = fingerprint(call, &("make", at, &new, set))?;
+        let number = self.volume.number().await?;
+        let (place, set) = (at.clone(), set.clone());
+        let made = self.volume.change(call, move |act| {
+            act.once(&print, |act| act.make(&place, &new, &set, number))
+        });
+        made.await.map_err(|e| e.op("make").about(&at.path))
+    }
+
+    async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
+        let print = fingerprint(call, &("link", file, to))?;
+        let cookie = self.volume.number().await?;
+        let (file, place) = (file.clone(), to.clone());
+        let linked = self.volume.change(call, move |act| {
+            act.once(&print, |act| act.link(&file, &place, cookie))
+        });
+        linked.await.map_err(|e| e.op("link").about(&to.path))
+    }
+
+    async fn rename(
+        &self,
+        call: &Call,
+        from: &At,
+        to: &At,
+        how: Replace,
+        guard: &Guard,
+    ) -> Result<Changed<()>> {
+        let print = fingerprint(call, &("rename", from, to, how, guard))?;
+        let cookie = self.volume.number().await?;
+        let (source, target, guard) = (from.clone(), to.clone(), *guard);
+        let (volume, again) = (self.volume.clone(), call.clone());
+        let work = async move {
+            let renamed = volume.change(&again, move |act| {
+                let mut epochs = Vec::new();
+                let answer = act.once(&print, |act| {
+                    let (answer, begun) = act.rename(&source, &target, (how, cookie), &guard)?;
+                    epochs = begun;
+                    Ok(answer)
+                })?;
+                Ok((answer, epochs))
+            });
+            let (answer, epochs) = renamed.await?;
+            if !epochs.is_empty() {
+                volume.space.flush().await?;
+                volume.policy_has_changed(&epochs);
+            }
+            volume.ended(None);
+            Ok(answer)
+        };
+        self.volume.undropped(call, work).await.map_err(|e| e.op("rename").about(&from.path))
+    }
+
+    async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
+        let print = fingerprint(call, &("remove", at, kind, guard))?;
+        let (place, guard) = (at.clone(), *guard);
+        let removed = self.volume.change(call, move |act| {
+            act.once(&print, |act| act.remove(&place, kind, &guard))
+        });
+        let removed = removed.await.map_err(|e| e.op("remove").about(&at.path))?;
+        self.volume.ended(None);
+        Ok(removed)
+    }
+
+    async fn target(&self, call: &Call, at: &At) -> Result<LinkTarget> {
+        self.volume.look(call, |view| view.target(at)).map_err(|e| e.op("read the link").about(&at.path))
+    }
+
+    async fn set(&self, call: &Call, at: &At, set: &SetAttr, guard: &Guard) -> Result<Changed<Attr>> {
+        let changed = self.volume.set(call, at, set, guard).await;
+        changed.map_err(|e| e.op("set attributes of").about(&at.path))
+    }
+
+    async fn tags(&self, call: &Call, at: &At, from: Option<TagName>) -> Result<TagPage> {
+        let page = self.volume.look(call, |view| view.tags(at, from.as_ref()));
+        page.map_err(|e| e.op("read tags of").about(&at.path))
+    }
+
+    async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
+        let print = fingerprint(call, &("tag", at, edits, guard))?;
+        let (place, edits, guard) = (at.clone(), edits.to_vec(), *guard);
+        let tagged = self.volume.change(call, move |act| {
+            act.once(&print, |act| act.tag(&place, &edits, &guard))
+        });
+        tagged.await.map_err(|e| e.op("tag").about(&at.path))
+    }
+
+    async fn policy(&self, call: &Call, at: &At) -> Result<Policy> {
+        let policy = self.volume.look(call, |view| view.policy(at));
+        policy.map_err(|e| e.op("read the policy of").about(&at.path))
+    }
+
+    async fn protect(
+        &self,
+        call: &Call,
+        at: &At,
+        scope: Scope,
+        edit: &PolicyEdit,
+    ) -> Result<Changed<Protected>> {
+        let done = self.volume.protect(call, at, scope, edit).await;
+        done.map_err(|e| e.op("protect").about(&at.path))
+    }
+
+    async fn why(&self, call: &Call, at: &At, need: Rights, who: Option<CallerName>) -> Result<Why> {
+        let why = self.volume.look(call, |view| view.why(at, need, who.as_ref()));
+        why.map_err(|e| e.op("explain").about(&at.path))
+    }
+
+    async fn space(&self, call: &Call, at: &At) -> Result<Space> {
+        self.volume.look(call, |view| view.space(at)).map_err(|e| e.op("measure").about(&at.path))
+    }
+
+    async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
+        self.volume.open(call, at, how).await.map_err(|e| e.op("open").about(&at.path))
+    }
+
+    async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
+        let file = self.volume.file(call, id, need).map_err(|e| e.op("open").about(id))?;
+        Ok(Arc::new(file))
+    }
+
+    async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
+        let copied = self.volume.copy(call, from, range, to, offset).await;
+        copied.map_err(|e| e.op("copy").about(&from.path))
+    }
+
+    async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>> {
+        self.volume.stage(call, target, hint).await.map_err(|e| e.op("stage").about(&target.path))
+    }
+
+    async fn staged(&self, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
+        self.volume.staged(call, id)
+    }
+
+    async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage> {
+        let page = self.volume.look(call, |view| view.stages(dir, from));
+        page.map_err(|e| e.op("list stages of").about(&dir.path))
+    }
+
+    async fn lock(&self, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
+        self.volume.lock(call, at, lock, wait).await.map_err(|e| e.op("lock").about(&at.path))
+    }
+
+    async fn test(&self, call: &Call, at: &At, lock: &Lock) -> Result<Option<Lock>> {
+        let id = self.volume.look(call, |view| {
+            let node = view.existing(at)?;
+            view.need(&node, Rights::LOCK)?;
+            Ok(node.id)
+        });
+        let id = id.map_err(|e| e.op("test a lock on").about(&at.path))?;
+        self.volume.locks.test(id, call.session, lock)
+    }
+
+    async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
+        let id = self.volume.look(call, |view| Ok(view.existing(at)?.id));
+        let id = id.map_err(|e| e.op("unlock").about(&at.path))?;
+        self.volume.locks.give_up(id, call.session, lock)
+    }
+
+    async fn sync(&self, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {
+        self.volume.sync(call, at, scope).await.map_err(|e| e.op("sync").about(&at.path))
+    }
+
+    async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
+        self.volume.watch(call, at, since).await.map_err(|e| e.op("watch").about(&at.path))
+    }
+
+    async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
+        let mut replies = Vec::with_capacity(requests.len());
+        let many = requests.len() > limits::BATCH_REQUESTS_MAX;
+        for (place, request) in requests.into_iter().enumerate() {
+            if many {
+                replies.push(Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")));
+                continue;
+            }
+            let call = Call { once: once_of(call.once, place), ..call.clone() };
+            replies.push(dispatch(self, &call, request).await);
+        }
+        replies
+    }
+}

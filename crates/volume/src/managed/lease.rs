@@ -1,0 +1,130 @@
+//! The right to a file's bytes while they move: asked for each piece, decided anew
+//! whenever policy changes under it.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use weft_core::form::Call;
+use weft_core::proof::Granted;
+use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights};
+
+use super::Volume;
+use super::table::inodes::Layout;
+use super::view::{Bits, Node};
+
+/// A right on one file's bytes.
+pub(super) struct Lease {
+    pub(super) volume: Arc<Volume>,
+    pub(super) call: Call,
+    pub(super) id: FileId,
+    /// The right that is decided.
+    pub(super) op: Rights,
+    pub(super) bits: Bits,
+    /// The object, and the label it is granted under; of pinned bytes for good, of
+    /// others as they were when the lease began.
+    pub(super) object: ObjectId,
+    pub(super) label: ContainerId,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    granted: Granted,
+    /// The count of policy changes at the decision.
+    seen: u64,
+}
+
+/// Where a file's bytes are granted: the object and its label.
+pub(super) fn place_of(node: &Node) -> (ObjectId, ContainerId) {
+    match node.inode.layout {
+        Layout::Whole { object, label } => (object, label),
+        Layout::Inline => (node.object(), node.inode.container),
+    }
+}
+
+impl Lease {
+    /// Decides, and takes up the right.
+    pub(super) fn take(
+        volume: &Arc<Volume>,
+        call: &Call,
+        node: &Node,
+        (op, bits): (Rights, Bits),
+        (object, label): (ObjectId, ContainerId),
+    ) -> Result<Self> {
+        let seen = volume.policy_changes.load(Ordering::Acquire);
+        let granted = volume.look_whenever(call, |view| view.grant_on(node, op, bits, object, label))?;
+        Ok(Self {
+            volume: volume.clone(),
+            call: call.clone(),
+            id: node.id,
+            op,
+            bits,
+            object,
+            label,
+            held: Mutex::new(Held { granted, seen }),
+        })
+    }
+
+    /// Returns what is shown to a store: the right that reading or executing, writing
+    /// or appending comes down to there.
+    pub(super) fn granted(&self) -> Granted {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).granted.clone()
+    }
+
+    /// The right that the proof carries: executing is reading.
+    fn carried(&self) -> Rights {
+        if self.op == Rights::EXECUTE { Rights::READ } else { self.op }
+    }
+
+    /// Checks the right for one piece. Returns whether the proof is another one than
+    /// before. Fails with `Revoked` or `Expired`.
+    pub(super) fn check(&self) -> Result<bool> {
+        let (granted, seen) = {
+            let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+            (held.granted.clone(), held.seen)
+        };
+        let current = seen == self.volume.policy_changes.load(Ordering::Acquire);
+        let now = self.volume.sys.clock().moment();
+        if current && granted.allows(self.carried(), self.object, now).is_ok() {
+            return Ok(false);
+        }
+        self.renew().map(|()| true)
+    }
+
+    /// Decides again: the right may have been withdrawn for somebody else only.
+    pub(super) fn renew(&self) -> Result<()> {
+        self.call.caller.live(self.volume.sys.clock().moment())?;
+        let seen = self.volume.policy_changes.load(Ordering::Acquire);
+        let granted = self.volume.look_whenever(&self.call, |view| {
+            let node = view.node(self.id)?;
+            let (object, label) = place_of(&node);
+            // Only the label of the very object can have changed meanwhile.
+            let label = if object == self.object { label } else { self.label };
+            view.grant_on(&node, self.op, self.bits, self.object, label)
+        });
+        let granted = granted
+            .map_err(|e| Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(e))?;
+        *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Held { granted, seen };
+        Ok(())
+    }
+
+    /// Waits until the right is gone for good, and returns why.
+    pub(super) async fn stopped(self: Arc<Self>) -> Error {
+        loop {
+            let mut changed = std::pin::pin!(self.volume.policy_changed.notified());
+            changed.as_mut().enable();
+            // Only now: a change before this line is seen here, a later one wakes.
+            if let Err(error) = self.check() {
+                return error;
+            }
+            let withdrawn = self.granted().withdrawn(self.carried());
+            tokio::select! {
+                () = withdrawn => {
+                    if let Err(error) = self.renew() {
+                        return error;
+                    }
+                }
+                () = changed => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Where an address leads: names, symbolic links, and rights at every step.
+
+use weft_core::attr::Kind;
+use weft_core::form::{At, Follow, LinkTarget};
+use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
+
+use super::table::entries::{self, Link};
+use super::table::inodes;
+use super::view::{Node, View, hidden};
+
+/// Where an address led.
+pub(super) struct Place {
+    /// The directory and name it was found under; none for an id or the root.
+    pub(super) above: Option<(Node, Name)>,
+    /// What is there.
+    pub(super) node: Option<Node>,
+    /// The name's row, if there is such a name.
+    pub(super) link: Option<Link>,
+}
+
+/// A name in a directory, and what it leads to.
+pub(super) struct Spot {
+    pub(super) dir: Node,
+    pub(super) name: Name,
+    pub(super) held: Option<(Node, Link)>,
+}
+
+/// One step of a path or of a symbolic link's target.
+enum Step {
+    Into(Name),
+    Up,
+    Here,
+}
+
+impl Place {
+    fn at(node: Node) -> Self {
+        Self { above: None, node: Some(node), link: None }
+    }
+}
+
+impl View<'_> {
+    /// Finds where an address leads. Fails with `Stale` if its base is gone; what the
+    /// path does not lead to is a place without a node, if its directory is there.
+    pub(super) fn locate(&self, at: &At) -> Result<Place> {
+        let mut place = Place::at(self.node(at.base)?);
+        let mut names = at.path.names();
+        let mut name = names.next();
+        // Steps of symbolic links' targets, the next one last.
+        let mut detour: Vec<Step> = Vec::new();
+        let mut links = 0;
+        loop {
+            let more = name.is_some() || !detour.is_empty();
+            if let Some(link) = place.node.as_ref().filter(|node| node.inode.kind == Kind::Symlink)
+                && (more || at.follow == Follow::Last)
+            {
+                links += 1;
+                if links > limits::LINK_STEPS_MAX {
+                    return Err(Error::new(ErrorKind::Loop, "more than 40 symbolic links are in the way"));
+                }
+                let start = self.follow(link, place.above.as_ref(), &mut detour)?;
+                place = Place::at(start);
+                continue;
+            }
+            let step = match detour.pop() {
+                Some(step) => step,
+                None => match std::mem::replace(&mut name, names.next()) {
+                    Some(name) => Step::Into(name),
+                    None => return Ok(place),
+                },
+            };
+            place = self.step(place.node.ok_or_else(hidden)?, step)?;
+        }
+    }
+
+    fn step(&self, dir: Node, step: Step) -> Result<Place> {
+        if !dir.inode.is_directory() {
+            return Err(if self.may_know(&dir)? { not_directory() } else { hidden() });
+        }
+        let name = match step {
+            Step::Into(name) => name,
+            Step::Up => {
+                self.need(&dir, Rights::TRAVERSE)?;
+                return Ok(Place::at(self.parent(&dir)?));
+            }
+            Step::Here => return Ok(Place::at(dir)),
+        };
+        let link = entries::find(self.read, dir.serial(), &name)?;
+        let node = link.map(|link| self.node_at(link.inode)).transpose()?;
+        if !self.has(&dir, Rights::TRAVERSE)? {
+            let seen = self.has(&dir, Rights::LIST)?
+                || node.as_ref().is_some_and(|node| self.rights(node).is_ok_and(|rights| !rights.is_empty()));
+            return Err(if seen { self.refusal(&dir, Rights::TRAVERSE) } else { hidden() });
+        }
+        if let Some(node) = &node
+            && self.within_paths(node)?.is_empty()
+        {
+            return Err(hidden());
+        }
+        Ok(Place { above: Some((dir, name)), node, link })
+    }
+
+    /// Adds the steps of a symbolic link's target. Returns where they start.
+    fn follow(&self, link: &Node, above: Option<&(Node, Name)>, detour: &mut Vec<Step>) -> Result<Node> {
+        let LinkTarget::Symlink(target) = inodes::target(self.read, link.serial())? else {
+            return Err(Error::corrupt("a symbolic link has another kind's target").about(link.id));
+        };
+        let absolute = target.starts_with(b"/");
+        let path = &target[usize::from(absolute)..];
+        for part in path.rsplit(|b| *b == b'/') {
+            detour.push(match part {
+                b"" | b"." => Step::Here,
+                b".." => Step::Up,
+                name => Step::Into(Name::new(target.slice_ref(name))?),
+            });
+        }
+        match above {
+            Some((dir, _)) if !absolute => Ok(dir.clone()),
+            _ => match entries::name_of(self.read, link.serial())?.filter(|_| !absolute) {
+                Some(back) => self.node_at(back.parent),
+                None => self.node_at(FileId::ROOT.serial()),
+            },
+        }
+    }
+
+    /// Finds what is at an address; `NotFound` if nothing is.
+    pub(super) fn existing(&self, at: &At) -> Result<Node> {
+        self.locate(at)?.node.ok_or_else(hidden)
+    }
+
+    /// Finds the directory and name an address stands for, whether anything is there
+    /// or not. `Invalid` if it is an id alone.
+    pub(super) fn spot(&self, at: &At) -> Result<Spot> {
+        let place = self.locate(at)?;
+        let (dir, name) =
+            place.above.ok_or_else(|| Error::invalid("the address has no name to act on"))?;
+        Ok(Spot { dir, name, held: place.node.zip(place.link) })
+    }
+}
+
+pub(super) fn not_directory() -> Error {
+    Error::new(ErrorKind::NotDirectory, "it is not a directory")
+}

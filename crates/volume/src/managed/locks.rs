@@ -1,0 +1,280 @@
+//! Locks: ranges that split and merge, whole files beside them, and who waits for whom.
+//! In memory; they die with their session.
+//!
+//! Ranges are kept per holder, sorted and apart, so that taking, giving up and looking
+//! for what is in the way are walks over short sorted lists.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use weft_core::form::{Lock, LockKind, LockOwner, LockRange, LockScope};
+use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
+
+/// Who holds or waits: an owner of a session.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Holder {
+    session: SessionId,
+    owner: LockOwner,
+}
+
+impl Holder {
+    pub(super) fn of(session: SessionId, lock: &Lock) -> Result<Self> {
+        if lock.owner.0.len() > limits::LOCK_OWNER_BYTES_MAX {
+            return Err(Error::new(ErrorKind::TooLong, "a lock's owner has at most 1024 bytes"));
+        }
+        Ok(Self { session, owner: lock.owner.clone() })
+    }
+}
+
+/// What one holder has of one file: sorted ranges that neither overlap nor, if of one
+/// kind, touch; and the whole file, which ranges do not see.
+#[derive(Clone, Default)]
+struct Held {
+    ranges: BTreeMap<u64, (u64, LockKind)>,
+    whole: Option<LockKind>,
+}
+
+/// Every lock, and everyone who waits for one.
+#[derive(Default)]
+pub(super) struct Locks {
+    state: Mutex<State>,
+    /// Wakes those who wait: something was given up.
+    pub(super) given_up: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    files: HashMap<FileId, HashMap<Holder, Held>>,
+    waiting: HashMap<u64, Wanted>,
+    last_waiter: u64,
+}
+
+#[derive(Clone)]
+struct Wanted {
+    file: FileId,
+    by: Holder,
+    scope: LockScope,
+    kind: LockKind,
+}
+
+/// A wait that is counted in looking for deadlocks, until it is dropped.
+pub(super) struct Waiter<'a> {
+    locks: &'a Locks,
+    number: u64,
+}
+
+impl Held {
+    /// Returns the first lock of this holder that another's would clash with.
+    fn in_the_way(&self, scope: LockScope, kind: LockKind) -> Option<(LockScope, LockKind)> {
+        let clash = |held: LockKind| held == LockKind::Exclusive || kind == LockKind::Exclusive;
+        match scope {
+            LockScope::Whole => self.whole.filter(|held| clash(*held)).map(|held| (LockScope::Whole, held)),
+            LockScope::Range(range) => self
+                .over(range.at, range.end())
+                .find(|(_, _, held)| clash(*held))
+                .map(|(at, end, held)| (LockScope::Range(span(at, end)), held)),
+        }
+    }
+
+    /// Ranges that share a byte with `at..end`, in order.
+    fn over(&self, at: u64, end: u64) -> impl Iterator<Item = (u64, u64, LockKind)> + '_ {
+        let first = self.ranges.range(..=at).next_back().map_or(at, |(start, _)| *start);
+        self.ranges
+            .range(first..end)
+            .map(|(start, (stop, kind))| (*start, *stop, *kind))
+            .filter(move |(_, stop, _)| *stop > at)
+    }
+
+    fn give_up(&mut self, scope: LockScope) {
+        let LockScope::Range(range) = scope else {
+            self.whole = None;
+            return;
+        };
+        let (at, end) = (range.at, range.end());
+        let cut: Vec<_> = self.over(at, end).collect();
+        for (start, stop, kind) in cut {
+            self.ranges.remove(&start);
+            if start < at {
+                self.ranges.insert(start, (at, kind));
+            }
+            if stop > end {
+                self.ranges.insert(end, (stop, kind));
+            }
+        }
+    }
+
+    fn take(&mut self, scope: LockScope, kind: LockKind) {
+        self.give_up(scope);
+        let LockScope::Range(range) = scope else {
+            self.whole = Some(kind);
+            return;
+        };
+        let (mut at, mut end) = (range.at, range.end());
+        if let Some((start, (stop, held))) = self.ranges.range(..at).next_back().map(|(a, b)| (*a, *b))
+            && stop == at
+            && held == kind
+        {
+            self.ranges.remove(&start);
+            at = start;
+        }
+        if let Some((stop, held)) = self.ranges.get(&end).copied()
+            && held == kind
+        {
+            self.ranges.remove(&end);
+            end = stop;
+        }
+        self.ranges.insert(at, (end, kind));
+    }
+
+    fn count(&self) -> usize {
+        self.ranges.len() + usize::from(self.whole.is_some())
+    }
+}
+
+fn span(at: u64, end: u64) -> LockRange {
+    LockRange { at, length: if end == u64::MAX { 0 } else { end - at } }
+}
+
+impl State {
+    /// Everybody's locks that stand in the way.
+    fn in_the_way<'a>(
+        &'a self,
+        wanted: &'a Wanted,
+    ) -> impl Iterator<Item = (&'a Holder, (LockScope, LockKind))> {
+        self.files
+            .get(&wanted.file)
+            .into_iter()
+            .flatten()
+            .filter(|(holder, _)| **holder != wanted.by)
+            .filter_map(|(holder, held)| Some((holder, held.in_the_way(wanted.scope, wanted.kind)?)))
+    }
+
+    fn take(&mut self, wanted: &Wanted) -> Result<()> {
+        let file = self.files.entry(wanted.file).or_default();
+        let mut held = file.get(&wanted.by).cloned().unwrap_or_default();
+        let before: usize = file.values().map(Held::count).sum::<usize>() - held.count();
+        held.take(wanted.scope, wanted.kind);
+        if before + held.count() > limits::LOCKS_PER_FILE_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the file carries as many locks as it may"));
+        }
+        file.insert(wanted.by.clone(), held);
+        Ok(())
+    }
+
+    /// Returns whether one of `from`, or someone it waits for, waits for `to`.
+    fn leads_to(&self, from: Vec<Holder>, to: &Holder) -> bool {
+        let mut seen = HashSet::new();
+        let mut todo = from;
+        while let Some(here) = todo.pop() {
+            if here == *to {
+                return true;
+            }
+            if !seen.insert(here.clone()) {
+                continue;
+            }
+            for wanted in self.waiting.values().filter(|wanted| wanted.by == here) {
+                todo.extend(self.in_the_way(wanted).map(|(holder, _)| holder.clone()));
+            }
+        }
+        false
+    }
+}
+
+impl Locks {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a wait, or several tries for one lock.
+    pub(super) fn waiter(&self) -> Waiter<'_> {
+        let mut state = self.lock();
+        state.last_waiter += 1;
+        Waiter { locks: self, number: state.last_waiter }
+    }
+
+    /// Takes a lock if nothing is in the way, and returns whether it did. With a waiter
+    /// the caller is going to wait: `Deadlock` if that could never end.
+    pub(super) fn take(
+        &self,
+        file: FileId,
+        session: SessionId,
+        lock: &Lock,
+        waiter: Option<&Waiter<'_>>,
+    ) -> Result<bool> {
+        let wanted = Wanted { file, by: Holder::of(session, lock)?, scope: lock.scope, kind: lock.kind };
+        let mut state = self.lock();
+        let blockers: Vec<Holder> = state.in_the_way(&wanted).map(|(holder, _)| holder.clone()).collect();
+        if blockers.is_empty() {
+            state.take(&wanted)?;
+            drop(state);
+            // What the holder had of another kind may have made room for others.
+            self.given_up.notify_waiters();
+            return Ok(true);
+        }
+        if let Some(waiter) = waiter {
+            if state.leads_to(blockers, &wanted.by) {
+                return Err(Error::new(ErrorKind::Deadlock, "the holder waits for a lock of yours"));
+            }
+            state.waiting.insert(waiter.number, wanted);
+        }
+        Ok(false)
+    }
+
+    /// Returns the first lock that stands in the way.
+    pub(super) fn test(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<Option<Lock>> {
+        let wanted = Wanted { file, by: Holder::of(session, lock)?, scope: lock.scope, kind: lock.kind };
+        let state = self.lock();
+        let first = state.in_the_way(&wanted).min_by_key(|(_, (scope, _))| match scope {
+            LockScope::Range(range) => range.at,
+            LockScope::Whole => 0,
+        });
+        Ok(first.map(|(holder, (scope, kind))| Lock { scope, kind, owner: holder.owner.clone() }))
+    }
+
+    /// Gives up what the owner has of the lock's scope.
+    pub(super) fn give_up(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<()> {
+        let by = Holder::of(session, lock)?;
+        let mut state = self.lock();
+        if let Some(holders) = state.files.get_mut(&file) {
+            if let Some(held) = holders.get_mut(&by) {
+                held.give_up(lock.scope);
+                if held.count() == 0 {
+                    holders.remove(&by);
+                }
+            }
+            if holders.is_empty() {
+                state.files.remove(&file);
+            }
+        }
+        drop(state);
+        self.given_up.notify_waiters();
+        Ok(())
+    }
+
+    /// Drops everything a session holds.
+    pub(super) fn end_session(&self, session: SessionId) {
+        let mut state = self.lock();
+        for holders in state.files.values_mut() {
+            holders.retain(|holder, _| holder.session != session);
+        }
+        state.files.retain(|_, holders| !holders.is_empty());
+        drop(state);
+        self.given_up.notify_waiters();
+    }
+
+    /// Drops everything about a file that is gone.
+    pub(super) fn forget(&self, file: FileId) {
+        self.lock().files.remove(&file);
+    }
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.locks.lock().waiting.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+#[path = "locks/tests.rs"]
+mod tests;

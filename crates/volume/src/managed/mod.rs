@@ -1,0 +1,352 @@
+//! A managed volume: names in the metadata engine, bytes in a store.
+//!
+//! **Problem.** Every request is a walk, a decision and an act that must be one step
+//! for everybody else, survive any crash as a whole, and cost one message and, if it
+//! must be durable, one flush.
+//!
+//! **Shape.** A request is one transaction over typed tables; reading requests use a
+//! snapshot. Both look through the same [`view::View`], so what a walk shows and what
+//! an act decides cannot differ.
+//!
+//! ```text
+//!   FileSystem ─▶ file_system ─┬─ snapshot ─▶ View: locate · decide · list · why
+//!                              └─ transaction ─▶ Act: make link rename remove set tag protect
+//!                                                 │ one commit: rows, note, audit, replay
+//!   bytes ─▶ OpenFile / Stage ─▶ lease ─▶ Granted ─┴▶ inline rows | ObjectStore
+//!   in memory: opens, locks, writes under way, the ring of changes
+//! ```
+//!
+//! **Where bytes are.** Up to [`limits::INLINE_BYTES_MAX`] beside the inode, else one
+//! object. A write in place that grows past the bound moves them into an object first;
+//! nothing moves them back unasked. Each touch of bytes, inline ones too, has a
+//! [`Granted`](weft_core::proof::Granted) that the issuer made of a decision.
+//!
+//! **What survives a crash.** Rows in commit order. Objects are made and flushed before
+//! a row refers to them, and removed after a row says that nothing does. An object
+//! about to be written in place is marked first, durably: after a crash its size is
+//! looked up and its version changes.
+//!
+//! **Ways to get it wrong.** Deciding outside the transaction that acts: rights change
+//! in between. Waiting or asking the store inside one: every writer waits with you.
+//! Reading all of a directory: one of 100 million entries must cost no more than one
+//! of ten. Doing what must follow a commit in the caller's future, which may be
+//! dropped: such acts run in tasks of their own ([`Volume::undropped`]).
+
+mod act;
+mod attributes;
+mod bytes;
+mod check;
+mod feed;
+mod file;
+mod file_system;
+mod files;
+mod grants;
+mod lease;
+mod list;
+mod locate;
+mod locks;
+mod locks_kept;
+mod names;
+mod numbers;
+mod opens;
+mod protect;
+mod rename;
+mod settle;
+mod source;
+mod split;
+mod stage;
+mod stages;
+mod sweep;
+mod table;
+mod view;
+mod why;
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use quick_cache::sync::Cache;
+use tokio::sync::Notify;
+use weft_core::acl::{Acl, AclEntry, Modes, Who};
+use weft_core::attr::Kind;
+use weft_core::form::{Ack, Call, Verifier};
+use weft_core::policy::AuditReads;
+use weft_core::proof::{Caller, Granted};
+use weft_core::service::{Issuer, ObjectStore};
+use weft_core::{CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, Tick, VolumeId, limits};
+use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn};
+use weft_sys::{Sys, Task};
+
+use self::act::Act;
+use self::grants::GrantKey;
+use self::table::containers::{self, Head, Rules};
+use self::table::{inodes, unnamed, volume};
+use self::view::View;
+
+pub use self::sweep::Swept;
+
+/// The feed of changes: one note with each, for the volume itself.
+pub const CHANGES: NoteKind = NoteKind(1);
+/// The audit of writes: one encoded [`AuditRecord`](weft_core::service::AuditRecord)
+/// with each, for whoever keeps the audit log.
+pub const AUDITS: NoteKind = NoteKind(2);
+
+const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+
+/// Directories on one way to the root; more means that a directory lies below itself.
+const DEPTH_MAX: usize = limits::TREE_DEPTH_MAX;
+
+/// What a managed volume works with.
+#[derive(Clone)]
+pub struct Config {
+    /// Clock, randomness, tasks.
+    pub sys: Sys,
+    /// The engine its tables are in.
+    pub engine: Arc<dyn Engine>,
+    /// Its part of the engine.
+    pub space: SpaceId,
+    /// Who signs what it decides.
+    pub issuer: Arc<dyn Issuer>,
+    /// Where larger files' bytes are.
+    pub store: Arc<dyn ObjectStore>,
+    /// The volume's number; 0 is the root of the tree.
+    pub volume: VolumeId,
+    /// Returns the node as a caller: sweeps, seals and removals are its acts.
+    pub node: Arc<dyn Fn() -> Caller + Send + Sync>,
+    /// Whether somebody takes the notes of kind [`AUDITS`]. On a node: always. Notes
+    /// that nobody takes would in the end stop all writing.
+    pub audited: bool,
+}
+
+/// A file system over a metadata engine and an object store.
+///
+/// Cheap to clone. The background work of a volume ends with the last clone.
+#[derive(Clone)]
+pub struct Managed {
+    volume: Arc<Volume>,
+    /// What runs beside the calls ends when nobody can call any more.
+    _work: Arc<Background>,
+}
+
+struct Background(Vec<Task<()>>);
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Task::abort);
+    }
+}
+
+/// The volume itself, shared by calls, open files and background work.
+struct Volume {
+    sys: Sys,
+    space: Space,
+    issuer: Arc<dyn Issuer>,
+    store: Arc<dyn ObjectStore>,
+    id: VolumeId,
+    generation: u32,
+    node: Arc<dyn Fn() -> Caller + Send + Sync>,
+    audited: bool,
+    started: Tick,
+    numbers: numbers::Numbers,
+    policies: Cache<(ContainerId, Head), Arc<Rules>>,
+    granted: Cache<GrantKey, Granted>,
+    opens: opens::Opens,
+    files: files::Files,
+    locks: locks::Locks,
+    feed: feed::Feed,
+    stagings: stages::Stagings,
+    /// Objects that are made and that no row refers to yet: not for the sweep.
+    making: Mutex<std::collections::HashSet<ObjectId>>,
+    /// Rises with every change of policy or place: who holds a lease looks again.
+    policy_changes: AtomicU64,
+    policy_changed: Notify,
+    /// Sessions that took locks, before the last restart or since.
+    lockers: locks_kept::Lockers,
+    /// Wakes the worker that moves members, labels and garbage.
+    to_tidy: Notify,
+}
+
+impl Managed {
+    /// Makes a volume: an empty directory over which `administrators` (a group, or one
+    /// caller) have every right and nobody else any. `Exists` if there is one.
+    pub async fn create(config: Config, administrators: CallerName) -> Result<Self> {
+        let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+        let (id, now) = (config.volume, config.sys.clock().now());
+        let boot = space.boot().0;
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            if volume::find(txn)?.is_some() {
+                return Err(Error::exists("the volume is there already"));
+            }
+            let row = volume::Volume { id, generation: 0, administrators: administrators.clone() };
+            volume::put(txn, &row)?;
+            make_root(txn, id, &administrators, now, boot)
+        };
+        space.write(Ack::Durable, act).await.map_err(|e| e.op("make the volume"))?;
+        Self::open(config).await
+    }
+
+    /// Opens a volume that was made before, and mends what a crash left half-done.
+    /// `NotFound` if there is none.
+    pub async fn open(config: Config) -> Result<Self> {
+        let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+        let row = volume::find(&space.snapshot()?)?
+            .ok_or_else(|| Error::not_found("there is no volume here").op("open the volume"))?;
+        if row.id != config.volume {
+            return Err(Error::invalid(format!("it is volume {}, not {}", row.id, config.volume))
+                .op("open the volume"));
+        }
+        let lockers = locks_kept::Lockers::of(unnamed::lockers(&space.snapshot()?)?);
+        let volume = Arc::new(Volume {
+            started: config.sys.clock().tick(),
+            sys: config.sys,
+            space,
+            issuer: config.issuer,
+            store: config.store,
+            id: row.id,
+            generation: row.generation,
+            node: config.node,
+            audited: config.audited,
+            numbers: numbers::Numbers::default(),
+            policies: Cache::new(limits::POLICIES_CACHED),
+            granted: Cache::new(limits::CAPABILITIES_CACHED),
+            opens: opens::Opens::default(),
+            files: files::Files::default(),
+            locks: locks::Locks::default(),
+            feed: feed::Feed::default(),
+            stagings: stages::Stagings::default(),
+            making: Mutex::default(),
+            policy_changes: AtomicU64::new(0),
+            policy_changed: Notify::new(),
+            lockers,
+            to_tidy: Notify::new(),
+        });
+        volume.mend_after_crash().await?;
+        let work = Background(vec![volume.clone().follow_feed()?, volume.clone().tidy_behind()]);
+        Ok(Self { volume, _work: Arc::new(work) })
+    }
+}
+
+fn make_root(
+    txn: &mut SpaceTxn<'_>,
+    id: VolumeId,
+    administrators: &CallerName,
+    now: weft_core::Time,
+    boot: u64,
+) -> Result<()> {
+    let serial = FileId::ROOT.serial();
+    // Numbers up to the root's are taken.
+    volume::lease_past(txn, serial + 1)?;
+    let container = ContainerId::new(id, serial);
+    let mut root = act::blank(Kind::Directory, container, now);
+    (root.mode, root.owner, root.group, root.parent) =
+        (0o755, administrators.id(), administrators.id(), serial);
+    inodes::add(txn, serial, &root)?;
+    inodes::begin_tally(txn, serial, now, now, boot)?;
+    let rules = Rules {
+        root: serial,
+        acl: Acl::new(vec![AclEntry::allow(Who::Caller(administrators.clone()), Rights::ALL)]),
+        modes: Modes::default(),
+        bytes_max: None,
+        audit_reads: AuditReads::default(),
+    };
+    containers::put(txn, container, Head { serial: 0, epoch: 0, leaving: false }, &rules)
+}
+
+impl Volume {
+    /// Returns the name of the engine's present boot.
+    fn boot(&self) -> u64 {
+        self.space.boot().0
+    }
+
+    /// Returns what changes when unsynced bytes or commits may have been lost.
+    fn verifier(&self) -> Verifier {
+        let store = self.store.verifier().0;
+        Verifier(self.boot().rotate_left(32).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ store)
+    }
+
+    /// Begins a reading request: the caller's lease runs, the deadline has not passed.
+    fn look<T>(&self, call: &Call, look: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        call.check(self.sys.clock())?;
+        self.look_whenever(call, look)
+    }
+
+    /// Goes on with what outlives the deadline of the call that began it.
+    fn look_whenever<T>(&self, call: &Call, look: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        let snapshot: SpaceSnapshot = self.space.snapshot()?;
+        look(&View::committed(self, &snapshot, call))
+    }
+
+    /// Makes a change, in one transaction that answers as the call wants it.
+    async fn change<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        act: impl FnMut(&mut Act<'_, '_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        call.check(self.sys.clock())?;
+        self.sys.within(call.until, self.change_whenever(call, call.ack, act)).await
+    }
+
+    /// Makes a change that must be made whether or not somebody waits for it.
+    async fn change_whenever<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        ack: Ack,
+        mut act: impl FnMut(&mut Act<'_, '_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (volume, call) = (self.clone(), call.clone());
+        let write = self.space.write(ack, move |txn| {
+            let now = volume.sys.clock().moment();
+            act(&mut Act { volume: &volume, call: &call, now, txn })
+        });
+        Ok(write.await?.0)
+    }
+
+    /// Runs work to its end even if whoever waits for it goes away.
+    async fn undropped<T: Send + 'static>(
+        &self,
+        call: &Call,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        call.check(self.sys.clock())?;
+        let task = self.sys.spawn(work);
+        self.sys.within(call.until, async { task.await? }).await
+    }
+
+    /// Returns a number never given before.
+    async fn number(&self) -> Result<u64> {
+        self.numbers.take(&self.space).await
+    }
+
+    /// Returns the id of an object never made before.
+    async fn new_object(&self) -> Result<ObjectId> {
+        Ok(ObjectId::of_file(FileId::new(self.id, self.number().await?, self.generation), 1))
+    }
+
+    /// Tells the issuer and all who hold leases that policy or place has changed. The
+    /// change must be on disk.
+    fn policy_has_changed(&self, epochs: &[(ContainerId, u64)]) {
+        for (container, epoch) in epochs {
+            self.issuer.begin_epoch(*container, *epoch);
+        }
+        self.policy_changes.fetch_add(1, Ordering::AcqRel);
+        self.policy_changed.notify_waiters();
+    }
+
+    /// Keeps the sweep off an object until the guard is dropped.
+    fn making(self: &Arc<Self>, object: ObjectId) -> Making {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
+        Making { volume: self.clone(), object }
+    }
+}
+
+/// An object that no row refers to yet.
+struct Making {
+    volume: Arc<Volume>,
+    object: ObjectId,
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        self.volume.making.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.object);
+    }
+}

@@ -1,0 +1,201 @@
+//! What is open, under which session. In memory: after a restart sessions open again.
+//!
+//! Opening and losing the last name must not miss each other: an open pins the id
+//! first and looks whether the inode is there afterwards; an unlinking transaction
+//! asks [`Opens::end`], which marks the id, so that a later pin knows to look again
+//! once that transaction is through.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weft_core::{Error, ErrorKind, FileId, ObjectId, Result, SessionId, limits};
+
+/// What is open.
+#[derive(Default)]
+pub(super) struct Opens(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    last: u64,
+    opens: HashMap<u64, Open>,
+    by_session: HashMap<SessionId, HashSet<u64>>,
+    files: HashMap<FileId, usize>,
+    /// Objects that pinned opens read, whatever becomes of their files.
+    objects: HashMap<ObjectId, usize>,
+    /// Inodes whose end was decided in a transaction that may still be under way.
+    ending: HashSet<FileId>,
+    ended_sessions: HashSet<SessionId>,
+    ended_order: VecDeque<SessionId>,
+}
+
+struct Open {
+    session: SessionId,
+    file: FileId,
+    object: Option<ObjectId>,
+}
+
+/// What an open that ended kept.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Closed {
+    /// The file, if nobody else has it open.
+    pub(super) file: Option<FileId>,
+    /// The object it was pinned to, if nobody else is.
+    pub(super) object: Option<ObjectId>,
+}
+
+impl Opens {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Fails with `Stale` if the session has ended.
+    pub(super) fn lives(&self, session: SessionId) -> Result<()> {
+        if self.lock().ended_sessions.contains(&session) {
+            return Err(Error::stale("the session has ended"));
+        }
+        Ok(())
+    }
+
+    /// Takes up an open. Returns its number, and whether the file's end may be under
+    /// way, so that only a later look can be relied on.
+    pub(super) fn pin(&self, session: SessionId, file: FileId) -> Result<(u64, bool)> {
+        let mut state = self.lock();
+        if state.ended_sessions.contains(&session) {
+            return Err(Error::stale("the session has ended"));
+        }
+        let held = state.by_session.entry(session).or_default().len();
+        if held >= limits::SESSION_OPENS_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the session holds as many opens as it may"));
+        }
+        state.last += 1;
+        let number = state.last;
+        state.opens.insert(number, Open { session, file, object: None });
+        state.by_session.entry(session).or_default().insert(number);
+        *state.files.entry(file).or_default() += 1;
+        Ok((number, state.ending.contains(&file)))
+    }
+
+    /// Keeps an object for an open that is pinned to it.
+    pub(super) fn pin_object(&self, number: u64, object: ObjectId) {
+        let mut state = self.lock();
+        if let Some(open) = state.opens.get_mut(&number) {
+            open.object = Some(object);
+            *state.objects.entry(object).or_default() += 1;
+        }
+    }
+
+    /// Returns whether an open is still one.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.lock().opens.contains_key(&number)
+    }
+
+    /// Ends an open. `None` if it had ended already.
+    pub(super) fn close(&self, number: u64) -> Option<Closed> {
+        self.lock().close(number)
+    }
+
+    /// Ends all opens of a session, for good.
+    pub(super) fn end_session(&self, session: SessionId) -> Vec<Closed> {
+        let mut state = self.lock();
+        if state.ended_sessions.insert(session) {
+            state.ended_order.push_back(session);
+        }
+        if state.ended_order.len() > limits::SESSIONS_MAX
+            && let Some(oldest) = state.ended_order.pop_front()
+        {
+            state.ended_sessions.remove(&oldest);
+        }
+        let numbers = state.by_session.remove(&session).unwrap_or_default();
+        numbers.into_iter().filter_map(|number| state.close(number)).collect()
+    }
+
+    /// Asked by the transaction that takes a file's last name: whether nobody has it
+    /// open, so that it ends now. Then [`Opens::settled`] must follow.
+    pub(super) fn end(&self, file: FileId) -> bool {
+        let mut state = self.lock();
+        let unused = !state.files.contains_key(&file);
+        if unused {
+            state.ending.insert(file);
+        }
+        unused
+    }
+
+    /// Says that the transactions that asked to end these files are through.
+    pub(super) fn settled(&self, file: FileId) {
+        self.lock().ending.remove(&file);
+    }
+
+    /// Returns whether a file is open.
+    pub(super) fn is_open(&self, file: FileId) -> bool {
+        self.lock().files.contains_key(&file)
+    }
+
+    /// Returns whether an open is pinned to an object.
+    pub(super) fn is_pinned(&self, object: ObjectId) -> bool {
+        self.lock().objects.contains_key(&object)
+    }
+}
+
+impl State {
+    fn close(&mut self, number: u64) -> Option<Closed> {
+        let open = self.opens.remove(&number)?;
+        if let Some(own) = self.by_session.get_mut(&open.session) {
+            own.remove(&number);
+            if own.is_empty() {
+                self.by_session.remove(&open.session);
+            }
+        }
+        let file = last_of(&mut self.files, open.file);
+        let object = open.object.and_then(|object| last_of(&mut self.objects, object));
+        Some(Closed { file, object })
+    }
+}
+
+/// Counts one less. Returns the key if that was the last.
+fn last_of<K: std::hash::Hash + Eq + Copy>(counts: &mut HashMap<K, usize>, key: K) -> Option<K> {
+    let count = counts.get_mut(&key)?;
+    *count -= 1;
+    if *count > 0 {
+        return None;
+    }
+    counts.remove(&key);
+    Some(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::VolumeId;
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId(1);
+
+    fn file(serial: u64) -> FileId {
+        FileId::new(VolumeId(0), serial, 0)
+    }
+
+    #[test]
+    fn a_file_ends_only_when_nobody_has_it_open_and_a_later_pin_knows() {
+        let opens = Opens::default();
+        let (number, doubtful) = opens.pin(SESSION, file(7)).unwrap();
+        assert!(!doubtful);
+        assert!(!opens.end(file(7)), "somebody has it open");
+        assert_eq!(opens.close(number), Some(Closed { file: Some(file(7)), object: None }));
+        assert!(opens.end(file(7)));
+        assert!(opens.pin(SESSION, file(7)).unwrap().1, "its end is under way");
+        opens.settled(file(7));
+    }
+
+    #[test]
+    fn the_end_of_a_session_closes_what_it_had_and_refuses_more() {
+        let opens = Opens::default();
+        let (a, _) = opens.pin(SESSION, file(7)).unwrap();
+        opens.pin(SESSION, file(7)).unwrap();
+        opens.pin(SessionId(2), file(8)).unwrap();
+        opens.pin_object(a, ObjectId(3));
+        let closed = opens.end_session(SESSION);
+        assert_eq!(closed.iter().filter(|c| c.file == Some(file(7))).count(), 1);
+        assert!(!opens.is_pinned(ObjectId(3)) && opens.is_open(file(8)));
+        assert!(opens.pin(SESSION, file(9)).is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! Policy: showing it, editing it, and splitting a subtree off into a container of its
+//! own. An edit writes the container's rows, whatever the container holds.
+
+use weft_core::acl::{Acl, AclEntry, Effect};
+use weft_core::attr::Changed;
+use weft_core::form::{At, ChangeKind, Protected, Scope};
+use weft_core::policy::{Policy, PolicyEdit};
+use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, limits};
+
+use super::act::{Act, Deed};
+use super::rename::Epochs;
+use super::split::Below;
+use super::table::containers::{self, Head, Rules};
+use super::table::splits::{self, Split};
+use super::table::{entries, inodes};
+use super::view::{Node, View};
+
+impl View<'_> {
+    pub(super) fn policy(&self, at: &At) -> Result<Policy> {
+        let node = self.existing(at)?;
+        self.need(&node, Rights::ACL_READ)?;
+        containers::policy(self.read, self.home(&node)?)
+    }
+
+    /// Returns the containers of the directories above a place, innermost first.
+    fn containers_above(&self, place: &Node) -> Result<Vec<ContainerId>> {
+        let mut above = Vec::new();
+        for back in entries::names_of(self.read, place.serial()) {
+            for dir in self.lineage(&self.node_at(back?.parent)?)? {
+                if !above.contains(&dir.inode.container) {
+                    above.push(dir.inode.container);
+                }
+            }
+        }
+        Ok(above)
+    }
+
+    /// Returns the containers above in which those whom `acl` gives anything lack
+    /// `traverse`, with their ACLs mended.
+    fn traverse_above(&self, root: &Node, acl: &Acl) -> Result<Vec<(ContainerId, Acl)>> {
+        let mut mended = Vec::new();
+        for container in self.containers_above(root)? {
+            let old = containers::rules(self.read, container)?.acl;
+            let gives_way = |entry: &AclEntry| old.entries.iter().any(|there| gives_way(there, entry));
+            let lacking: Vec<AclEntry> = acl
+                .entries
+                .iter()
+                .filter(|entry| entry.effect == Effect::Allow && !entry.rights.is_empty())
+                .filter(|entry| !gives_way(entry))
+                .map(|entry| AclEntry { rights: Rights::TRAVERSE, ..entry.clone() })
+                .collect();
+            if lacking.is_empty() {
+                continue;
+            }
+            let mut new = Acl { version: old.version + 1, entries: old.entries };
+            for entry in lacking {
+                if !new.entries.contains(&entry) {
+                    new.entries.push(entry);
+                }
+            }
+            new.check()?;
+            mended.push((container, new));
+        }
+        Ok(mended)
+    }
+}
+
+impl Act<'_, '_> {
+    /// Edits policy. `below` was found just before: what the subtree holds.
+    pub(super) fn protect(
+        &mut self,
+        at: &At,
+        scope: Scope,
+        edit: &PolicyEdit,
+        below: Below,
+        number: u64,
+    ) -> Result<(Changed<Protected>, Epochs)> {
+        let view = self.view();
+        let mut node = view.existing(at)?;
+        view.need(&node, Rights::ACL_WRITE)?;
+        let enclosing = view.home(&node)?;
+        let rules = containers::rules(self.txn, enclosing)?;
+        check_edit(edit, &rules.acl)?;
+        let made = scope == Scope::Subtree && rules.root != node.serial();
+        if made && view.containers_above(&node)?.len() >= limits::CONTAINER_DEPTH_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "at most 64 containers lie on one path"));
+        }
+        let root = if made { node.clone() } else { view.node_at(rules.root).unwrap_or_else(|_| node.clone()) };
+        let traverse = match &edit.acl {
+            Some(acl) => view.traverse_above(&root, acl)?,
+            None => Vec::new(),
+        };
+        let before = self.before(&node)?;
+        let mut epochs = Epochs::new();
+        let (mut container, mut members_left) = (enclosing, 0);
+        if made {
+            container = ContainerId::new(self.volume.id, number);
+            members_left = self.split(&node, enclosing, container, rules, below, &mut epochs)?;
+            node = self.view().node(node.id)?;
+        }
+        self.edit(container, edit, &mut epochs)?;
+        let mut traverse_added = Vec::new();
+        for (above, acl) in traverse {
+            let (mut head, mut rules) = (containers::head(self.txn, above)?, containers::rules(self.txn, above)?);
+            head.serial += 1;
+            rules.acl = acl;
+            containers::put(self.txn, above, head, &rules)?;
+            traverse_added.push(above);
+        }
+        self.touch(&mut node)?;
+        self.record(&Deed {
+            kind: ChangeKind::Policy,
+            operation: "protect",
+            node: &node,
+            place: None,
+            to: None,
+            by: (&node, Rights::ACL_WRITE),
+            bytes: 0,
+        })?;
+        let value = Protected { container, made, members_left, traverse_added };
+        let file = self.wcc(node.id, before)?;
+        Ok((Changed { value, file, parents: [None, None] }, epochs))
+    }
+
+    /// Makes a container with the enclosing one's policy. Few members move at once; of
+    /// many only the top does, and the others follow. Returns how many are to follow.
+    fn split(
+        &mut self,
+        top: &Node,
+        old: ContainerId,
+        new: ContainerId,
+        rules: Rules,
+        below: Below,
+        epochs: &mut Epochs,
+    ) -> Result<u64> {
+        let rules = Rules { root: top.serial(), ..rules };
+        containers::put(self.txn, new, Head { serial: 0, epoch: 0, leaving: false }, &rules)?;
+        // What was issued for the members under the old policy must not outlive it.
+        epochs.push(self.begin_epoch(old)?);
+        let few = match below {
+            Below::Few => self.view().members_below(top, limits::SPLIT_MEMBERS_MAX)?,
+            Below::Many(_) => None,
+        };
+        let Some(members) = few else {
+            let mut head = containers::head(self.txn, old)?;
+            (head.leaving, head.serial) = (true, head.serial + 1);
+            let from = containers::rules(self.txn, old)?;
+            containers::put(self.txn, old, head, &from)?;
+            splits::begin(self.txn, old, &Split { root: top.serial(), into: new })?;
+            let inode = inodes::load(self.txn, top.serial())?;
+            self.rehome(&mut Node { id: top.id, inode }, new)?;
+            return Ok(match below {
+                Below::Many(members) => members,
+                Below::Few => limits::SPLIT_MEMBERS_MAX as u64,
+            });
+        };
+        for mut member in members {
+            self.rehome(&mut member, new)?;
+        }
+        Ok(0)
+    }
+
+    fn edit(&mut self, container: ContainerId, edit: &PolicyEdit, epochs: &mut Epochs) -> Result<()> {
+        let mut head = containers::head(self.txn, container)?;
+        let mut rules = containers::rules(self.txn, container)?;
+        if let Some(acl) = &edit.acl {
+            rules.acl = Acl { version: rules.acl.version + 1, entries: acl.entries.clone() };
+        }
+        rules.modes = edit.modes.unwrap_or(rules.modes);
+        rules.bytes_max = edit.bytes_max.unwrap_or(rules.bytes_max);
+        rules.audit_reads = edit.audit_reads.unwrap_or(rules.audit_reads);
+        head.serial += 1;
+        containers::put(self.txn, container, head, &rules)?;
+        if edit.acl.is_some() || edit.modes.is_some() {
+            epochs.push(self.begin_epoch(container)?);
+        }
+        Ok(())
+    }
+}
+
+fn check_edit(edit: &PolicyEdit, old: &Acl) -> Result<()> {
+    let Some(acl) = &edit.acl else { return Ok(()) };
+    if acl.version != old.version {
+        return Err(Error::new(ErrorKind::Conflict, "the ACL was changed since it was read"));
+    }
+    acl.check()
+}
+
+/// Returns whether an entry already lets those of another pass.
+fn gives_way(there: &AclEntry, entry: &AclEntry) -> bool {
+    there.effect == Effect::Allow
+        && there.who == entry.who
+        && there.rights.contains(Rights::TRAVERSE)
+        && (there.when.is_empty() || there.when == entry.when)
+}

@@ -1,0 +1,195 @@
+//! What follows later: objects that are no longer written get their seal, and what a
+//! crash left half-done is mended before the first call.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use weft_core::form::Ack;
+use weft_core::proof::Objects;
+use weft_core::{ErrorKind, Result, Rights, limits};
+use weft_kv::SpaceTxn;
+use weft_sys::Sys;
+
+use super::Volume;
+use super::bytes::used_of;
+use super::files::Writing;
+use super::opens::Closed;
+use super::table::inodes::{self, Layout};
+use super::table::{containers, unnamed};
+
+/// How many marks are looked at in one go.
+const BATCH: usize = 256;
+
+/// Waits until a file has not been written for a while, then settles it.
+pub(super) async fn settle_behind(sys: Sys, volume: Weak<Volume>, writing: Arc<Writing>, serial: u64) {
+    let mut pause = limits::OBJECT_IDLE;
+    loop {
+        sys.sleep(pause).await;
+        let Some(volume) = volume.upgrade() else { return };
+        let idle = sys.clock().tick().since(writing.last_written());
+        if idle < limits::OBJECT_IDLE {
+            pause = limits::OBJECT_IDLE - idle;
+            continue;
+        }
+        match volume.settle(&writing, serial).await {
+            Ok(()) => return volume.files.forget(serial),
+            Err(error) if error.kind() == ErrorKind::Unavailable => return,
+            Err(error) => {
+                tracing::warn!(%error, inode = serial, "a written file could not be settled yet");
+                pause = limits::OBJECT_IDLE.max(Duration::from_secs(1)) * 2;
+            }
+        }
+    }
+}
+
+impl Volume {
+    /// Brings an object that was written to disk, has it sealed, and takes its mark away.
+    async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<()> {
+        let _alone = writing.gate.write().await;
+        let snapshot = self.space.snapshot()?;
+        let layout = inodes::find(&snapshot, serial)?.map(|inode| inode.layout);
+        if let Some(Layout::Whole { object, label }) = layout {
+            let rights = Rights::READ | Rights::WRITE;
+            let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), rights)?;
+            self.store.sync(&granted, object).await?;
+            self.store.seal(&granted, object).await?;
+        }
+        let act = move |txn: &mut SpaceTxn<'_>| unnamed::WRITING.remove(txn, serial);
+        self.space.write(Ack::Applied, act).await?;
+        writing.marked.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// Mends what a crash left: files whose objects were being written are as their
+    /// objects are now, under versions that nobody has seen.
+    pub(super) async fn mend_after_crash(self: &Arc<Self>) -> Result<()> {
+        let mut after = None;
+        loop {
+            let marked = unnamed::WRITING.some(&self.space.snapshot()?, after, BATCH)?;
+            let Some(last) = marked.last().copied() else { return Ok(()) };
+            after = Some(last);
+            for serial in marked {
+                self.mend_written(serial).await?;
+            }
+        }
+    }
+
+    async fn mend_written(self: &Arc<Self>, serial: u64) -> Result<()> {
+        let snapshot = self.space.snapshot()?;
+        let Some(inode) = inodes::find(&snapshot, serial)? else {
+            self.space.write(Ack::Applied, move |txn| unnamed::WRITING.remove(txn, serial)).await?;
+            return Ok(());
+        };
+        let mut stat = None;
+        if let Layout::Whole { object, label } = inode.layout {
+            let rights = Rights::READ | Rights::WRITE;
+            let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), rights)?;
+            stat = match self.store.stat(&granted, object).await {
+                Ok(stat) => {
+                    self.store.sync(&granted, object).await?;
+                    Some(stat)
+                }
+                // The check says what is lost; the volume opens all the same.
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    tracing::error!(inode = serial, %object, "a file's object is not there");
+                    None
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        let (boot, now) = (self.boot(), self.sys.clock().now());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            unnamed::WRITING.remove(txn, serial)?;
+            let Some(mut inode) = inodes::find(txn, serial)? else { return Ok(()) };
+            if let Some(stat) = stat {
+                let used = used_of(&stat);
+                containers::use_bytes(txn, inode.container, used as i64 - inode.used as i64)?;
+                (inode.size, inode.used) = (stat.size, used);
+            }
+            inode.stamp = inode.stamp.next(boot);
+            inode.changed(now);
+            inodes::put(txn, serial, &inode)
+        };
+        self.space.write(Ack::Durable, act).await?;
+        Ok(())
+    }
+
+    /// Lets go of what an open that ended kept: a file without names, an object that
+    /// was replaced.
+    pub(super) async fn let_go(self: Arc<Self>, closed: Closed) -> Result<()> {
+        if let Some(file) = closed.file {
+            let serial = file.serial();
+            if unnamed::ORPHANS.has(&self.space.snapshot()?, serial)? {
+                self.end_orphan(serial).await?;
+            }
+        }
+        if let Some(object) = closed.object
+            && unnamed::is_garbage(&self.space.snapshot()?, object)?
+        {
+            self.to_tidy.notify_one();
+        }
+        Ok(())
+    }
+
+    /// The same, while nobody waits.
+    pub(super) fn let_go_behind(self: Arc<Self>, closed: Closed) {
+        if closed.file.is_none() && closed.object.is_none() {
+            return;
+        }
+        let Ok(snapshot) = self.space.snapshot() else { return };
+        let orphan = closed.file.is_some_and(|file| {
+            unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true)
+        });
+        if orphan || closed.object.is_some() {
+            let sys = self.sys.clone();
+            drop(sys.spawn(async move {
+                if let Err(error) = self.let_go(closed).await {
+                    tracing::warn!(%error, "what an open kept is left to the sweep");
+                }
+            }));
+        }
+    }
+
+    /// Ends an inode without names, unless somebody has it open again.
+    pub(super) async fn end_orphan(self: &Arc<Self>, serial: u64) -> Result<()> {
+        let call = self.own_call();
+        self.change_whenever(&call, Ack::Applied, move |act| {
+            if !unnamed::ORPHANS.has(act.txn, serial)? {
+                return Ok(());
+            }
+            let Some(inode) = inodes::find(act.txn, serial)? else {
+                return unnamed::ORPHANS.remove(act.txn, serial);
+            };
+            let id = weft_core::FileId::new(act.volume.id, serial, inode.generation);
+            if act.volume.opens.end(id) {
+                act.end(&super::view::Node { id, inode })?;
+            }
+            Ok(())
+        })
+        .await?;
+        self.to_tidy.notify_one();
+        Ok(())
+    }
+}
+
+impl Volume {
+    /// Brings every object that is being written to disk.
+    pub(super) async fn sync_written(self: &Arc<Self>) -> Result<()> {
+        let mut after = None;
+        loop {
+            let marked = unnamed::WRITING.some(&self.space.snapshot()?, after, BATCH)?;
+            let Some(last) = marked.last().copied() else { return Ok(()) };
+            after = Some(last);
+            for serial in marked {
+                let snapshot = self.space.snapshot()?;
+                let inode = inodes::find(&snapshot, serial)?;
+                if let Some(Layout::Whole { object, label }) = inode.map(|inode| inode.layout) {
+                    let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), Rights::READ)?;
+                    drop(snapshot);
+                    self.store.sync(&granted, object).await?;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Moving a subtree of many members from one container to another: in batches, behind,
+//! gone on with after a restart. Until a member is moved both policies bind it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use weft_core::form::{Ack, At, Call, Protected, Scope};
+use weft_core::policy::PolicyEdit;
+use weft_core::{ContainerId, FileId, Result, limits};
+
+use super::Volume;
+use super::act::{Act, fingerprint};
+use super::rename::torn;
+use super::table::containers;
+use super::table::entries;
+use super::table::inodes;
+use super::table::splits::{self, Split};
+use super::view::{Node, View};
+
+/// Entries that one transaction of a split looks at.
+const BATCH: usize = 1_000;
+
+/// How much lies below a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Below {
+    /// What one transaction can move; it will look for itself.
+    Few,
+    /// So many members.
+    Many(u64),
+}
+
+impl View<'_> {
+    /// Returns how much of a place's container lies at and below it, and refuses to
+    /// tear hard links apart. Memory is bounded by the directories on the way and by
+    /// the files with several names.
+    fn below(&self, top: &Node) -> Result<Below> {
+        if self.members_below(top, limits::SPLIT_MEMBERS_MAX)?.is_some() {
+            return Ok(Below::Few);
+        }
+        let mut members = 1;
+        let mut dirs = BTreeSet::from([top.serial()]);
+        let mut linked = BTreeSet::new();
+        let mut todo = vec![top.serial()];
+        while let Some(dir) = todo.pop() {
+            for entry in entries::after_cookie(self.read, dir, 0) {
+                let inode = inodes::load(self.read, entry.as_ref().map_or(0, |(_, link)| link.inode))?;
+                let (_, link) = entry?;
+                if inode.container != top.inode.container {
+                    continue;
+                }
+                members += 1;
+                if inode.is_directory() {
+                    dirs.insert(link.inode);
+                    todo.push(link.inode);
+                } else if inode.links > 1 {
+                    linked.insert(link.inode);
+                }
+            }
+        }
+        let mut outside = Vec::new();
+        for file in linked {
+            for back in entries::names_of(self.read, file) {
+                let back = back?;
+                if !dirs.contains(&back.parent) && outside.len() < limits::REFUSAL_NAMES_MAX {
+                    outside.push(back.name.to_string());
+                }
+            }
+        }
+        torn(outside)?;
+        Ok(Below::Many(members))
+    }
+}
+
+impl Volume {
+    /// Edits policy. What must follow the commit does, whoever goes away meanwhile.
+    pub(super) async fn protect(
+        self: &Arc<Self>,
+        call: &Call,
+        at: &At,
+        scope: Scope,
+        edit: &PolicyEdit,
+    ) -> Result<weft_core::attr::Changed<Protected>> {
+        let print = fingerprint(call, &("protect", at, scope, edit))?;
+        let (volume, again) = (self.clone(), call.clone());
+        let (at, edit) = (at.clone(), edit.clone());
+        self.undropped(call, async move {
+            let below = volume.look(&again, |view| match scope {
+                Scope::Container => Ok(Below::Few),
+                Scope::Subtree => {
+                    let node = view.existing(&at)?;
+                    let own = view.governing(view.home(&node)?)?.rules.root == node.serial();
+                    if own { Ok(Below::Few) } else { view.below(&node) }
+                }
+            })?;
+            let number = volume.number().await?;
+            // A policy counts from its reply on, and the issuer is told only what is on
+            // disk: so it always is.
+            let answer = volume.change_whenever(&again, Ack::Durable, move |act| {
+                let mut epochs = Vec::new();
+                let answer = act.once(&print, |act| {
+                    let (answer, begun) = act.protect(&at, scope, &edit, below, number)?;
+                    epochs = begun;
+                    Ok(answer)
+                })?;
+                Ok((answer, epochs))
+            });
+            let (answer, epochs) = answer.await?;
+            volume.policy_has_changed(&epochs);
+            volume.to_tidy.notify_one();
+            Ok(answer)
+        })
+        .await
+    }
+
+    /// Goes on with every split there is, to the end.
+    pub(super) async fn split_all(self: &Arc<Self>) -> Result<()> {
+        for (from, split) in splits::all(&self.space.snapshot()?)? {
+            let call = self.own_call();
+            loop {
+                let step = self.change_whenever(&call, Ack::Applied, move |act| act.split_on(from, split));
+                if step.await? {
+                    break;
+                }
+            }
+            // Leases and kept proofs still speak of two policies.
+            self.space.flush().await?;
+            self.policy_has_changed(&[]);
+            self.relabel_all().await?;
+        }
+        Ok(())
+    }
+}
+
+impl Act<'_, '_> {
+    /// Moves some members. Returns whether none is left.
+    fn split_on(&mut self, from: ContainerId, split: Split) -> Result<bool> {
+        let Some((dir, cookie)) = splits::next(self.txn, &split)? else {
+            self.end_split(from, &split)?;
+            return Ok(true);
+        };
+        let batch: Vec<_> =
+            entries::after_cookie(self.txn, dir, cookie).take(BATCH).collect::<Result<_>>()?;
+        let Some(last) = batch.last().map(|(_, link)| link.cookie) else {
+            splits::pop(self.txn, &split, dir)?;
+            return Ok(false);
+        };
+        splits::push(self.txn, &split, dir, last)?;
+        for (_, link) in batch {
+            let inode = inodes::load(self.txn, link.inode)?;
+            if inode.container != from {
+                continue;
+            }
+            if inode.is_directory() {
+                splits::push(self.txn, &split, link.inode, 0)?;
+            }
+            let id = FileId::new(self.volume.id, link.inode, inode.generation);
+            self.rehome(&mut Node { id, inode }, split.into)?;
+        }
+        Ok(false)
+    }
+
+    fn end_split(&mut self, from: ContainerId, split: &Split) -> Result<()> {
+        splits::end(self.txn, from, split)?;
+        if splits::out_of(self.txn, from)?.is_empty() {
+            let mut head = containers::head(self.txn, from)?;
+            (head.leaving, head.serial) = (false, head.serial + 1);
+            let rules = containers::rules(self.txn, from)?;
+            containers::put(self.txn, from, head, &rules)?;
+        }
+        Ok(())
+    }
+}

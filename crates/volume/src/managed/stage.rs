@@ -1,0 +1,709 @@
+//! Stages: bytes on their way to becoming a file. Rows first, then objects, then one
+//! transaction that makes them the file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use weft_core::attr::{Changed, SetAttr};
+use weft_core::form::{
+    Ack, At, BytesSource, Call, ChangeKind, Entry, Guard, New, Part, PartPage, Range, Shape, Source, Stage,
+    StageEntry, StageHint, StagePage, WriteAt,
+};
+use weft_core::proof::Granted;
+use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, Rights, StageId, limits};
+use weft_kv::SpaceTxn;
+
+use super::Volume;
+use super::act::{Act, Deed, answered, fingerprint};
+use super::attributes::must_have_bytes;
+use super::bytes::used_of;
+use super::locate::Spot;
+use super::names::check_size;
+use super::source::Inbound;
+use super::stages::Tail;
+use super::table::inodes::{self, Layout};
+use super::table::stages::{self, PartBytes, PartRow, StageRow};
+use super::table::{containers, entries, unnamed};
+use super::view::{Node, View};
+
+/// A stage by its id.
+pub(super) struct ManagedStage {
+    volume: Arc<Volume>,
+    id: StageId,
+}
+
+/// What a stage's parts amount to.
+#[derive(Clone)]
+enum Content {
+    Inline(Bytes),
+    Whole { object: ObjectId, label: ContainerId, size: u64, used: u64 },
+}
+
+/// Parts as they are staged.
+type Parts = Vec<(u32, PartRow)>;
+
+fn shown(number: u32, part: &PartRow) -> Part {
+    Part { number, bytes: part.bytes, digest: part.digest }
+}
+
+impl View<'_> {
+    /// Publishing needs `write` on what is there, or else `insert`.
+    fn may_publish(&self, spot: &Spot) -> Result<()> {
+        match &spot.held {
+            Some((node, _)) => {
+                self.need(node, Rights::WRITE)?;
+                must_have_bytes(node)
+            }
+            None => self.need(&spot.dir, Rights::INSERT),
+        }
+    }
+
+    /// Returns the container that what is published at a spot is governed by, and the
+    /// bytes that it frees there.
+    fn published_into(&self, spot: &Spot) -> Result<(ContainerId, u64)> {
+        match &spot.held {
+            Some((node, _)) => Ok((node.inode.container, node.inode.used)),
+            None => Ok((self.home(&spot.dir)?, 0)),
+        }
+    }
+
+    /// Finds a stage of the caller's own; anyone else's is not there.
+    fn staged_of(&self, id: StageId) -> Result<StageRow> {
+        let own = self.call.caller.name().id();
+        let row = stages::find(self.read, id)?
+            .filter(|row| row.caller == own && self.now.wall.since(row.begun) < limits::STAGE_LIFE);
+        row.ok_or_else(|| Error::not_found("there is no such stage of yours").about(id))
+    }
+
+    /// Returns the name that a stage is meant for as it is now.
+    fn target_of(&self, row: &StageRow) -> Result<Spot> {
+        let dir = self.node(weft_core::FileId::new(self.volume.id, row.dir, row.generation))?;
+        let link = entries::find(self.read, row.dir, &row.name)?;
+        let node = link.map(|link| self.node_at(link.inode)).transpose()?;
+        Ok(Spot { dir, name: row.name.clone(), held: node.zip(link) })
+    }
+
+    /// Returns a part as it can still be relied on: unflushed bytes of an earlier boot
+    /// may be lost.
+    fn part(&self, id: StageId, number: u32) -> Result<Option<PartRow>> {
+        let part = stages::part(self.read, id, number)?;
+        Ok(part.filter(|part| self.volume.is_held(part)))
+    }
+
+    fn parts_of(&self, id: StageId, from: u32) -> impl Iterator<Item = Result<(u32, PartRow)>> {
+        stages::parts(self.read, id, from)
+            .filter(|part| part.as_ref().map_or(true, |(_, part)| self.volume.is_held(part)))
+    }
+
+    /// Returns how many bytes a part may have, as far as space is limited.
+    fn room_for_part(&self, id: StageId, row: &StageRow, number: u32) -> Result<u64> {
+        let spot = self.target_of(row)?;
+        let (container, frees) = self.published_into(&spot)?;
+        let Some(max) = self.governing(container)?.rules.bytes_max else {
+            return Ok(limits::FILE_BYTES_MAX);
+        };
+        let mut others = 0;
+        for part in self.parts_of(id, 0) {
+            let (other, part) = part?;
+            others += if other == number { 0 } else { part.bytes };
+        }
+        let free = max.saturating_sub(containers::used(self.read, container)?);
+        Ok(free.saturating_add(frees).saturating_sub(others))
+    }
+
+    pub(super) fn stages(&self, dir: &At, from: Option<StageId>) -> Result<StagePage> {
+        let dir = self.existing(dir)?;
+        self.need_any(&dir)?;
+        if !dir.inode.is_directory() {
+            return Err(super::locate::not_directory());
+        }
+        let own = self.call.caller.name().id();
+        let mut rest = stages::of_caller(self.read, dir.serial(), own, from);
+        let mut page = Vec::new();
+        for id in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
+            let id = id?;
+            let Ok(row) = self.staged_of(id) else { continue };
+            let mut bytes = 0;
+            for part in self.parts_of(id, 0) {
+                bytes += part?.1.bytes;
+            }
+            page.push(StageEntry { id, name: row.name, begun: row.begun, bytes });
+        }
+        let more = rest.next().transpose()?.is_some();
+        let next = page.last().filter(|_| more).map(|last: &StageEntry| last.id);
+        Ok(StagePage { stages: page, next })
+    }
+}
+
+impl Volume {
+    fn is_held(&self, part: &PartRow) -> bool {
+        !matches!(part.held, PartBytes::Object { unsynced: Some(boot), .. } if boot != self.verifier().0)
+    }
+
+    pub(super) async fn stage(
+        self: &Arc<Self>,
+        call: &Call,
+        target: &At,
+        hint: &StageHint,
+    ) -> Result<Arc<dyn Stage>> {
+        let mut bytes = [0; 16];
+        self.sys.random().fill(&mut bytes);
+        let id = StageId(u128::from_be_bytes(bytes));
+        let (target, length) = (target.clone(), hint.length.unwrap_or(0));
+        let applied = Call { ack: Ack::Applied, ..call.clone() };
+        self.change(&applied, move |act| act.stage(id, &target, length)).await?;
+        Ok(Arc::new(ManagedStage { volume: self.clone(), id }))
+    }
+
+    pub(super) fn staged(self: &Arc<Self>, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
+        self.look(call, |view| view.staged_of(id))?;
+        Ok(Arc::new(ManagedStage { volume: self.clone(), id }))
+    }
+}
+
+impl Act<'_, '_> {
+    fn stage(&mut self, id: StageId, target: &At, length: u64) -> Result<()> {
+        let view = self.view();
+        let spot = view.spot(target)?;
+        view.may_publish(&spot)?;
+        check_size(length)?;
+        let (container, frees) = view.published_into(&spot)?;
+        view.room(container, length.saturating_sub(frees))?;
+        let row = StageRow {
+            caller: self.call.caller.name().id(),
+            dir: spot.dir.serial(),
+            generation: spot.dir.inode.generation,
+            name: spot.name,
+            begun: self.now.wall,
+            container,
+            joined: None,
+        };
+        stages::put(self.txn, id, &row)
+    }
+
+    /// Writes a part; what held its bytes before goes, unless it still does.
+    fn put_part(&mut self, id: StageId, number: u32, part: &PartRow) -> Result<()> {
+        let row = self.view().staged_of(id)?;
+        if let Some(old) = stages::part(self.txn, id, number)? {
+            drop_bytes(self.txn, &row, &old, Some(&part.held))?;
+        }
+        stages::put_part(self.txn, id, number, part)
+    }
+
+    /// Makes the staged bytes the file at the target.
+    fn publish(
+        &mut self,
+        id: StageId,
+        parts: &Parts,
+        content: &Content,
+        set: &SetAttr,
+        guard: &Guard,
+        number: u64,
+    ) -> Result<Changed<Entry>> {
+        let view = self.view();
+        let row = view.staged_of(id)?;
+        let now: Parts = view.parts_of(id, 0).collect::<Result<_>>()?;
+        if now != *parts {
+            return Err(Error::new(ErrorKind::Conflict, "parts were put while the stage was published"));
+        }
+        let spot = view.target_of(&row)?;
+        view.may_publish(&spot)?;
+        view.guard(guard, spot.held.as_ref().map(|(node, _)| node))?;
+        let (container, frees) = view.published_into(&spot)?;
+        view.room(container, content.used().saturating_sub(frees))?;
+        let above = self.before(&spot.dir)?;
+        let (mut node, link, before) = match spot.held.clone() {
+            Some((node, link)) => {
+                let view = self.view();
+                if !set.is_empty() {
+                    view.may_set(&node, set)?;
+                    view.may_change(&node, set)?;
+                }
+                let before = self.before(&node)?;
+                (node, link, before)
+            }
+            None => {
+                let (node, link) =
+                    self.make_in(&spot.dir, &spot.name, &New::File { verifier: None }, set, number)?;
+                (node, link, None)
+            }
+        };
+        self.drop_staged(id, &row, parts, content)?;
+        self.swap(&mut node, content)?;
+        let made = before.is_none();
+        let times = SetAttr { mtime: set.mtime, ..SetAttr::default() };
+        self.apply(&mut node, if made { &times } else { set })?;
+        self.record(&Deed {
+            kind: if made { ChangeKind::Make } else { ChangeKind::Write },
+            operation: "publish",
+            node: &node,
+            place: Some((&spot.dir, &spot.name)),
+            to: None,
+            by: if made { (&spot.dir, Rights::INSERT) } else { (&node, Rights::WRITE) },
+            bytes: node.inode.size,
+        })?;
+        let mut answer = self.entered(&spot.dir, above, &spot.name, &link, &node, before)?;
+        if !made {
+            answer.parents[0] = None;
+        }
+        Ok(answer)
+    }
+
+    /// Swaps a file's bytes: everything else of it stays.
+    fn swap(&mut self, node: &mut Node, content: &Content) -> Result<()> {
+        let was = node.inode.used;
+        if let Layout::Whole { object, label } = node.inode.layout {
+            unnamed::add_garbage(self.txn, object, label)?;
+            unnamed::WRITING.remove(self.txn, node.serial())?;
+            unnamed::RELABELS.remove(self.txn, node.serial())?;
+        }
+        node.inode.layout_serial += 1;
+        match content {
+            Content::Inline(bytes) => {
+                inodes::put_inline(self.txn, node.serial(), bytes)?;
+                node.inode.layout = Layout::Inline;
+                node.inode.size = bytes.len() as u64;
+            }
+            Content::Whole { object, label, size, .. } => {
+                inodes::put_inline(self.txn, node.serial(), &[])?;
+                node.inode.layout = Layout::Whole { object: *object, label: *label };
+                node.inode.size = *size;
+                if *label != node.inode.container {
+                    unnamed::RELABELS.add(self.txn, node.serial())?;
+                }
+            }
+        }
+        node.inode.used = content.used();
+        self.use_bytes(node.inode.container, was, node.inode.used)?;
+        node.inode.rewritten(self.now.wall, self.volume.boot());
+        self.put(node)
+    }
+
+    /// Ends a stage whose bytes were published: objects that are not the file's go.
+    fn drop_staged(&mut self, id: StageId, row: &StageRow, parts: &Parts, content: &Content) -> Result<()> {
+        let kept = match content {
+            Content::Whole { object, .. } => Some(*object),
+            Content::Inline(_) => None,
+        };
+        let objects = parts.iter().filter_map(|(_, part)| object_of(&part.held)).chain(row.joined);
+        for object in objects.filter(|object| Some(*object) != kept) {
+            unnamed::add_garbage(self.txn, object, row.container)?;
+        }
+        stages::erase(self.txn, id, row)
+    }
+}
+
+impl Content {
+    fn used(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Whole { used, .. } => *used,
+        }
+    }
+}
+
+fn object_of(held: &PartBytes) -> Option<ObjectId> {
+    match held {
+        PartBytes::Object { object, .. } => Some(*object),
+        PartBytes::Inline(_) => None,
+    }
+}
+
+/// Leaves a part's object to be removed, unless it is still in use.
+fn drop_bytes(
+    txn: &mut SpaceTxn<'_>,
+    row: &StageRow,
+    old: &PartRow,
+    still: Option<&PartBytes>,
+) -> Result<()> {
+    match object_of(&old.held) {
+        Some(object) if still.and_then(object_of) != Some(object) => {
+            unnamed::add_garbage(txn, object, row.container)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Ends a stage with everything it holds.
+pub(super) fn drop_stage(txn: &mut SpaceTxn<'_>, id: StageId) -> Result<()> {
+    let Some(row) = stages::find(txn, id)? else { return Ok(()) };
+    let parts: Parts = stages::parts(txn, id, 0).collect::<Result<_>>()?;
+    for (_, part) in &parts {
+        drop_bytes(txn, &row, part, None)?;
+    }
+    if let Some(object) = row.joined {
+        unnamed::add_garbage(txn, object, row.container)?;
+    }
+    stages::erase(txn, id, &row)
+}
+
+/// The caller's right to go on with a stage, looked at again when policy changes.
+struct Standing<'a> {
+    stage: &'a ManagedStage,
+    call: &'a Call,
+    seen: AtomicU64,
+}
+
+impl Standing<'_> {
+    fn check(&self) -> Result<()> {
+        let volume = &self.stage.volume;
+        self.call.caller.live(volume.sys.clock().moment())?;
+        let now = volume.policy_changes.load(Ordering::Acquire);
+        if self.seen.swap(now, Ordering::AcqRel) == now {
+            return Ok(());
+        }
+        volume.look_whenever(self.call, |view| {
+            let row = view.staged_of(self.stage.id)?;
+            view.may_publish(&view.target_of(&row)?)
+        })
+    }
+}
+
+/// A part being put.
+struct Putting {
+    row: StageRow,
+    number: u32,
+    /// What it held so far, if it is gone on with.
+    held: Option<PartRow>,
+    /// Bytes it may have in all.
+    room: u64,
+}
+
+impl ManagedStage {
+    /// Begins or goes on with a part.
+    fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
+        self.volume.look(call, |view| {
+            let row = view.staged_of(self.id)?;
+            if number == 0 || number > limits::STAGE_PARTS_MAX {
+                return Err(Error::invalid("parts are numbered from 1 to 10000"));
+            }
+            view.may_publish(&view.target_of(&row)?)?;
+            let held = view.part(self.id, number)?.filter(|_| offset > 0);
+            let there = held.as_ref().map_or(0, |part| part.bytes);
+            if offset != there {
+                let detail = format!("the part has {there} bytes: go on there or start again at 0");
+                return Err(Error::invalid(detail));
+            }
+            let room = view.room_for_part(self.id, &row, number)?;
+            Ok(Putting { row, number, held, room })
+        })
+    }
+
+    fn granted(&self, call: &Call, label: ContainerId, object: ObjectId) -> Result<Granted> {
+        self.volume.look_whenever(call, |view| {
+            let rights = Rights::WRITE | Rights::READ;
+            self.volume.entrust(view.read, &call.caller, (label, object), rights, call.from.peer)
+        })
+    }
+
+    async fn write_row(&self, call: &Call, number: u32, part: PartRow) -> Result<Part> {
+        let (id, shown) = (self.id, shown(number, &part));
+        self.volume.change_whenever(call, call.ack, move |act| act.put_part(id, number, &part)).await?;
+        Ok(shown)
+    }
+
+    /// Pulls as much as may stay in the row. Returns the bytes and whether that is all.
+    async fn pull_small(
+        &self,
+        putting: &Putting,
+        inbound: &mut Inbound<'_>,
+    ) -> Result<Option<(BytesMut, bool)>> {
+        let mut bytes = match &putting.held {
+            None => BytesMut::new(),
+            Some(PartRow { held: PartBytes::Inline(held), .. }) => BytesMut::from(&held[..]),
+            Some(_) => return Ok(None),
+        };
+        while bytes.len() as u64 <= limits::INLINE_BYTES_MAX {
+            match inbound.next(limits::PIECE_BYTES_MAX).await? {
+                Some(piece) => bytes.extend_from_slice(&piece.into_bytes()?),
+                None => return Ok(Some((bytes, true))),
+            }
+        }
+        Ok(Some((bytes, false)))
+    }
+
+    async fn put_small(&self, call: &Call, putting: &Putting, bytes: Bytes) -> Result<Part> {
+        let digest = *blake3::hash(&bytes).as_bytes();
+        let part = PartRow { bytes: bytes.len() as u64, digest, held: PartBytes::Inline(bytes) };
+        self.write_row(call, putting.number, part).await
+    }
+
+    /// Puts the rest of a part into an object: its own from before, or a new one.
+    async fn put_large(
+        &self,
+        call: &Call,
+        putting: &Putting,
+        tail: &mut Tail,
+        standing: &Standing<'_>,
+        (first, data): (Option<Bytes>, &mut dyn Source),
+    ) -> Result<Part> {
+        let (number, label) = (putting.number, putting.row.container);
+        let (object, start) = self.object_for(call, putting, tail).await?;
+        let check = || standing.check();
+        let mut hasher = std::mem::take(&mut tail.hasher);
+        let mut tap = |bytes: &[u8]| {
+            hasher.update(bytes);
+        };
+        let room = putting.room.saturating_sub(start);
+        let mut inbound = Inbound::new(&check, first, data, room);
+        inbound.tap = Some(&mut tap);
+        let poured = self.pour(call, (label, object), start, &mut inbound).await;
+        let (passed, failed) = (inbound.passed, inbound.failed.take());
+        drop(inbound);
+        (tail.hasher, tail.bytes) = (hasher, start + passed);
+        let mut unsynced = Some(self.volume.verifier().0);
+        if call.ack == Ack::Durable && poured.is_ok() {
+            self.volume.store.sync(&self.granted(call, label, object)?, object).await?;
+            unsynced = None;
+        }
+        let held = PartBytes::Object { object, unsynced };
+        let digest = *tail.hasher.finalize().as_bytes();
+        let part = self.write_row(call, number, PartRow { bytes: tail.bytes, digest, held }).await?;
+        match poured.err().or(failed) {
+            Some(error) => Err(error),
+            None => Ok(part),
+        }
+    }
+
+    /// Returns the object that a part's bytes go on in, and at which byte.
+    async fn object_for(&self, call: &Call, putting: &Putting, tail: &mut Tail) -> Result<(ObjectId, u64)> {
+        let (number, label) = (putting.number, putting.row.container);
+        if let Some(PartRow { bytes, held: PartBytes::Object { object, .. }, .. }) = putting.held {
+            let granted = self.granted(call, label, object)?;
+            if tail.bytes != bytes {
+                tail.hasher = self.hashed(&granted, object, bytes).await?;
+            }
+            self.volume.store.shape(&granted, object, Shape::Truncate(bytes)).await?;
+            return Ok((object, bytes));
+        }
+        let object = self.volume.new_object().await?;
+        // The row comes first: the sweep knows the object before it is there.
+        let unsynced = Some(self.volume.verifier().0);
+        let held = PartBytes::Object { object, unsynced };
+        let empty = PartRow { bytes: 0, digest: *blake3::hash(b"").as_bytes(), held };
+        let applied = Call { ack: Ack::Applied, ..call.clone() };
+        self.write_row(&applied, number, empty).await?;
+        self.volume.store.make(&self.granted(call, label, object)?, object, None).await?;
+        *tail = Tail::default();
+        Ok((object, 0))
+    }
+
+    /// Hashes what an object holds: the hash so far went with a restart.
+    async fn hashed(&self, granted: &Granted, object: ObjectId, bytes: u64) -> Result<blake3::Hasher> {
+        let mut hasher = blake3::Hasher::new();
+        let range = Range { at: 0, length: Some(bytes) };
+        let mut source = self.volume.store.read(granted, object, range).await?;
+        while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
+            hasher.update(&piece.into_bytes()?);
+        }
+        Ok(hasher)
+    }
+
+    async fn pour(
+        &self,
+        call: &Call,
+        (label, object): (ContainerId, ObjectId),
+        start: u64,
+        inbound: &mut Inbound<'_>,
+    ) -> Result<()> {
+        loop {
+            let granted = self.granted(call, label, object)?;
+            let at = WriteAt::Offset(start + inbound.passed);
+            let wrote = self.volume.store.write(&granted, object, at, inbound).await;
+            let Err(error) = wrote else { return Ok(()) };
+            inbound.push_back();
+            if !matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) {
+                return Err(error);
+            }
+            (inbound.check)()?;
+        }
+    }
+
+    /// Brings the parts together into what can become a file's bytes, on disk.
+    async fn content(&self, call: &Call, row: &StageRow, parts: &Parts) -> Result<Content> {
+        let inline: Option<Vec<&Bytes>> = parts
+            .iter()
+            .map(|(_, part)| match &part.held {
+                PartBytes::Inline(bytes) => Some(bytes),
+                PartBytes::Object { .. } => None,
+            })
+            .collect();
+        let total: u64 = parts.iter().map(|(_, part)| part.bytes).sum();
+        check_size(total)?;
+        if let Some(inline) = inline.filter(|_| total <= limits::INLINE_BYTES_MAX) {
+            let mut bytes = BytesMut::with_capacity(total as usize);
+            inline.into_iter().for_each(|part| bytes.extend_from_slice(part));
+            return Ok(Content::Inline(bytes.freeze()));
+        }
+        let label = row.container;
+        let object = match &parts[..] {
+            [(_, PartRow { held: PartBytes::Object { object, .. }, .. })] => *object,
+            _ => self.join(call, row, parts).await?,
+        };
+        let granted = self.granted(call, label, object)?;
+        let store = &self.volume.store;
+        let mut stat = store.stat(&granted, object).await?;
+        if stat.size > total {
+            // Left behind by a part that was cut short.
+            stat = store.shape(&granted, object, Shape::Truncate(total)).await?;
+        }
+        if stat.size != total {
+            return Err(Error::corrupt("the staged bytes are fewer than were put").about(object));
+        }
+        store.sync(&granted, object).await?;
+        let stat = store.seal(&granted, object).await?;
+        Ok(Content::Whole { object, label, size: total, used: used_of(&stat) })
+    }
+
+    /// Copies several parts into one object.
+    async fn join(&self, call: &Call, row: &StageRow, parts: &Parts) -> Result<ObjectId> {
+        let (id, label) = (self.id, row.container);
+        let object = self.volume.new_object().await?;
+        self.volume
+            .change_whenever(call, Ack::Applied, move |act| {
+                let mut row = act.view().staged_of(id)?;
+                if let Some(earlier) = row.joined.replace(object) {
+                    unnamed::add_garbage(act.txn, earlier, row.container)?;
+                }
+                stages::put(act.txn, id, &row)
+            })
+            .await?;
+        let granted = self.granted(call, label, object)?;
+        let store = &self.volume.store;
+        store.make(&granted, object, Some(parts.iter().map(|(_, part)| part.bytes).sum())).await?;
+        let mut at = 0;
+        for (_, part) in parts {
+            match &part.held {
+                PartBytes::Inline(bytes) => {
+                    let mut source = BytesSource::new(bytes.clone());
+                    store.write(&granted, object, WriteAt::Offset(at), &mut source).await?;
+                }
+                PartBytes::Object { object: from, .. } => {
+                    let theirs = self.granted(call, label, *from)?;
+                    let range = Range { at: 0, length: Some(part.bytes) };
+                    store.copy((&theirs, *from), range, (&granted, object), at).await?;
+                }
+            }
+            at += part.bytes;
+        }
+        Ok(object)
+    }
+
+    async fn published(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        let print = fingerprint(call, &("publish", self.id, parts, set, guard))?;
+        let replayed = self.volume.look(call, |view| answered(view.read, call, &print))?;
+        if let Some(answer) = replayed {
+            return Ok(answer);
+        }
+        if set.size.is_some() {
+            return Err(Error::invalid("the size is that of the parts"));
+        }
+        let (row, staged) = self.volume.look(call, |view| {
+            let row = view.staged_of(self.id)?;
+            view.may_publish(&view.target_of(&row)?)?;
+            let staged: Parts = view.parts_of(self.id, 0).collect::<Result<_>>()?;
+            Ok((row, staged))
+        })?;
+        let same = || staged.iter().map(|(number, part)| shown(*number, part)).eq(parts.iter().copied());
+        if !parts.is_empty() && !same() {
+            return Err(Error::invalid("the parts given are not the parts that are staged"));
+        }
+        let content = self.content(call, &row, &staged).await?;
+        let number = self.volume.number().await?;
+        let (id, set, guard) = (self.id, set.clone(), *guard);
+        let answer = self
+            .volume
+            .change_whenever(call, Ack::Durable, move |act| {
+                act.once(&print, |act| act.publish(id, &staged, &content, &set, &guard, number))
+            })
+            .await?;
+        self.volume.stagings.forget(self.id);
+        self.volume.to_tidy.notify_one();
+        Ok(answer)
+    }
+}
+
+#[async_trait]
+impl Stage for ManagedStage {
+    fn id(&self) -> StageId {
+        self.id
+    }
+
+    async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        let putting = self.begin(call, number, offset).map_err(|e| e.op("stage"))?;
+        let tail = self.volume.stagings.tail(self.id, number);
+        let mut tail = tail.lock().await;
+        let seen = AtomicU64::new(self.volume.policy_changes.load(Ordering::Acquire));
+        let standing = Standing { stage: self, call, seen };
+        let check = || standing.check();
+        let held = putting.held.as_ref().map_or(0, |part| part.bytes);
+        let mut inbound = Inbound::new(&check, None, data, putting.room.saturating_sub(held));
+        let small = self.pull_small(&putting, &mut inbound).await.map_err(|e| e.op("stage"))?;
+        let failed = inbound.failed.take();
+        drop(inbound);
+        let part = match small {
+            Some((bytes, _)) if bytes.len() as u64 <= limits::INLINE_BYTES_MAX => {
+                self.put_small(call, &putting, bytes.freeze()).await
+            }
+            Some((bytes, _)) => {
+                let fresh = Putting { held: None, ..putting };
+                let first = Some(bytes.freeze());
+                self.put_large(call, &fresh, &mut tail, &standing, (first, data)).await
+            }
+            None => self.put_large(call, &putting, &mut tail, &standing, (None, data)).await,
+        };
+        match failed {
+            Some(error) => part.and(Err(error)),
+            None => part,
+        }
+        .map_err(|e| e.op("stage"))
+    }
+
+    async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
+        self.volume.look(call, |view| {
+            view.staged_of(self.id)?;
+            let mut rest = view.parts_of(self.id, from);
+            let mut parts = Vec::new();
+            for part in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
+                let (number, part) = part?;
+                parts.push(shown(number, &part));
+            }
+            Ok(PartPage { parts, next: rest.next().transpose()?.map(|(number, _)| number) })
+        })
+    }
+
+    async fn publish(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        let stage = Self { volume: self.volume.clone(), id: self.id };
+        let (again, parts, set, guard) = (call.clone(), parts.to_vec(), set.clone(), *guard);
+        let work = async move { stage.published(&again, &parts, &set, &guard).await };
+        self.volume.undropped(call, work).await.map_err(|e| e.op("publish"))
+    }
+
+    async fn discard(&self, call: &Call) -> Result<()> {
+        let id = self.id;
+        self.volume
+            .change(call, move |act| {
+                act.view().staged_of(id)?;
+                drop_stage(act.txn, id)
+            })
+            .await
+            .map_err(|e| e.op("discard"))?;
+        self.volume.stagings.forget(id);
+        self.volume.to_tidy.notify_one();
+        Ok(())
+    }
+}

@@ -1,0 +1,399 @@
+//! One call's look at the volume: what is where, and what the caller may do with it.
+//!
+//! A [`View`] reads a snapshot or a transaction under way; both give the same answers,
+//! so an act decides inside its transaction by the same code as a walk.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use weft_core::acl::{Ask, Because, Decision, Owned, decide, narrow};
+use weft_core::attr::{Attr, Before, Wcc};
+use weft_core::form::{Call, Guard, VersionIs};
+use weft_core::proof::Objects;
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, Result, Rights};
+use weft_kv::Read;
+
+use super::Volume;
+use super::table::containers::{self, Head, Rules};
+use super::table::inodes::{self, Inode, Layout};
+use super::table::{entries, splits};
+
+/// A call's look at the volume at one moment.
+pub(super) struct View<'a> {
+    pub(super) volume: &'a Volume,
+    pub(super) read: &'a dyn Read,
+    pub(super) call: &'a Call,
+    pub(super) now: Moment,
+    /// Whether what is read is committed, so that it may be remembered for others.
+    committed: bool,
+    last: RefCell<Option<Governing>>,
+}
+
+/// A container and its policy as they are at the view's moment.
+#[derive(Clone)]
+pub(super) struct Governing {
+    pub(super) container: ContainerId,
+    pub(super) head: Head,
+    pub(super) rules: Arc<Rules>,
+}
+
+/// An inode and its id.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) id: FileId,
+    pub(super) inode: Inode,
+}
+
+/// Whether mode bits count: they do not on an open file that was opened before they
+/// were changed, nor on one that the open itself made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Bits {
+    Count,
+    WereCounted,
+}
+
+impl Node {
+    pub(super) fn serial(&self) -> u64 {
+        self.id.serial()
+    }
+
+    /// Returns the id under which the bytes are granted: that of their object, or one
+    /// that says the same of inline bytes.
+    pub(super) fn object(&self) -> ObjectId {
+        match self.inode.layout {
+            Layout::Whole { object, .. } => object,
+            Layout::Inline => ObjectId::of_file(self.id, self.inode.layout_serial),
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    pub(super) fn committed(volume: &'a Volume, read: &'a dyn Read, call: &'a Call) -> Self {
+        let now = volume.sys.clock().moment();
+        Self { volume, read, call, now, committed: true, last: RefCell::new(None) }
+    }
+
+    pub(super) fn under_way(volume: &'a Volume, read: &'a dyn Read, call: &'a Call, now: Moment) -> Self {
+        Self { volume, read, call, now, committed: false, last: RefCell::new(None) }
+    }
+
+    /// Returns an inode by id. `Stale` if it is gone.
+    pub(super) fn node(&self, id: FileId) -> Result<Node> {
+        Ok(Node { id, inode: inodes::by_id(self.read, self.volume.id, id)? })
+    }
+
+    /// Returns an inode that some row leads to.
+    pub(super) fn node_at(&self, serial: u64) -> Result<Node> {
+        let inode = inodes::load(self.read, serial)?;
+        Ok(Node { id: FileId::new(self.volume.id, serial, inode.generation), inode })
+    }
+
+    /// Returns the directory that a directory is in; the root is its own.
+    pub(super) fn parent(&self, dir: &Node) -> Result<Node> {
+        self.node_at(dir.inode.parent)
+    }
+
+    /// Returns a directory and those above it, up to the root.
+    pub(super) fn lineage(&self, dir: &Node) -> Result<Vec<Node>> {
+        let mut line = vec![dir.clone()];
+        while let Some(last) = line.last()
+            && last.inode.parent != last.serial()
+        {
+            // A removed directory, held open by somebody, is in none.
+            let Some(inode) = inodes::find(self.read, last.inode.parent)? else { break };
+            let id = FileId::new(self.volume.id, last.inode.parent, inode.generation);
+            if line.len() > super::DEPTH_MAX {
+                return Err(Error::corrupt("directories lie below each other").about(id).hint("weft fsck"));
+            }
+            line.push(Node { id, inode });
+        }
+        Ok(line)
+    }
+
+    /// Returns the directories that name an inode.
+    fn parents(&self, node: &Node) -> Result<Vec<Node>> {
+        if node.inode.is_directory() {
+            let own = node.inode.parent == node.serial() || node.inode.links == 0;
+            return if own { Ok(Vec::new()) } else { Ok(vec![self.parent(node)?]) };
+        }
+        let mut parents: Vec<Node> = Vec::new();
+        for name in entries::names_of(self.read, node.serial()) {
+            let parent = name?.parent;
+            if parents.iter().all(|known| known.serial() != parent) {
+                parents.push(self.node_at(parent)?);
+            }
+        }
+        Ok(parents)
+    }
+
+    pub(super) fn attr(&self, node: &Node) -> Result<Attr> {
+        let mut attr = inodes::attr(self.read, node.id, &node.inode)?;
+        self.volume.files.overlay(&mut attr);
+        Ok(attr)
+    }
+
+    pub(super) fn before(&self, node: &Node) -> Result<Before> {
+        Ok(Before::from(&self.attr(node)?))
+    }
+
+    /// Returns how an inode is now, with how it was.
+    pub(super) fn wcc(&self, id: FileId, before: Option<Before>) -> Result<Wcc> {
+        let inode = inodes::find(self.read, id.serial())?;
+        let after = inode.map(|inode| self.attr(&Node { id, inode })).transpose()?;
+        Ok(Wcc { before, after })
+    }
+
+    /// Returns the policy of a container.
+    pub(super) fn governing(&self, container: ContainerId) -> Result<Governing> {
+        if let Some(last) = self.last.borrow().as_ref().filter(|last| last.container == container) {
+            return Ok(last.clone());
+        }
+        let head = containers::head(self.read, container)?;
+        let rules = match self.volume.policies.get(&(container, head)) {
+            Some(rules) => rules,
+            None => {
+                let rules = Arc::new(containers::rules(self.read, container)?);
+                // What a transaction has not committed may never come to be.
+                if self.committed {
+                    self.volume.policies.insert((container, head), rules.clone());
+                }
+                rules
+            }
+        };
+        let governing = Governing { container, head, rules };
+        *self.last.borrow_mut() = Some(governing.clone());
+        Ok(governing)
+    }
+
+    /// Returns the container that is to govern what lies at a place: its own, or the
+    /// one it is on its way to.
+    pub(super) fn home(&self, node: &Node) -> Result<ContainerId> {
+        Ok(self.going(node)?.unwrap_or(node.inode.container))
+    }
+
+    /// Returns the container that an inode is still to be moved to, if a split is under
+    /// way that it lies in. Until it is moved, both policies bind it.
+    fn going(&self, node: &Node) -> Result<Option<ContainerId>> {
+        if !self.governing(node.inode.container)?.head.leaving {
+            return Ok(None);
+        }
+        let under_way = splits::out_of(self.read, node.inode.container)?;
+        let first = if node.inode.is_directory() { vec![node.clone()] } else { self.parents(node)? };
+        for dir in &first {
+            for above in self.lineage(dir)? {
+                let split = under_way.iter().find(|s| s.root == above.serial() || s.root == node.serial());
+                if let Some(split) = split {
+                    return Ok(Some(split.into));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn ask(&self, governing: &Governing, asked: Rights) -> Ask {
+        Ask {
+            container: governing.container,
+            epoch: governing.head.epoch,
+            rights: asked,
+            objects: Objects::All,
+            now: self.now,
+            peer: self.call.from.peer,
+        }
+    }
+
+    pub(super) fn left_by_modes(&self, node: &Node, rules: &Rules, bits: Bits) -> Rights {
+        let inode = &node.inode;
+        if bits == Bits::WereCounted {
+            return Rights::ALL;
+        }
+        let owned = Owned { kind: inode.kind, mode: inode.mode, owner: inode.owner, group: inode.group };
+        narrow(rules.modes, &owned, &self.call.caller)
+    }
+
+    /// Returns what mode bits, the credential's paths and a split under way leave.
+    fn left(&self, node: &Node, rules: &Rules, asked: Rights, bits: Bits) -> Result<Rights> {
+        let mut left = self.left_by_modes(node, rules, bits);
+        if !self.call.caller.limits().paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
+            left = left & self.within_paths(node)?;
+        }
+        if let Some(into) = self.going(node)? {
+            let new = self.governing(into)?;
+            left = left & decide(&new.rules.acl, &self.call.caller, &self.ask(&new, asked)).allowed();
+        }
+        Ok(left)
+    }
+
+    /// Decides over the ACL of an inode's container, then takes away what its mode bits
+    /// and the credential's paths do not leave.
+    pub(super) fn decide(&self, node: &Node, asked: Rights, bits: Bits) -> Result<Decision> {
+        let governing = self.governing(node.inode.container)?;
+        let decision = decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, asked));
+        let left = self.left(node, &governing.rules, asked, bits)?;
+        Ok(decision.narrowed(left, vec![node.object()]))
+    }
+
+    /// Returns what of `asked` the caller may do with an inode: what [`View::decide`]
+    /// says, without what a capability would need.
+    pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Result<Rights> {
+        let governing = self.governing(node.inode.container)?;
+        let allowed = decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, asked)).allowed();
+        if allowed.is_empty() {
+            return Ok(allowed);
+        }
+        Ok(allowed & self.left(node, &governing.rules, asked, Bits::Count)?)
+    }
+
+    pub(super) fn rights(&self, node: &Node) -> Result<Rights> {
+        self.rights_of(node, Rights::ALL)
+    }
+
+    pub(super) fn has(&self, node: &Node, rights: Rights) -> Result<bool> {
+        Ok(self.rights_of(node, rights)? == rights)
+    }
+
+    /// Demands rights on an inode. `Denied`, or `NotFound` if the caller may not even
+    /// know that it exists.
+    pub(super) fn need(&self, node: &Node, rights: Rights) -> Result<()> {
+        if self.has(node, rights)? { Ok(()) } else { Err(self.refusal(node, rights)) }
+    }
+
+    /// Demands any right at all.
+    pub(super) fn need_any(&self, node: &Node) -> Result<()> {
+        if self.rights(node)?.is_empty() { Err(self.refusal(node, Rights::ALL)) } else { Ok(()) }
+    }
+
+    pub(super) fn refusal(&self, node: &Node, asked: Rights) -> Error {
+        self.decide(node, asked, Bits::Count)
+            .map_or_else(|error| error, |decision| self.refusal_of(node, &decision))
+    }
+
+    /// Returns the refusal that a decision amounts to.
+    pub(super) fn refusal_of(&self, node: &Node, decision: &Decision) -> Error {
+        match self.may_know(node) {
+            Err(error) => return error,
+            Ok(false) => return hidden(),
+            Ok(true) => {}
+        }
+        let missing = decision.asked() - decision.allowed();
+        let inside = self.within_paths(node).is_ok_and(|left| left.contains(missing));
+        let detail = match decision.because(missing) {
+            Because::Mode if !inside => format!("the credential is limited to other paths ({missing})"),
+            Because::Mode => format!("the mode bits withhold {missing}"),
+            Because::Narrowed => format!("the credential is narrowed and lacks {missing}"),
+            Because::Withheld(_) => format!("an entry of the container's ACL withholds {missing}"),
+            Because::NoEntry | Because::Allowed(_) => {
+                format!("no entry of the container's ACL gives {missing}")
+            }
+        };
+        Error::denied(detail).caller(self.call.caller.name())
+    }
+
+    /// Returns whether the caller may know of an inode: by some right on it, or by
+    /// listing or traversing a directory that names it. That there is a root is no secret.
+    pub(super) fn may_know(&self, node: &Node) -> Result<bool> {
+        if node.id.serial() == FileId::ROOT.serial() || !self.rights(node)?.is_empty() {
+            return Ok(true);
+        }
+        if self.within_paths(node)?.is_empty() {
+            return Ok(false);
+        }
+        for dir in self.parents(node)? {
+            if self.sees_into(&dir)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether the caller may know what names a directory holds.
+    pub(super) fn sees_into(&self, dir: &Node) -> Result<bool> {
+        Ok(self.rights_of(dir, Rights::LIST | Rights::TRAVERSE)?.intersects(Rights::LIST | Rights::TRAVERSE))
+    }
+
+    /// Returns what a path-limited credential leaves: everything at and below its
+    /// paths, the way there, nothing elsewhere.
+    pub(super) fn within_paths(&self, node: &Node) -> Result<Rights> {
+        let allowed = &self.call.caller.limits().paths;
+        if allowed.is_empty() {
+            return Ok(Rights::ALL);
+        }
+        let mut left = Rights::NONE;
+        for path in self.paths_of(node)? {
+            for limit in allowed {
+                let limit: Vec<Name> = limit.names().collect();
+                if path.starts_with(&limit) {
+                    return Ok(Rights::ALL);
+                }
+                if limit.starts_with(&path) {
+                    left = Rights::TRAVERSE;
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Returns the paths from the root to an inode, one for each of its names.
+    pub(super) fn paths_of(&self, node: &Node) -> Result<Vec<Vec<Name>>> {
+        if node.serial() == FileId::ROOT.serial() {
+            return Ok(vec![Vec::new()]);
+        }
+        let mut paths = Vec::new();
+        for back in entries::names_of(self.read, node.serial()) {
+            let back = back?;
+            let mut path = vec![back.name];
+            let above = self.lineage(&self.node_at(back.parent)?)?;
+            for dir in above.iter().filter(|dir| dir.serial() != FileId::ROOT.serial()) {
+                path.extend(entries::name_of(self.read, dir.serial())?.map(|back| back.name));
+            }
+            path.reverse();
+            paths.push(path);
+        }
+        Ok(paths)
+    }
+
+    /// Returns whether the caller may do what is the owner's: it owns the inode, or may
+    /// change the policy over it.
+    pub(super) fn owns(&self, node: &Node) -> Result<bool> {
+        Ok(self.call.caller.name().id() == node.inode.owner || self.has(node, Rights::ACL_WRITE)?)
+    }
+
+    /// Tests a guard against what is there.
+    pub(super) fn guard(&self, guard: &Guard, node: Option<&Node>) -> Result<()> {
+        if *guard == Guard::NONE {
+            return Ok(());
+        }
+        let failed = |detail: &'static str| Err(Error::new(ErrorKind::Precondition, detail));
+        let attr = node.map(|node| self.attr(node)).transpose()?;
+        let version = attr.map(|attr| attr.version);
+        let holds = match guard.version {
+            None => true,
+            Some(VersionIs::Is(wanted)) => version == Some(wanted),
+            Some(VersionIs::IsNot(unwanted)) => version != Some(unwanted),
+            Some(VersionIs::Absent) => version.is_none(),
+            Some(VersionIs::Present) => version.is_some(),
+        };
+        if !holds {
+            return failed("the target's version is not what the guard says");
+        }
+        if guard.ctime.is_some() && guard.ctime != attr.map(|attr| attr.ctime) {
+            return failed("the target has changed since the time the guard says");
+        }
+        Ok(())
+    }
+
+    /// Checks that a container may take so many bytes more.
+    pub(super) fn room(&self, container: ContainerId, more: u64) -> Result<()> {
+        let Some(max) = self.governing(container)?.rules.bytes_max.filter(|_| more > 0) else { return Ok(()) };
+        let used = containers::used(self.read, container)?;
+        if used.saturating_add(more) <= max {
+            return Ok(());
+        }
+        let detail = format!("the container's limit of {max} bytes leaves {}", max.saturating_sub(used));
+        Err(Error::new(ErrorKind::NoSpace, detail).about(container).hint("raise the limit or remove files"))
+    }
+}
+
+/// Nothing there, or nothing this caller may know of.
+pub(super) fn hidden() -> Error {
+    Error::not_found("there is nothing, or nothing you may know of")
+}
