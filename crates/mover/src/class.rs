@@ -20,4 +20,9 @@ impl Class {
         let name = call.caller.name();
         Self { domain: name.domain(), caller: name.id(), door: call.from.door }
     }
+
+    /// Returns the class of what a door itself says, to whomever.
+    pub fn door(door: Door) -> Self {
+        Self { domain: None, caller: CallerId::ANYONE, door }
+    }
 }

@@ -7,7 +7,7 @@
 //! off.
 //!
 //! Rejected: refusing connections beyond the bound with an answer. They wait in the kernel's
-//! queue; meanwhile idle guests are given a tenth of their time ([`Guest::idle`]).
+//! queue; meanwhile idle guests are given a tenth of their time ([`Stay::idle`]).
 //!
 //! **Ways to get it wrong.** Waiting for a guest's next request without waiting for
 //! [`Shutdown::wait`] as well: the drain then takes its whole deadline.
@@ -70,39 +70,38 @@ pub struct Guest {
     pub socket: Socket,
     /// Tells when the node stops.
     pub shutdown: Shutdown,
-    present: Present,
+    /// How long it may stay. The guest counts as there until this is dropped.
+    pub stay: Stay,
 }
 
-/// Counts the guests there are; each counts until it is dropped.
-struct Present {
+/// How long one guest may stay without asking for anything.
+pub struct Stay {
     guests: Arc<AtomicUsize>,
     bounds: Bounds,
 }
 
-impl Present {
+impl Stay {
     fn enter(guests: &Arc<AtomicUsize>, bounds: Bounds) -> Self {
         guests.fetch_add(1, Ordering::Relaxed);
         Self { guests: guests.clone(), bounds }
     }
-}
 
-impl Drop for Present {
-    fn drop(&mut self) {
-        self.guests.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Guest {
     /// Returns how long to wait for the next request: less when the door is crowded.
     pub fn idle(&self) -> Duration {
-        let bounds = &self.present.bounds;
-        let crowded = self.present.guests.load(Ordering::Relaxed) > bounds.connections / 4 * 3;
+        let bounds = &self.bounds;
+        let crowded = self.guests.load(Ordering::Relaxed) > bounds.connections / 4 * 3;
         if crowded { bounds.idle / 10 } else { bounds.idle }
     }
 
     /// Returns how long a request's head may take.
     pub fn head(&self) -> Duration {
-        self.present.bounds.head
+        self.bounds.head
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.guests.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -139,8 +138,8 @@ impl Listener {
                 Some(left) = guests.join_next(), if !guests.is_empty() => report(left),
                 accepted = socket.accept(), if guests.len() < bounds.connections => match accepted {
                     Ok(socket) => {
-                        let present = Present::enter(&present, bounds);
-                        guests.spawn(welcome(Guest { socket, shutdown: shutdown.clone(), present }));
+                        let stay = Stay::enter(&present, bounds);
+                        guests.spawn(welcome(Guest { socket, shutdown: shutdown.clone(), stay }));
                     }
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");

@@ -87,12 +87,12 @@ async fn a_crowded_door_has_less_patience() {
     let guest = || Guest {
         socket: Socket::pair().expect("a pair").0,
         shutdown: shutdown().1,
-        present: Present::enter(&guests, bounds),
+        stay: Stay::enter(&guests, bounds),
     };
     let first = guest();
-    assert_eq!(first.idle(), bounds.idle);
+    assert_eq!(first.stay.idle(), bounds.idle);
     let others = [guest(), guest(), guest()];
-    assert_eq!(first.idle(), bounds.idle / 10);
+    assert_eq!(first.stay.idle(), bounds.idle / 10);
     drop(others);
-    assert_eq!(first.idle(), bounds.idle);
+    assert_eq!(first.stay.idle(), bounds.idle);
 }

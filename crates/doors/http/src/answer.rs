@@ -1,0 +1,148 @@
+//! Heads of answers, and the answer to a request that failed.
+
+use std::borrow::Cow;
+use std::fmt::{Display, Write};
+
+use serde::Serialize;
+use weft_core::{Error, ErrorKind, TraceId};
+
+use crate::codec::Refusal;
+use crate::map::{self, Act};
+use crate::status::Status;
+
+/// The head of an answer while it is written.
+pub struct Answer {
+    head: String,
+}
+
+impl Answer {
+    /// Begins one.
+    pub fn new(status: Status, date: &str, trace: TraceId) -> Self {
+        let mut head = String::with_capacity(512);
+        // Writing to a string never fails.
+        let _ = write!(
+            head,
+            "HTTP/1.1 {} {}\r\nDate: {date}\r\nX-Weft-Trace: {trace}\r\n",
+            status.code(),
+            status.phrase()
+        );
+        Self { head }
+    }
+
+    /// Adds a field. The value holds no line end: whatever comes from names is percent-coded first.
+    pub fn field(&mut self, name: &str, value: impl Display) -> &mut Self {
+        let from = self.head.len();
+        let _ = write!(self.head, "{name}: {value}");
+        debug_assert!(!self.head[from..].contains(['\r', '\n']), "a field must stay one line");
+        self.head.push_str("\r\n");
+        self
+    }
+
+    /// Adds fields that are always the same.
+    pub fn fixed(&mut self, lines: &'static str) -> &mut Self {
+        self.head.push_str(lines);
+        self
+    }
+
+    /// Ends the head.
+    pub fn end(&mut self) -> Vec<u8> {
+        self.head.push_str("\r\n");
+        std::mem::take(&mut self.head).into_bytes()
+    }
+}
+
+/// Why a request is not answered with what it asked for.
+#[derive(Debug)]
+pub struct Problem {
+    /// The status.
+    pub status: Status,
+    kind: ErrorKind,
+    detail: Cow<'static, str>,
+    hint: Option<String>,
+    /// Further fields of the answer.
+    pub fields: Vec<(&'static str, Cow<'static, str>)>,
+    /// Whether the connection cannot be used any more: framing is lost.
+    pub closes: bool,
+}
+
+/// RFC 9457, with what Weft adds.
+#[derive(Serialize)]
+struct Body<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    kind: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'a str>,
+    trace: String,
+}
+
+impl Problem {
+    /// Makes one.
+    pub fn new(status: Status, kind: ErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, kind, detail: detail.into(), hint: None, fields: Vec::new(), closes: false }
+    }
+
+    /// Makes the problem of an error that a request for `act` met.
+    pub fn of(error: &Error, act: Act) -> Self {
+        let mut problem = Self::new(map::status(error.kind(), act), error.kind(), error.to_string());
+        problem.hint = error.advice().map(str::to_owned);
+        if matches!(error.kind(), ErrorKind::Busy | ErrorKind::Unavailable) {
+            problem = problem.with("Retry-After", "1");
+        }
+        if problem.status == Status::UNAUTHORIZED { problem.challenging() } else { problem }
+    }
+
+    /// Makes the problem of asking who the caller is: what was asked for is for somebody, or for
+    /// nobody, and only proof of who asks decides which is told.
+    pub fn who_asks() -> Self {
+        Self::new(
+            Status::UNAUTHORIZED,
+            ErrorKind::Unauthenticated,
+            "this needs a user's password or a credential",
+        )
+        .challenging()
+    }
+
+    /// Adds a field to the answer.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+        self.fields.push((name, value.into()));
+        self
+    }
+
+    /// Ends the connection after the answer.
+    #[must_use]
+    pub fn closing(mut self) -> Self {
+        self.closes = true;
+        self
+    }
+
+    fn challenging(self) -> Self {
+        self.with("WWW-Authenticate", "Basic realm=\"weft\", charset=\"UTF-8\"")
+            .with("WWW-Authenticate", "Bearer realm=\"weft\"")
+    }
+
+    /// Returns the body.
+    pub fn body(&self, trace: TraceId) -> Vec<u8> {
+        let body = Body {
+            r#type: "about:blank",
+            title: self.status.phrase(),
+            status: self.status.code(),
+            detail: &self.detail,
+            kind: self.kind.name(),
+            hint: self.hint.as_deref(),
+            trace: trace.to_string(),
+        };
+        let mut text = serde_json::to_vec(&body).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.status, ErrorKind::Invalid, refusal.reason)
+    }
+}

@@ -1,0 +1,145 @@
+//! One connection: heads in, one exchange after the other, and a clean end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
+use weft_core::form::{Door, Origin};
+use weft_core::limits;
+use weft_doors_listener::Guest;
+use weft_sys::net::Socket;
+
+use crate::Http;
+use crate::answer::Problem;
+use crate::codec::Refusal;
+use crate::codec::head::{self, Head};
+use crate::exchange::{self, After};
+use crate::identity::Identity;
+use crate::status::Status;
+
+/// Bytes of the buffer that a head is read into at first: most fit.
+const HEAD_BUFFER: usize = 2 << 10;
+
+/// A connection between requests: what an idle one costs.
+pub struct Connection {
+    pub http: Arc<Http>,
+    pub socket: Socket,
+    pub origin: Origin,
+    /// Read and not used yet. Without memory of its own while it is empty.
+    pub buffer: BytesMut,
+    pub identity: Identity,
+}
+
+/// Why no head came.
+enum NoHead {
+    /// The other end left, or nothing came for too long.
+    Over,
+    /// What came is no request.
+    Refused(Refusal),
+}
+
+/// Serves a connection until it ends.
+pub async fn run(http: Arc<Http>, guest: Guest) {
+    let Guest { socket, mut shutdown, stay } = guest;
+    let origin = Origin { door: Door::Http, peer: socket.peer().ip() };
+    let mut connection =
+        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::default() };
+    let after = loop {
+        if connection.buffer.is_empty() {
+            connection.buffer = BytesMut::new();
+            let sys = &connection.http.services.sys;
+            tokio::select! {
+                biased;
+                ready = connection.socket.readable() => if ready.is_err() { break After::Close },
+                () = shutdown.wait() => break After::Close,
+                () = sys.sleep(stay.idle()) => break After::Close,
+            }
+        }
+        let after = match connection.read_head(stay.head()).await {
+            // Boxed, so that an idle connection's task is small.
+            Ok(head) => Box::pin(exchange::run(&mut connection, head, &shutdown)).await,
+            Err(NoHead::Over) => break After::Close,
+            Err(NoHead::Refused(refusal)) => {
+                Box::pin(exchange::refuse(&mut connection, Problem::from(refusal).closing())).await
+            }
+        };
+        if after != After::KeepAlive {
+            break after;
+        }
+    };
+    connection.identity.leave(&connection.http);
+    match after {
+        After::Reset => connection.socket.reset(),
+        After::Linger => Box::pin(linger(&mut connection)).await,
+        After::Close | After::KeepAlive => {}
+    }
+}
+
+impl Connection {
+    /// Reads the head of the next request. Empty lines before it are forgiven.
+    async fn read_head(&mut self, patience: Duration) -> Result<Head, NoHead> {
+        let http = self.http.clone();
+        let sys = &http.services.sys;
+        let deadline = sys.clock().tick().plus(patience);
+        let mut seen = 0;
+        loop {
+            while seen == 0 && self.buffer.starts_with(b"\r\n") {
+                drop(self.buffer.split_to(2));
+            }
+            match head::end_of_head(&self.buffer, seen) {
+                Ok(Some(end)) => {
+                    let bytes = self.buffer.split_to(end).freeze();
+                    return Head::parse(bytes).map_err(NoHead::Refused);
+                }
+                Ok(None) => seen = if self.buffer.len() < 3 { 0 } else { self.buffer.len() },
+                Err(refusal) => return Err(NoHead::Refused(refusal)),
+            }
+            tokio::select! {
+                biased;
+                read = self.read_some() => match read {
+                    Ok(0) | Err(_) => return Err(NoHead::Over),
+                    Ok(_) => {}
+                },
+                () = sys.sleep_until(deadline) => {
+                    return Err(NoHead::Refused(Refusal::new(
+                        Status::TIMEOUT,
+                        "the head of the request did not come in time",
+                    )));
+                }
+            }
+        }
+    }
+
+    async fn read_some(&mut self) -> io::Result<usize> {
+        // Never more than a head's bound is held: what comes beyond it waits in the kernel.
+        let room = limits::HTTP_HEAD_BYTES_MAX.saturating_sub(self.buffer.len()).max(1);
+        self.buffer.reserve(room.min(HEAD_BUFFER.max(self.buffer.len())));
+        self.socket.read_buf(&mut self.buffer).await
+    }
+}
+
+/// Reads what still comes after the last answer, so that the answer is not lost with a reset.
+async fn linger(connection: &mut Connection) {
+    if connection.socket.end_sending().is_err() {
+        return;
+    }
+    let http = connection.http.clone();
+    let sys = &http.services.sys;
+    let deadline = sys.clock().tick().plus(limits::HTTP_LINGER);
+    let mut dropped = 0;
+    let mut scratch = BytesMut::new();
+    while dropped < limits::HTTP_DRAIN_BYTES_MAX * 64 {
+        scratch.clear();
+        scratch.reserve(HEAD_BUFFER * 8);
+        tokio::select! {
+            biased;
+            () = sys.sleep_until(deadline) => return,
+            read = connection.socket.read_buf(&mut scratch) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(read) => dropped += read as u64,
+            },
+        }
+    }
+}

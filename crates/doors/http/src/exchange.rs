@@ -1,0 +1,407 @@
+//! One request and its answer.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::future::Future;
+
+use bytes::BytesMut;
+use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
+use weft_core::{Error, ErrorKind, Result, Rights, Time, TraceId, limits};
+use weft_doors_listener::Shutdown;
+use weft_mover::{Class, Outbound};
+use weft_sys::net::{More, Socket};
+
+use crate::answer::{Answer, Problem};
+use crate::body::{Body, Failure, Progress};
+use crate::codec::condition::format_date;
+use crate::codec::head::{Field, Head, Method};
+use crate::codec::target::Path;
+use crate::connection::Connection;
+use crate::identity::Identity;
+use crate::map::Act;
+use crate::status::Status;
+use crate::{Http, get, put, remove};
+
+/// What this door can be asked.
+pub const ALLOW: &str = "GET, HEAD, PUT, DELETE, MKCOL, OPTIONS";
+
+/// What becomes of the connection after an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// It waits for the next request.
+    KeepAlive,
+    /// It ends.
+    Close,
+    /// It ends once the answer has arrived: bytes may still be coming.
+    Linger,
+    /// It is cut: what was sent is not whole.
+    Reset,
+}
+
+/// How an exchange can fail.
+pub enum Failed {
+    /// With an answer that says why.
+    Problem(Box<Problem>),
+    /// In the middle of an answer, or because nobody is there to hear one.
+    Broken(Error),
+}
+
+impl<T: Into<Problem>> From<T> for Failed {
+    fn from(problem: T) -> Self {
+        Self::Problem(Box::new(problem.into()))
+    }
+}
+
+/// The outcome of the parts of an exchange.
+pub type Served<T = ()> = std::result::Result<T, Failed>;
+
+/// The connection while one request is answered on it.
+pub struct Talk<'c> {
+    pub http: &'c Http,
+    pub socket: &'c mut Socket,
+    buffer: &'c mut BytesMut,
+    pub progress: Progress,
+    pub trace: TraceId,
+    is_1_1: bool,
+    /// Whether the answer's body is left out.
+    pub is_head: bool,
+    keep_alive: bool,
+    /// The answer's status once it was begun.
+    status: Option<Status>,
+    sent: u64,
+}
+
+/// A request whose caller is known.
+pub struct Exchange<'t, 'c> {
+    pub talk: &'t mut Talk<'c>,
+    pub head: &'t Head,
+    pub path: Path,
+    pub call: Call,
+}
+
+/// Serves a request. Returns what becomes of the connection.
+pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -> After {
+    let http = connection.http.clone();
+    let origin = connection.origin;
+    let mut talk = Talk {
+        http: &http,
+        socket: &mut connection.socket,
+        buffer: &mut connection.buffer,
+        progress: Progress::new(&head),
+        trace: http.next_trace(),
+        is_1_1: head.is_1_1,
+        is_head: head.method == Method::Head,
+        keep_alive: head.keep_alive && !shutdown.requested(),
+        status: None,
+        sent: 0,
+    };
+    let served = serve(&mut talk, &head, &mut connection.identity, origin).await;
+    let after = talk.conclude(served).await;
+    tracing::debug!(
+        door = "http",
+        op = head.method.name(),
+        path = %head.path().escape_ascii(),
+        status = talk.status.map(Status::code),
+        bytes = talk.sent,
+        caller = %connection.identity.name(),
+        trace = %talk.trace,
+        "request"
+    );
+    after
+}
+
+/// Answers what is no request.
+pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
+    let http = connection.http.clone();
+    let mut talk = Talk {
+        http: &http,
+        socket: &mut connection.socket,
+        buffer: &mut connection.buffer,
+        progress: Progress::none(),
+        trace: http.next_trace(),
+        is_1_1: true,
+        is_head: false,
+        keep_alive: false,
+        status: None,
+        sent: 0,
+    };
+    tracing::debug!(door = "http", status = problem.status.code(), trace = %talk.trace, "refused");
+    match talk.conclude(Err(problem.into())).await {
+        After::Reset => After::Reset,
+        _ => After::Linger,
+    }
+}
+
+async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin: Origin) -> Served {
+    let own = || talk.socket.own_address().map(|own| own.ip());
+    if (head.is_1_1 || !head.host().is_empty()) && !talk.http.hosts.admits(head.host(), own) {
+        let why = "this door does not answer for that host; its operator can add the name";
+        return Err(Problem::new(Status::MISDIRECTED, ErrorKind::Invalid, why).into());
+    }
+    if head.method == Method::Options {
+        return talk.reply(Status::NO_CONTENT, |answer| _ = answer.field("Allow", ALLOW), None).await;
+    }
+    if head.method == Method::Other {
+        let problem = Problem::new(
+            Status::METHOD_NOT_ALLOWED,
+            ErrorKind::Unsupported,
+            "this door does not know the method",
+        );
+        return Err(problem.with("Allow", ALLOW).into());
+    }
+    let path = Path::decode(head.path()).map_err(|error| Problem::of(&error, Act::Read))?;
+    let field = head.one(Field::Authorization)?;
+    let call = identity.call(talk.http, field, origin, talk.trace).await;
+    let call = call.map_err(|error| Problem::of(&error, Act::Read))?;
+    let exchange = Exchange { talk, head, path, call };
+    match head.method {
+        Method::Get | Method::Head => get::serve(exchange).await,
+        Method::Put => put::serve(exchange).await,
+        Method::Mkcol => put::make_directory(exchange).await,
+        _ => remove::serve(exchange).await,
+    }
+}
+
+impl<'c> Talk<'c> {
+    /// Returns the head of an answer, its connection's end decided: a body that will stay unread,
+    /// or is too long to read for nothing, ends it.
+    pub fn answer(&mut self, status: Status) -> Answer {
+        let too_long = self.progress.left().is_some_and(|left| left > limits::HTTP_DRAIN_BYTES_MAX);
+        if self.progress.awaits_leave || self.progress.failure.is_some() || too_long {
+            self.keep_alive = false;
+        }
+        self.status = Some(status);
+        let mut answer =
+            with_date(self.http.services.sys.clock().now(), |date| Answer::new(status, date, self.trace));
+        if !self.keep_alive {
+            answer.fixed("Connection: close\r\n");
+        } else if !self.is_1_1 {
+            answer.fixed("Connection: keep-alive\r\n");
+        }
+        answer
+    }
+
+    /// Ends the connection after this answer: only its end shows where the body ends.
+    pub fn close_after(&mut self) {
+        self.keep_alive = false;
+    }
+
+    /// Returns whether chunks can be sent.
+    pub fn takes_chunks(&self) -> bool {
+        self.is_1_1
+    }
+
+    /// Sends a whole answer: head, and a body of a media type if there is one.
+    pub async fn reply(
+        &mut self,
+        status: Status,
+        fill: impl FnOnce(&mut Answer),
+        body: Option<(&'static str, Vec<u8>)>,
+    ) -> Served {
+        let mut answer = self.answer(status);
+        fill(&mut answer);
+        let body = match body {
+            Some((media, body)) => {
+                answer.field("Content-Type", media).field("Content-Length", body.len());
+                body
+            }
+            None if status == Status::NO_CONTENT || status == Status::NOT_MODIFIED => Vec::new(),
+            None => {
+                answer.field("Content-Length", 0);
+                Vec::new()
+            }
+        };
+        let mut bytes = answer.end();
+        if !self.is_head {
+            bytes.extend_from_slice(&body);
+        }
+        let class = Class::door(Door::Http);
+        let mut outbound = self.http.services.mover.outbound(class, self.socket, None);
+        let done = outbound.send_bytes(&bytes, More::Ends).await;
+        self.sent += outbound.sent();
+        done.map_err(Failed::Broken)
+    }
+
+    /// Returns the body of the request.
+    pub fn body(&mut self) -> Body<'_> {
+        Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer }
+    }
+
+    /// Counts bytes that were sent for the log.
+    pub fn count(&mut self, sent: u64) {
+        self.sent += sent;
+    }
+
+    /// Brings an exchange to its end: tells what went wrong where that can still be told.
+    async fn conclude(&mut self, served: Served) -> After {
+        let served = match served {
+            Err(Failed::Problem(problem)) if self.status.is_none() => self.tell(*problem).await,
+            other => other,
+        };
+        match served {
+            Ok(()) => self.end().await,
+            Err(Failed::Problem(problem)) => {
+                tracing::debug!(trace = %self.trace, ?problem, "an answer broke off");
+                After::Reset
+            }
+            Err(Failed::Broken(error)) => {
+                tracing::debug!(trace = %self.trace, %error, "a connection broke off");
+                if self.status.is_some() { After::Reset } else { After::Close }
+            }
+        }
+    }
+
+    async fn tell(&mut self, problem: Problem) -> Served {
+        if problem.closes {
+            self.keep_alive = false;
+        }
+        let body = problem.body(self.trace);
+        let fields = |answer: &mut Answer| {
+            for (name, value) in &problem.fields {
+                answer.field(name, value);
+            }
+            answer.fixed("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+        };
+        self.reply(problem.status, fields, Some(("application/problem+json", body))).await
+    }
+
+    /// Ends an answered exchange: a rest of the body is read and dropped if that is little.
+    async fn end(&mut self) -> After {
+        if self.progress.is_done() && self.keep_alive {
+            return After::KeepAlive;
+        }
+        if self.keep_alive {
+            let sys = &self.http.services.sys;
+            let mut body = self.body();
+            let drained = tokio::select! {
+                biased;
+                done = body.drain(limits::HTTP_DRAIN_BYTES_MAX) => done,
+                () = sys.sleep(limits::HTTP_LINGER) => false,
+            };
+            return if drained { After::KeepAlive } else { After::Linger };
+        }
+        if self.progress.is_done() && self.buffer.is_empty() { After::Close } else { After::Linger }
+    }
+}
+
+impl Exchange<'_, '_> {
+    /// Returns where the request's path leads, a link at its end followed.
+    pub fn at(&self) -> At {
+        At::root(self.path.path.clone()).following()
+    }
+
+    /// Waits for an answer of the file system, until the call's deadline.
+    pub async fn within<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        self.talk.http.services.sys.within(self.call.until, work).await
+    }
+
+    /// Gives the call a new deadline: a transfer lies between the parts of an exchange.
+    pub fn renew(&mut self) {
+        let clock = self.talk.http.services.sys.clock();
+        self.call.until = weft_core::Deadline::within(clock, limits::CALL_DEADLINE);
+    }
+
+    /// Returns the problem of an error. Who has not said who they are is asked to, unless they may
+    /// know that the answer is no.
+    pub async fn problem(&self, error: &Error, act: Act) -> Problem {
+        let hides = match error.kind() {
+            ErrorKind::Denied | ErrorKind::NotPermitted => true,
+            ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::Stale => !self.may_know().await,
+            _ => false,
+        };
+        if hides && self.call.caller.is_anyone() { Problem::who_asks() } else { Problem::of(error, act) }
+    }
+
+    /// Returns whether the caller may know which names the path's directory holds.
+    async fn may_know(&self) -> bool {
+        if !self.call.caller.is_anyone() {
+            return true;
+        }
+        let Some((parent, _)) = self.path.path.split_last() else { return false };
+        let at = At::root(parent).following();
+        let want = Want { rights: true, attr: false };
+        let walked = self.within(self.talk.http.services.fs.walk(&self.call, &at, want)).await;
+        walked.is_ok_and(|walked| {
+            walked.rights.is_some_and(|rights| rights.intersects(Rights::LIST | Rights::TRAVERSE))
+        })
+    }
+
+    /// Sends the head of an answer and a source after it.
+    pub async fn send(&mut self, head: &[u8], source: &mut dyn Source, length: u64) -> Served {
+        let http = self.talk.http;
+        let class = Class::of(&self.call);
+        let mut outbound = http.services.mover.outbound(class, self.talk.socket, Some(length));
+        let done = keeping_session(http, &self.call, outbound.send(head, source, More::Ends)).await;
+        let sent = outbound.sent();
+        drop(outbound);
+        self.sent_or_not(done, sent)
+    }
+
+    /// Returns a transfer to this connection.
+    pub fn outbound(&self, length: Option<u64>) -> Outbound<'_> {
+        self.talk.http.services.mover.outbound(Class::of(&self.call), self.talk.socket, length)
+    }
+
+    /// Judges a transfer that ended: an error before the first byte can still be told.
+    pub fn sent_or_not(&mut self, done: Result<()>, sent: u64) -> Served {
+        self.talk.count(sent);
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) if sent > 0 => Err(Failed::Broken(error)),
+            Err(error) => {
+                self.talk.status = None;
+                Err(Problem::of(&error, Act::Read).closing().into())
+            }
+        }
+    }
+
+    /// Returns a future that ends when the caller's credential is withdrawn.
+    pub fn withdrawn(&self) -> Stopped {
+        let withdrawn = self.call.caller.withdrawn();
+        Box::pin(async move {
+            withdrawn.await;
+            Error::new(ErrorKind::Revoked, "the credential was revoked")
+        })
+    }
+
+    /// Returns what went wrong with an upload: its own framing, its connection, or `error`.
+    pub async fn upload_failed(&self, error: Error) -> Failed {
+        match self.talk.progress.failure {
+            Some(Failure::Refused(refusal)) => Problem::from(refusal).closing().into(),
+            Some(Failure::Gone) => Failed::Broken(error),
+            None if error.kind() == ErrorKind::Deadline => {
+                let why = Cow::Owned(error.to_string());
+                Problem::new(Status::TIMEOUT, ErrorKind::Deadline, why).closing().into()
+            }
+            None => self.problem(&error, Act::Make).await.into(),
+        }
+    }
+}
+
+/// Does work that may take long, and keeps the call's session alive meanwhile.
+pub async fn keeping_session<T>(http: &Http, call: &Call, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = http.services.sys.sleep(limits::SESSION_IDLE / 3) => {
+                // A session that has ended shows at the next call; the transfer itself goes on.
+                let _ = http.services.sessions.renew(call.session);
+            }
+        }
+    }
+}
+
+/// Shows the date: written once a second on each thread.
+fn with_date<T>(now: Time, use_it: impl FnOnce(&str) -> T) -> T {
+    thread_local! {
+        static LAST: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
+    }
+    LAST.with_borrow_mut(|(second, text)| {
+        if *second != now.seconds() {
+            (*second, *text) = (now.seconds(), format_date(now));
+        }
+        use_it(text)
+    })
+}

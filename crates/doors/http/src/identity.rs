@@ -1,0 +1,115 @@
+//! Who asks on a connection: proved once, remembered as long as the proof lives.
+
+use subtle::ConstantTimeEq;
+use weft_core::form::{Ack, Call, Origin, Wire};
+use weft_core::proof::Caller;
+use weft_core::service::{Evidence, Secret};
+use weft_core::{CallerName, Deadline, Error, ErrorKind, Result, SessionId, Tick, TraceId, limits};
+
+use crate::Http;
+use crate::codec::credentials;
+
+/// What a connection knows of who speaks on it. A server in front may send requests of many.
+#[derive(Default)]
+pub struct Identity {
+    proved: Option<Proved>,
+    session: Option<Session>,
+}
+
+struct Proved {
+    /// The Authorization field that proved it; none for `anyone`.
+    field: Option<Secret>,
+    caller: Caller,
+}
+
+struct Session {
+    id: SessionId,
+    caller: Caller,
+    renewed: Tick,
+}
+
+impl Identity {
+    /// Returns what accompanies a request with this Authorization field.
+    pub async fn call(
+        &mut self,
+        http: &Http,
+        field: Option<&str>,
+        from: Origin,
+        trace: TraceId,
+    ) -> Result<Call> {
+        let clock = http.services.sys.clock();
+        let caller = match self.remembered(field) {
+            Some(caller) if caller.live(clock.moment()).is_ok() => caller,
+            _ => self.prove(http, field, from).await?,
+        };
+        let session = self.session(http, &caller)?;
+        Ok(Call {
+            caller,
+            session,
+            until: Deadline::within(clock, limits::CALL_DEADLINE),
+            trace,
+            from,
+            once: None,
+            ack: Ack::Applied,
+            wire: Wire::Clear,
+        })
+    }
+
+    fn remembered(&self, field: Option<&str>) -> Option<Caller> {
+        let proved = self.proved.as_ref()?;
+        let same = match (&proved.field, field) {
+            (None, None) => true,
+            (Some(known), Some(field)) => known.expose().as_bytes().ct_eq(field.as_bytes()).into(),
+            _ => false,
+        };
+        same.then(|| proved.caller.clone())
+    }
+
+    async fn prove(&mut self, http: &Http, field: Option<&str>, from: Origin) -> Result<Caller> {
+        self.proved = None;
+        let evidence = match field {
+            None => Evidence::None,
+            Some(field) => credentials::evidence(field).ok_or_else(|| {
+                Error::new(ErrorKind::Unauthenticated, "the Authorization field proves nothing")
+            })?,
+        };
+        let services = &http.services;
+        let deadline = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
+        let caller = services.sys.within(deadline, services.authority.authenticate(&evidence, from)).await?;
+        self.proved = Some(Proved { field: field.map(Secret::new), caller: caller.clone() });
+        Ok(caller)
+    }
+
+    /// Returns the connection's session for a caller, begun or renewed where that is due.
+    fn session(&mut self, http: &Http, caller: &Caller) -> Result<SessionId> {
+        let sessions = &http.services.sessions;
+        let now = http.services.sys.clock().tick();
+        if let Some(session) = &mut self.session {
+            let same = session.caller.credential() == caller.credential();
+            if same && now.since(session.renewed) < limits::SESSION_IDLE / 4 {
+                return Ok(session.id);
+            }
+            if same && sessions.renew(session.id).is_ok() {
+                session.renewed = now;
+                return Ok(session.id);
+            }
+            sessions.end(session.id);
+            self.session = None;
+        }
+        let id = sessions.begin(caller)?.id;
+        self.session = Some(Session { id, caller: caller.clone(), renewed: now });
+        Ok(id)
+    }
+
+    /// Returns who spoke last, for logs.
+    pub fn name(&self) -> &CallerName {
+        self.proved.as_ref().map_or(&CallerName::ANYONE, |proved| proved.caller.name())
+    }
+
+    /// Ends the session, if one was begun.
+    pub fn leave(&mut self, http: &Http) {
+        if let Some(session) = self.session.take() {
+            http.services.sessions.end(session.id);
+        }
+    }
+}

@@ -1,0 +1,363 @@
+//! Listings: a page for people, JSON for programs, in name order, sent page by page.
+
+use serde::Serialize;
+use weft_core::attr::Kind;
+use weft_core::form::{Call, Cursor, Entry, Page, PageMax, Want};
+use weft_core::{Deadline, Name, Result, Time, limits};
+use weft_mover::Outbound;
+use weft_sys::net::More;
+
+use crate::answer::Problem;
+use crate::codec::accept::wants_json;
+use crate::codec::condition::entity_tag;
+use crate::codec::head::Field;
+use crate::codec::target::{encode_name, parameter};
+use crate::exchange::{Exchange, Served, keeping_session};
+use crate::map::Act;
+use crate::status::Status;
+
+const LISTING_RULES: &str = "Cache-Control: no-cache\r\nVary: Accept, Authorization\r\n\
+    Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
+    form-action 'none'; frame-ancestors 'none'\r\n\
+    Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n";
+/// What is gathered before it is sent.
+const FLUSH_BYTES: usize = 32 << 10;
+
+/// What of a directory was asked for.
+struct Asked {
+    json: bool,
+    after: Option<Name>,
+    /// Entries at most; all if none was given.
+    limit: Option<u64>,
+}
+
+/// Serves a directory's listing.
+pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
+    let asked = match asked(&x) {
+        Ok(asked) => asked,
+        Err(error) => return Err(Problem::of(&error, Act::Read).into()),
+    };
+    let json = asked.json || wants_json(x.head.all(Field::Accept)?.as_deref());
+    let from = asked.after.map_or(Cursor::ByName, Cursor::After);
+    let first = match page_of(&x, from, asked.limit).await {
+        Ok(page) => page,
+        Err(error) => return Err(x.problem(&error, Act::Read).await.into()),
+    };
+    let chunked = x.talk.takes_chunks();
+    if !chunked {
+        x.talk.close_after();
+    }
+    let mut answer = x.talk.answer(Status::OK);
+    answer.field("Content-Type", if json { "application/json" } else { "text/html; charset=utf-8" });
+    answer.fixed(LISTING_RULES);
+    if chunked {
+        answer.fixed("Transfer-Encoding: chunked\r\n");
+    }
+    let head = answer.end();
+    let http = x.talk.http;
+    let mut outbound = x.outbound(None);
+    let done = if x.talk.is_head {
+        outbound.send_bytes(&head, More::Ends).await
+    } else {
+        let out = Out { outbound: &mut outbound, ready: head, held: Vec::new(), chunked };
+        let shape: &mut dyn Shape =
+            if json { &mut Json { comma: false } } else { &mut Html { title: title(&x) } };
+        keeping_session(http, &x.call, send(&x, out, shape, first, asked.limit)).await
+    };
+    let sent = outbound.sent();
+    drop(outbound);
+    x.sent_or_not(done, sent)
+}
+
+fn asked(x: &Exchange<'_, '_>) -> Result<Asked> {
+    let query = x.head.query();
+    let after = parameter(query, "after")?.filter(|name| !name.is_empty()).map(Name::new).transpose()?;
+    let limit = match parameter(query, "limit")? {
+        None => None,
+        Some(text) => {
+            let number = std::str::from_utf8(&text).ok().and_then(|text| text.parse::<u64>().ok());
+            let number = number.filter(|limit| *limit > 0);
+            Some(number.ok_or_else(|| weft_core::Error::invalid("`limit` is not a number from 1 on"))?)
+        }
+    };
+    let json = parameter(query, "format")?.is_some_and(|format| format == b"json");
+    Ok(Asked { json, after, limit })
+}
+
+/// Returns a page. A whole listing may take as long as its reader: each page is a call of its own.
+async fn page_of(x: &Exchange<'_, '_>, from: Cursor, left: Option<u64>) -> Result<Page> {
+    let services = &x.talk.http.services;
+    let entries = left.unwrap_or(u64::MAX).min(u64::from(limits::HTTP_PAGE_ENTRIES)) as u32;
+    let want = Want { attr: true, rights: false };
+    let until = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
+    let (call, at) = (Call { until, ..x.call.clone() }, x.at());
+    services.sys.within(until, services.fs.list(&call, &at, from, PageMax::new(entries), want)).await
+}
+
+/// Sends page after page. Only one is ever held.
+async fn send(
+    x: &Exchange<'_, '_>,
+    mut out: Out<'_, '_>,
+    shape: &mut dyn Shape,
+    first: Page,
+    limit: Option<u64>,
+) -> Result<()> {
+    shape.begin(&mut out.held);
+    let mut left = limit;
+    let mut next = Some(first);
+    while let Some(page) = next.take() {
+        for entry in &page.entries {
+            shape.entry(entry, &mut out.held);
+            out.flush_if(FLUSH_BYTES).await?;
+        }
+        left = left.map(|left| left.saturating_sub(page.entries.len() as u64));
+        match page.next {
+            Some(_) if left == Some(0) => {
+                let last = page.entries.last().map(|entry| &entry.name);
+                shape.end(last, limit, &mut out.held);
+                return out.end().await;
+            }
+            Some(cursor) => next = Some(page_of(x, cursor, left).await?),
+            None => {}
+        }
+    }
+    shape.end(None, limit, &mut out.held);
+    out.end().await
+}
+
+/// Gathers what is written and sends it.
+struct Out<'o, 'a> {
+    outbound: &'o mut Outbound<'a>,
+    /// The head of the answer, until it has left.
+    ready: Vec<u8>,
+    held: Vec<u8>,
+    chunked: bool,
+}
+
+impl Out<'_, '_> {
+    async fn flush_if(&mut self, bytes: usize) -> Result<()> {
+        if self.held.len() < bytes || self.held.is_empty() {
+            return Ok(());
+        }
+        if self.chunked {
+            self.ready.extend_from_slice(format!("{:x}\r\n", self.held.len()).as_bytes());
+        }
+        self.ready.append(&mut self.held);
+        if self.chunked {
+            self.ready.extend_from_slice(b"\r\n");
+        }
+        self.outbound.send_bytes(&self.ready, More::Ends).await?;
+        self.ready.clear();
+        Ok(())
+    }
+
+    async fn end(mut self) -> Result<()> {
+        if !self.chunked {
+            self.flush_if(0).await?;
+            return self.outbound.send_bytes(&self.ready, More::Ends).await;
+        }
+        // The last chunk and the end leave together.
+        let last = std::mem::take(&mut self.held);
+        if !last.is_empty() {
+            self.ready.extend_from_slice(format!("{:x}\r\n", last.len()).as_bytes());
+            self.ready.extend_from_slice(&last);
+            self.ready.extend_from_slice(b"\r\n");
+        }
+        self.ready.extend_from_slice(b"0\r\n\r\n");
+        self.outbound.send_bytes(&self.ready, More::Ends).await
+    }
+}
+
+/// How a listing looks.
+trait Shape: Send {
+    fn begin(&mut self, out: &mut Vec<u8>);
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
+    /// Ends it; `last` is the name to go on after, if there is more.
+    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>);
+}
+
+struct Json {
+    comma: bool,
+}
+
+#[derive(Serialize)]
+struct JsonEntry<'a> {
+    /// For people: bytes that are no text are shown as `\xNN`.
+    name: String,
+    /// Exact: relative to the listing.
+    href: String,
+    kind: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mtime: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    etag: Option<String>,
+}
+
+impl Shape for Json {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"entries\":[");
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        if std::mem::replace(&mut self.comma, true) {
+            out.push(b',');
+        }
+        out.push(b'\n');
+        let file = entry.attr.as_ref().filter(|attr| attr.kind == Kind::File);
+        let json = JsonEntry {
+            name: entry.name.to_string(),
+            href: href(entry),
+            kind: kind_name(entry.kind),
+            size: file.map(|attr| attr.size),
+            mtime: entry.attr.as_ref().map(|attr| format_time(attr.mtime)),
+            etag: file.map(entity_tag),
+        };
+        // Plain strings and numbers always have a JSON form.
+        out.extend_from_slice(&serde_json::to_vec(&json).unwrap_or_default());
+    }
+
+    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"\n]");
+        if let Some(last) = last {
+            out.extend_from_slice(format!(",\"next\":\"{}\"", next_query(last, limit)).as_bytes());
+        }
+        out.extend_from_slice(b"}\n");
+    }
+}
+
+/// A path relative to the listing: with `./` before it, so that a name with a colon is no scheme.
+fn href(entry: &Entry) -> String {
+    let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+    format!("./{}{slash}", encode_name(&entry.name))
+}
+
+fn next_query(last: &Name, limit: Option<u64>) -> String {
+    let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
+    format!("?after={}{limit}", encode_name(last))
+}
+
+/// Returns the word for a kind in listings.
+fn kind_name(kind: Kind) -> &'static str {
+    match kind {
+        Kind::File => "file",
+        Kind::Directory => "directory",
+        Kind::Symlink => "symlink",
+        Kind::Fifo => "fifo",
+        Kind::Reference => "reference",
+    }
+}
+
+struct Html {
+    title: String,
+}
+
+fn title(x: &Exchange<'_, '_>) -> String {
+    if x.path.path.is_empty() { "/".to_owned() } else { format!("/{}/", x.path.path) }
+}
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;\
+    color-scheme:light dark}h1{font-size:1.2rem;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
+    th{text-align:left;font-weight:600}td,th{padding:.15rem .6rem .15rem 0;border-bottom:1px solid #8883}\
+    td:first-child{overflow-wrap:anywhere}td:nth-child(n+2){white-space:nowrap;font-variant-numeric:tabular-nums}\
+    th:nth-child(2),td:nth-child(2){text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
+
+impl Shape for Html {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        let title = escape(&self.title);
+        let page = format!(
+            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
+             <style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<table>\
+             <tr><th>Name<th>Size<th>Changed</tr>\n"
+        );
+        out.extend_from_slice(page.as_bytes());
+        if self.title != "/" {
+            out.extend_from_slice(b"<tr><td><a href=\"../\">../</a><td><td></tr>\n");
+        }
+    }
+
+    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let slash = if entry.kind == Kind::Directory { "/" } else { "" };
+        let file = entry.attr.as_ref().filter(|attr| attr.kind == Kind::File);
+        let size = file.map(|attr| attr.size.to_string()).unwrap_or_default();
+        let changed = entry.attr.as_ref().map(|attr| format_time(attr.mtime)).unwrap_or_default();
+        let row = format!(
+            "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}</tr>\n",
+            href(entry),
+            escape(&entry.name.to_string()),
+            changed.replace('T', " ").trim_end_matches('Z')
+        );
+        out.extend_from_slice(row.as_bytes());
+    }
+
+    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"</table>\n");
+        if let Some(last) = last {
+            // The query holds only letters, digits and what needs no escape but `&`.
+            let next = next_query(last, limit).replace('&', "&amp;");
+            out.extend_from_slice(format!("<p><a href=\"{next}\">More</a></p>\n").as_bytes());
+        }
+        out.extend_from_slice(b"</body></html>\n");
+    }
+}
+
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for one in text.chars() {
+        match one {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            one => escaped.push(one),
+        }
+    }
+    escaped
+}
+
+/// Shows a time to the second, in UTC (RFC 3339).
+fn format_time(time: Time) -> String {
+    let (days, second) = (time.seconds().div_euclid(86_400), time.seconds().rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+/// Returns year, month and day of a number of days since 1970: years are counted from March, so
+/// that the day that is sometimes missing is the last.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_time(Time::from_unix(seconds, 0)), text);
+        }
+    }
+
+    #[test]
+    fn markup_in_names_is_text() {
+        assert_eq!(escape("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
+    }
+}

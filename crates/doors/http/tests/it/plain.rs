@@ -1,0 +1,96 @@
+//! The plain path: get, put, list, delete, and who may.
+
+use crate::house::{House, PASSWORD};
+use crate::raw::{Raw, basic};
+
+#[tokio::test]
+async fn what_is_put_is_got_listed_and_removed() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    let made = raw.alice("PUT /a.txt", "", b"hello").await;
+    assert_eq!(made.status, 201);
+    let got = raw.alice("GET /a.txt", "", b"").await;
+    assert_eq!((got.status, got.text()), (200, "hello"));
+    assert_eq!(got.field("ETag"), made.field("ETag"));
+    assert_eq!(got.field("Content-Type"), Some("text/plain; charset=utf-8"));
+    let again = raw.alice("PUT /a.txt", "", b"hello, again").await;
+    assert_eq!(again.status, 204);
+    assert_ne!(again.field("ETag"), made.field("ETag"));
+    let head = raw.alice("HEAD /a.txt", "", b"").await;
+    assert_eq!((head.status, head.field("Content-Length"), head.body.len()), (200, Some("12"), 0));
+    let list = raw.alice("GET /", "Accept: application/json\r\n", b"").await;
+    assert!(
+        list.text().contains("\"href\":\"./a.txt\"") && list.text().contains("\"size\":12"),
+        "{}",
+        list.text()
+    );
+    assert_eq!(raw.alice("DELETE /a.txt", "", b"").await.status, 204);
+    assert_eq!(raw.alice("GET /a.txt", "", b"").await.status, 404);
+    assert_eq!(raw.alice("DELETE /a.txt", "", b"").await.status, 404);
+}
+
+#[tokio::test]
+async fn empty_files_chunked_uploads_and_large_ones_arrive_whole() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    assert_eq!(raw.alice("PUT /empty", "Content-Length: 0\r\n", b"").await.status, 201);
+    assert_eq!(raw.alice("GET /empty", "", b"").await.body, b"");
+    let head = format!(
+        "PUT /chunked HTTP/1.1\r\nHost: localhost\r\n{}Transfer-Encoding: chunked\r\n\r\n",
+        basic("alice", PASSWORD)
+    );
+    raw.send(head + "5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n").await;
+    assert_eq!(raw.answer(false).await.status, 201);
+    assert_eq!(raw.alice("GET /chunked", "", b"").await.body, b"hello!");
+    let large: Vec<u8> = (0..5_000_000_u32).map(|n| (n % 251) as u8).collect();
+    assert_eq!(raw.alice("PUT /large", "", &large).await.status, 201);
+    assert!(raw.alice("GET /large", "", b"").await.body == large);
+}
+
+#[tokio::test]
+async fn anyone_is_asked_who_they_are_before_they_learn_anything() {
+    let house = House::open().await;
+    house.put("secret", "x").await;
+    house.put("private/secret", "z").await;
+    house.put("public/open", "y").await;
+    let mut raw = Raw::connect(house.address).await;
+    for line in [
+        "GET /secret",
+        "GET /",
+        "HEAD /secret",
+        "DELETE /secret",
+        "GET /secret/x",
+        "GET /private/",
+        "GET /private/secret",
+        "GET /private/nothing",
+        "DELETE /private/nothing",
+        "GET /private/nothing/x",
+    ] {
+        let answer = raw.ask(line, "", b"").await;
+        assert_eq!((line, answer.status), (line, 401));
+        assert!(answer.field("WWW-Authenticate").is_some_and(|challenge| challenge.starts_with("Basic")));
+    }
+    assert_eq!(raw.ask("PUT /new", "", b"x").await.status, 401);
+    assert_eq!(raw.ask("PUT /secret", "If-None-Match: *\r\n", b"x").await.status, 401);
+    assert_eq!(raw.ask("PUT /no/way", "", b"x").await.status, 401);
+    assert_eq!(raw.ask("GET /public/open", "", b"").await.text(), "y");
+    assert_eq!(raw.ask("GET /public/nothing", "", b"").await.status, 404, "anyone may list /public");
+    assert_eq!(raw.ask("GET /secret", &basic("alice", "wrong"), b"").await.status, 401);
+    assert_eq!(raw.ask("GET /secret", &basic("nobody", PASSWORD), b"").await.status, 401);
+    assert_eq!(raw.ask("GET /secret", "Authorization: Negotiate abc\r\n", b"").await.status, 401);
+    let bob = basic("bob", "b");
+    assert_eq!(raw.ask("GET /secret", &bob, b"").await.status, 403, "bob may pass through / and knows");
+    assert_eq!(raw.ask("GET /private/secret", &bob, b"").await.status, 404, "for bob there is nothing");
+    assert_eq!(raw.ask("GET /nothing", "", b"").await.status, 404, "anyone may look names up in /");
+    let token = format!("Authorization: Bearer {}\r\n", house.token());
+    assert_eq!(raw.ask("GET /secret", &token, b"").await.text(), "x");
+    assert_eq!(
+        raw.ask("GET /secret", "", b"").await.status,
+        401,
+        "the next request on the connection is nobody's"
+    );
+    drop(raw);
+    while house.sessions.alive() > 0 {
+        tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+    }
+}
