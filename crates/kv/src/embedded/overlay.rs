@@ -1,6 +1,7 @@
 //! What was committed and is not in the tree yet: an ordered map in memory that keeps, for each
 //! key, the versions that some snapshot may still ask for.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +38,13 @@ struct Version {
     value: Option<Bytes>,
 }
 
+impl Version {
+    /// Returns what it adds to the overlay's size, its key apart.
+    fn bytes(&self) -> usize {
+        self.value.as_ref().map_or(0, Bytes::len) + VERSION_BYTES
+    }
+}
+
 impl Versions {
     fn at(&self, commit: u64) -> Option<&Option<Bytes>> {
         std::iter::once(&self.newest)
@@ -45,14 +53,15 @@ impl Versions {
             .map(|version| &version.value)
     }
 
-    fn push(&mut self, version: Version, needed: Needed) {
+    /// Adds a version and drops those nobody needs. Returns how many bytes that freed.
+    fn push(&mut self, version: Version, needed: Needed) -> usize {
         let replaced = std::mem::replace(&mut self.newest, version);
         self.older.insert(0, replaced);
-        if let Needed::From(visible) = needed {
-            // Whoever reads from now on sees `visible` at least.
-            let kept = self.older.iter().position(|version| version.commit <= visible);
-            self.older.truncate(kept.map_or(self.older.len(), |kept| kept + 1));
-        }
+        let Needed::From(visible) = needed else { return 0 };
+        // Whoever reads from now on sees `visible` at least.
+        let kept = self.older.iter().position(|version| version.commit <= visible);
+        let dropped = self.older.drain(kept.map_or(self.older.len(), |kept| kept + 1)..);
+        dropped.map(|version| version.bytes()).sum()
     }
 }
 
@@ -71,20 +80,20 @@ impl Overlay {
         let mut changes = changes.into_iter().peekable();
         while changes.peek().is_some() {
             let mut rows = self.rows.write().unwrap_or_else(PoisonError::into_inner);
-            let mut grown = 0;
+            let (mut grown, mut freed) = (0, 0);
             for (key, value) in changes.by_ref().take(APPLY_CHUNK) {
-                grown += key.len() + value.as_ref().map_or(0, Bytes::len) + VERSION_BYTES;
                 let version = Version { commit, value };
+                grown += version.bytes();
                 match rows.entry(key) {
-                    std::collections::btree_map::Entry::Occupied(mut held) => {
-                        held.get_mut().push(version, needed);
-                    }
-                    std::collections::btree_map::Entry::Vacant(free) => {
+                    Entry::Occupied(mut held) => freed += held.get_mut().push(version, needed),
+                    Entry::Vacant(free) => {
+                        grown += free.key().len();
                         free.insert(Versions { newest: version, older: Vec::new() });
                     }
                 }
             }
-            self.bytes.fetch_add(grown, Ordering::Relaxed);
+            // Only the writer changes it.
+            self.bytes.store(self.bytes() + grown - freed, Ordering::Relaxed);
         }
     }
 
@@ -93,7 +102,7 @@ impl Overlay {
         self.apply(Changes::from([(key, value)]), commit, Needed::From(commit));
     }
 
-    /// Returns roughly how many bytes were written to it.
+    /// Returns roughly how many bytes it takes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
