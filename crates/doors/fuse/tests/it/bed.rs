@@ -8,9 +8,12 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use weft_conformance::TestDomain;
-use weft_core::form::{At, FileSystem};
+use weft_core::acl::{AclEntry, Who};
+use weft_core::attr::SetAttr;
+use weft_core::form::{At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, WriteAt, collect};
 use weft_core::model::Model;
-use weft_core::{Clock, SessionId, Tick, VolumeId, limits};
+use weft_core::policy::PolicyEdit;
+use weft_core::{Clock, RelPath, Rights, SessionId, Tick, VolumeId, limits};
 use weft_doors_fuse::{Mount, MountSettings, OneCaller, mount};
 use weft_sys::RealClock;
 
@@ -51,31 +54,50 @@ impl Bed {
         let runtime = runtime.expect("a runtime starts");
         let directory = tempfile::tempdir().expect("a directory of its own");
         let mut bed = Self { domain, model: model.clone(), runtime, mount: None, directory };
-        bed.mount = Some(bed.mount_at(bed.directory.path(), wrap(model), SESSION, patience));
+        let root = At::root(RelPath::EMPTY);
+        let mut settings = bed.settings(bed.directory.path(), wrap(model), root, "alice", SESSION);
+        settings.patience = patience;
+        bed.mount = Some(bed.runtime.block_on(mount(settings)).expect("the mount stands"));
         bed
     }
 
-    /// Mounts the same files once more, in a session of its own: another client.
-    pub fn mount_again(&self, session: u128) -> (Mount, TempDir) {
+    /// Mounts the same files once more, for a user in a session of its own: another
+    /// client. The mount has to go before its directory.
+    pub fn mount_again(&self, user: &str, session: u128) -> Again {
         let directory = tempfile::tempdir().expect("a directory of its own");
-        let mount = self.mount_at(directory.path(), self.model.clone(), session, limits::CALL_DEADLINE);
-        (mount, directory)
+        let root = At::root(RelPath::EMPTY);
+        let settings = self.settings(directory.path(), self.model.clone(), root, user, session);
+        Again { _mount: self.runtime.block_on(mount(settings)).expect("the mount stands"), directory }
     }
 
-    fn mount_at(&self, at: &Path, fs: Arc<dyn FileSystem>, session: u128, patience: Duration) -> Mount {
-        let caller = self.domain.caller("alice");
-        let settings = MountSettings {
+    /// The same for a directory below the root, for alice.
+    pub fn mount_below(&self, path: &str, session: u128) -> Again {
+        let directory = tempfile::tempdir().expect("a directory of its own");
+        let root = At::root(path.try_into().expect("a path"));
+        let settings = self.settings(directory.path(), self.model.clone(), root, "alice", session);
+        Again { _mount: self.runtime.block_on(mount(settings)).expect("the mount stands"), directory }
+    }
+
+    fn settings(
+        &self,
+        at: &Path,
+        fs: Arc<dyn FileSystem>,
+        root: At,
+        user: &str,
+        session: u128,
+    ) -> MountSettings {
+        let caller = self.domain.caller(user);
+        MountSettings {
             mountpoint: at.to_owned(),
             name: "weft-test".into(),
             fs,
-            root: At::root(weft_core::RelPath::EMPTY),
+            root,
             calls: Arc::new(OneCaller { caller, session: SessionId(session) }),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
             clock: self.domain.clock().clone(),
-            patience,
-        };
-        self.runtime.block_on(mount(settings)).expect("the mount stands")
+            patience: limits::CALL_DEADLINE,
+        }
     }
 
     /// Returns where it is mounted.
@@ -88,9 +110,73 @@ impl Bed {
         self.directory.path().join(name)
     }
 
+    /// Returns a call by a user in a session, past the mount.
+    pub fn call(&self, user: &str, session: u128) -> Call {
+        self.domain.call(&self.domain.caller(user), session)
+    }
+
+    /// Returns a file's bytes as the file system keeps them, read past the mount.
+    pub fn stored(&self, path: &str) -> Vec<u8> {
+        let at = At::root(path.try_into().expect("a path"));
+        let call = self.call("alice", 99);
+        self.runtime.block_on(async {
+            let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
+            let opened = self.model.open(&call, &at, &how).await.expect("opened");
+            let mut source = opened.file.read(&call, Range::ALL).await.expect("read");
+            collect(&mut *source, usize::MAX).await.expect("read").to_vec()
+        })
+    }
+
+    /// Replaces a file's bytes as another client would, past the mount.
+    pub fn store(&self, path: &str, bytes: &[u8]) {
+        let at = At::root(path.try_into().expect("a path"));
+        let call = self.call("alice", 99);
+        let make = Some(Make { exclusive: false, set: SetAttr::default() });
+        let how = OpenHow { need: Rights::WRITE, make, truncate: true, ..OpenHow::default() };
+        self.runtime.block_on(async {
+            let opened = self.model.open(&call, &at, &how).await.expect("opened");
+            let mut source = BytesSource::new(bytes.to_vec());
+            opened.file.write(&call, WriteAt::Offset(0), &mut source).await.expect("written");
+        });
+    }
+
+    /// Gives users rights over everything; alice keeps all of hers.
+    pub fn allow(&self, who: &[(&str, Rights)]) {
+        let (call, root) = (self.call("alice", 99), At::root(RelPath::EMPTY));
+        let mut acl = self.runtime.block_on(self.model.policy(&call, &root)).expect("shown").acl;
+        let everyone = [("alice", Rights::ALL)].into_iter().chain(who.iter().copied());
+        acl.entries = everyone
+            .map(|(user, rights)| AclEntry::allow(Who::Caller(self.domain.name(user)), rights))
+            .collect();
+        self.protect(&PolicyEdit { acl: Some(acl), ..PolicyEdit::default() });
+    }
+
+    /// Limits how many bytes there may be.
+    pub fn limit(&self, bytes: u64) {
+        self.protect(&PolicyEdit { bytes_max: Some(Some(bytes)), ..PolicyEdit::default() });
+    }
+
+    fn protect(&self, edit: &PolicyEdit) {
+        let (call, root) = (self.call("alice", 99), At::root(RelPath::EMPTY));
+        self.runtime.block_on(self.model.protect(&call, &root, Scope::Container, edit)).expect("protected");
+    }
+
     /// Returns the mount.
     pub fn mount(&self) -> &Mount {
         self.mount.as_ref().expect("it stands until the bed goes")
+    }
+}
+
+/// A second mount of the same files.
+pub struct Again {
+    _mount: Mount,
+    directory: TempDir,
+}
+
+impl Again {
+    /// Returns a path below it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 }
 
@@ -100,6 +186,20 @@ impl Drop for Bed {
         self.mount.take();
     }
 }
+
+/// Makes tests that each get a bed of their own, and are counted where there is no FUSE.
+macro_rules! mounted {
+    ($(fn $name:ident($bed:ident) $body:block)*) => { $(
+        #[test]
+        fn $name() {
+            if $crate::bed::can_mount(stringify!($name)) {
+                let $bed = $crate::bed::Bed::new();
+                $body
+            }
+        }
+    )* };
+}
+pub(crate) use mounted;
 
 /// Returns whether mounts can be tested here; otherwise says so where it is counted.
 pub fn can_mount(test: &str) -> bool {

@@ -16,7 +16,7 @@ use weft_core::model::Model;
 use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{CallerName, FileId, Result, Rights, StageId, VolumeId};
 
-/// Looking up `stuck` never ends, `panic` panics, and reading a file named `stuck-read`
+/// Looking up `stuck-walk…` never ends, `panic` panics, and reading a file named `stuck-read`
 /// never ends.
 pub struct Faulty {
     pub inner: Arc<Model>,
@@ -41,7 +41,7 @@ impl FileSystem for Faulty {
     }
     async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
         match at.path.as_bytes() {
-            b"stuck" => pending().await,
+            name if name.starts_with(b"stuck-walk") => pending().await,
             b"panic" => panic!("a test asked for it"),
             _ => self.inner.walk(call, at, want).await,
         }

@@ -5,8 +5,13 @@
 //! are missing, a test adds its line to the file named by `WEFT_NOT_RUN` and returns; it
 //! fails if that is not set.
 
-mod basics;
 mod bed;
 mod compare;
+mod faults;
 mod faulty;
+mod locks;
+mod posix;
 mod programs;
+mod raw;
+mod sharing;
+mod unprivileged;

@@ -1,0 +1,149 @@
+//! A file system that gets stuck, panics or loses bytes, and mounts that go away.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use weft_core::limits;
+
+use crate::bed::{Bed, can_mount, mounted};
+use crate::faulty::Faulty;
+use crate::raw::{is_child, start, until};
+
+fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
+    answer.err().and_then(|error| Errno::from_io_error(&error))
+}
+
+fn faulty(patience: Duration) -> (Bed, Arc<AtomicU64>) {
+    let lost = Arc::new(AtomicU64::new(0));
+    let shared = lost.clone();
+    (Bed::with(move |inner| Arc::new(Faulty { inner, lost: shared }), patience), lost)
+}
+
+#[test]
+fn a_stuck_call_holds_nobody_else_up_and_ends_by_its_deadline() {
+    if !can_mount("a_stuck_call_holds_nobody_else_up_and_ends_by_its_deadline") {
+        return;
+    }
+    let patience = Duration::from_millis(1500);
+    let (bed, _) = faulty(patience);
+    fs::write(bed.join("f"), "x").expect("written");
+    fs::create_dir(bed.join("d")).expect("made");
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        let stuck: Vec<_> = (0..16)
+            .map(|i| {
+                let path = bed.join(&format!("stuck-walk{i}"));
+                scope.spawn(move || number(fs::metadata(path)))
+            })
+            .collect();
+        for i in 0..100 {
+            fs::write(bed.join(&format!("d/{i}")), "y").expect("others go on");
+            assert_eq!(fs::read_to_string(bed.join("f")).expect("read"), "x");
+        }
+        assert!(begun.elapsed() < patience, "the others took {:?}", begun.elapsed());
+        for answer in stuck {
+            assert_eq!(answer.join().expect("no panic"), Some(Errno::TIMEDOUT));
+        }
+    });
+    let longest = patience + limits::MOUNT_INTERRUPT_GRACE * 2;
+    assert!(begun.elapsed() >= patience && begun.elapsed() < longest, "it took {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_program_in_a_stuck_call_can_be_killed() {
+    if let Some(path) = is_child("read") {
+        println!("begun");
+        let _ = fs::read(path);
+        return;
+    }
+    if !can_mount("a_program_in_a_stuck_call_can_be_killed") {
+        return;
+    }
+    let (bed, _) = faulty(limits::CALL_DEADLINE);
+    fs::write(bed.join("stuck-read"), "x").expect("written");
+    let begun = Instant::now();
+    let mut child = start("faults::a_program_in_a_stuck_call_can_be_killed", "read", &bed.join("stuck-read"));
+    child.hear("begun");
+    std::thread::sleep(Duration::from_millis(100)); // into the read; killing earlier passes as well
+    child.kill();
+    assert_eq!(child.end().signal(), Some(libc::SIGKILL));
+    assert!(begun.elapsed() < limits::CALL_DEADLINE / 2, "it took {:?}", begun.elapsed());
+}
+
+#[test]
+fn a_panic_below_fails_one_call_and_not_the_mount() {
+    if !can_mount("a_panic_below_fails_one_call_and_not_the_mount") {
+        return;
+    }
+    let (bed, _) = faulty(limits::CALL_DEADLINE);
+    for _ in 0..20 {
+        assert_eq!(number(fs::metadata(bed.join("panic"))), Some(Errno::IO));
+    }
+    fs::write(bed.join("f"), "x").expect("the mount stands");
+}
+
+#[test]
+fn a_sync_after_a_loss_fails_once() {
+    if !can_mount("a_sync_after_a_loss_fails_once") {
+        return;
+    }
+    let (bed, lost) = faulty(limits::CALL_DEADLINE);
+    let mut file = File::create(bed.join("f")).expect("made");
+    file.write_all(b"one").expect("written");
+    file.sync_all().expect("nothing was lost");
+    file.write_all(b"two").expect("written");
+    lost.fetch_add(1, Ordering::SeqCst);
+    assert_eq!(number(file.sync_data()), Some(Errno::IO));
+    file.write_all(b"three").expect("written");
+    file.sync_data().expect("this was not lost");
+    File::open(bed.path()).expect("opened").sync_all().expect("a directory too");
+}
+
+mounted! {
+    fn a_mount_in_use_is_busy_and_can_be_taken_away_lazily(bed) {
+        let mut file = File::create(bed.join("f")).expect("made");
+        let unmounted = bed.runtime.block_on(bed.mount().unmount());
+        assert_eq!(unmounted.expect_err("a file is open").kind(), weft_core::ErrorKind::Busy);
+        bed.runtime.block_on(bed.mount().unmount_lazily()).expect("taken away");
+        assert!(!bed.join("f").exists());
+        file.write_all(b"still open").expect("written");
+        assert!(!bed.mount().is_ended());
+        drop(file);
+        bed.runtime.block_on(async {
+            tokio::time::timeout(Duration::from_secs(10), bed.mount().wait()).await
+        }).expect("it ended with its last file");
+        assert_eq!(bed.stored("f"), b"still open");
+    }
+
+    fn a_mount_ends_when_somebody_else_unmounts_it(bed) {
+        fs::write(bed.join("f"), "x").expect("written");
+        let status = Command::new("fusermount3").arg("-u").arg(bed.path()).status().expect("it runs");
+        assert!(status.success());
+        until("it is ended", || bed.mount().is_ended());
+        bed.runtime.block_on(bed.mount().unmount()).expect("it is away already");
+    }
+
+    fn a_mount_shows_itself_in_the_table_of_mounts(bed) {
+        let table = fs::read_to_string("/proc/mounts").expect("read");
+        let path = bed.path().display().to_string();
+        let line = table.lines().find(|line| line.contains(&path)).expect("it is there");
+        assert!(line.starts_with("weft-test ") && line.contains(" fuse.weft "), "{line}");
+        assert!(line.contains("nosuid,nodev") && !line.contains("allow_other"), "{line}");
+    }
+
+    fn a_directory_below_the_root_can_be_mounted_alone(bed) {
+        fs::create_dir_all(bed.join("a/b")).expect("made");
+        fs::write(bed.join("a/b/f"), "x").expect("written");
+        let again = bed.mount_below("a", 2);
+        assert_eq!(fs::read_to_string(again.join("b/f")).expect("read"), "x");
+        assert_eq!(fs::read_dir(again.join(".")).expect("listed").count(), 1);
+        fs::write(again.join("b/g"), "y").expect("written");
+        until("it is there", || bed.join("a/b/g").exists());
+    }
+}

@@ -1,0 +1,184 @@
+//! What other clients do, seen on a mount: coherence, rights, revocation, owners.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::ExitStatusExt;
+
+use rustix::fs::{Access, AtFlags, CWD};
+use rustix::io::Errno;
+use weft_core::Rights;
+
+use crate::bed::{Bed, can_mount, mounted};
+use crate::raw::{Mapping, is_child, start, until};
+
+fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
+    answer.err().and_then(|error| Errno::from_io_error(&error))
+}
+
+mounted! {
+    fn an_open_sees_every_change_made_before_it(bed) {
+        // Longer, shorter and as long as before, a page that was read and one that was not.
+        for (round, size) in [100_000, 100_000, 5, 200_000, 4096, 4097].into_iter().enumerate() {
+            let bytes = vec![round as u8 + 1; size];
+            bed.store("f", &bytes);
+            assert!(fs::read(bed.join("f")).expect("read") == bytes, "round {round}");
+        }
+    }
+
+    fn an_open_file_comes_to_show_what_another_client_wrote(bed) {
+        bed.store("f", &[1; 10_000]);
+        let file = File::open(bed.join("f")).expect("opened");
+        let mapping = Mapping::new(&file, false);
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 5000).expect("read");
+        assert_eq!((byte[0], mapping.read(5000)), (1, 1));
+        bed.store("f", &[2; 10_000]);
+        until("the mapping shows it", || mapping.read(5000) == 2);
+        until("a read shows it", || {
+            file.read_exact_at(&mut byte, 5000).expect("read");
+            byte[0] == 2
+        });
+        bed.store("f", &[3; 20_000]);
+        until("its length shows it", || file.metadata().expect("there").len() == 20_000);
+    }
+
+    fn names_that_another_client_makes_moves_and_removes_come_and_go(bed) {
+        let again = bed.mount_again("alice", 2);
+        fs::create_dir(again.join("d")).expect("made");
+        until("it is there", || bed.join("d").is_dir());
+        assert!(!bed.join("d/f").exists());
+        fs::write(again.join("d/f"), "x").expect("written");
+        until("what was not there is", || bed.join("d/f").exists());
+        let stat = fs::metadata(bed.join("d/f")).expect("there");
+        fs::rename(again.join("d/f"), again.join("g")).expect("renamed");
+        until("it moved", || !bed.join("d/f").exists() && bed.join("g").exists());
+        assert_eq!(fs::metadata(bed.join("g")).expect("there").ino(), stat.ino());
+        fs::set_permissions(again.join("g"), std::os::unix::fs::PermissionsExt::from_mode(0o640)).expect("changed");
+        until("its mode changed", || fs::metadata(bed.join("g")).expect("there").mode() & 0o777 == 0o640);
+        fs::remove_file(again.join("g")).expect("removed");
+        until("it is gone", || !bed.join("g").exists());
+    }
+
+    fn a_write_is_seen_by_other_clients_when_it_returns(bed) {
+        let mut file = File::create(bed.join("f")).expect("made");
+        for round in 0..50_u8 {
+            file.write_all(&[round; 1000]).expect("written");
+            let stored = bed.stored("f");
+            assert_eq!((stored.len(), stored.last()), (1000 * (usize::from(round) + 1), Some(&round)));
+        }
+    }
+
+    fn appends_of_two_mounts_never_mix(bed) {
+        let again = bed.mount_again("alice", 2);
+        let append = |path| File::options().append(true).create(true).open(path).expect("opened");
+        File::create(bed.join("log")).expect("made");
+        std::thread::scope(|scope| {
+            for (who, path) in [("a", bed.join("log")), ("b", again.join("log"))] {
+                scope.spawn(move || {
+                    let mut file = append(path);
+                    for line in 0..300 {
+                        file.write_all(format!("{who} {line:03}\n").as_bytes()).expect("written");
+                    }
+                });
+            }
+        });
+        let log = String::from_utf8(bed.stored("log")).expect("text");
+        assert_eq!(log.lines().count(), 600);
+        for who in ["a", "b"] {
+            let lines: Vec<_> = log.lines().filter(|line| line.starts_with(who)).collect();
+            assert!(lines.len() == 300 && lines.is_sorted(), "{who}");
+        }
+        until("the mount shows it too", || fs::read_to_string(bed.join("log")).expect("read") == log);
+    }
+
+    fn what_others_own_is_shown_under_the_overflow_id(bed) {
+        bed.allow(&[("bob", Rights::WRITING)]);
+        let again = bed.mount_again("bob", 2);
+        fs::write(again.join("bobs"), "").expect("made");
+        fs::write(bed.join("mine"), "").expect("made");
+        let owner = |name: &str| fs::metadata(bed.join(name)).expect("there").uid();
+        assert_eq!((owner("mine"), owner("bobs")), (rustix::process::getuid().as_raw(), weft_doors_fuse::OVERFLOW_ID));
+        assert_eq!(fs::metadata(again.join("bobs")).expect("there").uid(), rustix::process::getuid().as_raw());
+        std::os::unix::fs::chown(bed.join("mine"), Some(owner("mine")), None).expect("as it is");
+    }
+
+    fn access_is_answered_by_the_acl_and_not_by_the_mode(bed) {
+        fs::write(bed.join("f"), "x").expect("written");
+        fs::set_permissions(bed.join("f"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).expect("changed");
+        bed.allow(&[("bob", Rights::READING)]);
+        let again = bed.mount_again("bob", 2);
+        let may = |name: &str, access| rustix::fs::accessat(CWD, again.join(name), access, AtFlags::empty());
+        assert_eq!(may("f", Access::READ_OK | Access::EXEC_OK), Ok(()));
+        assert_eq!(may("f", Access::WRITE_OK), Err(Errno::ACCESS));
+        assert_eq!(may(".", Access::WRITE_OK), Err(Errno::ACCESS));
+        assert_eq!(number(fs::write(again.join("f"), "y")), Some(Errno::ACCESS));
+        assert_eq!(number(fs::write(again.join("new"), "y")), Some(Errno::ACCESS));
+        assert_eq!(fs::read_to_string(again.join("f")).expect("read"), "x");
+        bed.allow(&[("bob", Rights::READ | Rights::TRAVERSE | Rights::ATTR_READ)]);
+        until("listing is refused", || number(fs::read_dir(again.join("."))) == Some(Errno::ACCESS));
+        assert_eq!(fs::read_to_string(again.join("f")).expect("known by its name"), "x");
+    }
+
+    fn a_right_that_is_withdrawn_ends_for_open_files_and_kept_pages(bed) {
+        bed.store("f", &[1; 10_000]);
+        bed.allow(&[("bob", Rights::WRITING)]);
+        let again = bed.mount_again("bob", 2);
+        let file = File::options().read(true).write(true).open(again.join("f")).expect("opened");
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, 5000).expect("read");
+        bed.allow(&[("bob", Rights::READING)]);
+        assert!(number(file.write_at(&[9], 0)).is_some(), "the next write is refused");
+        file.read_exact_at(&mut byte, 5000).expect("reading is still allowed");
+        let begun = std::time::Instant::now();
+        bed.allow(&[]);
+        until("reading what was kept is refused", || file.read_at(&mut byte, 5000).is_err());
+        assert!(begun.elapsed().as_secs_f64() < 1.0, "it took {:?}", begun.elapsed());
+        until("it is not there any more", || !again.join("f").exists());
+        bed.allow(&[("bob", Rights::READING)]);
+        until("what is granted again works again", || file.read_at(&mut byte, 5000).is_ok());
+    }
+
+    fn a_full_container_is_enospc_and_leaves_what_was_there(bed) {
+        bed.store("f", &[1; 1000]);
+        bed.limit(1 << 20);
+        let file = File::options().write(true).open(bed.join("f")).expect("opened");
+        let mut written = 0_u64;
+        let failed = loop {
+            match file.write_at(&[2; 65_536], 1000 + written) {
+                Ok(n) => written += n as u64,
+                Err(error) => break Errno::from_io_error(&error),
+            }
+            assert!(written < 2 << 20, "the limit binds");
+        };
+        assert_eq!(failed, Some(Errno::NOSPC));
+        assert_eq!(bed.stored("f")[..1000], [1; 1000]);
+        bed.limit(8 << 20);
+        file.write_all_at(&[3; 1 << 20], 0).expect("there is room again");
+    }
+}
+
+#[test]
+fn a_mapping_of_what_may_no_longer_be_read_faults() {
+    if let Some(path) = is_child("map") {
+        let file = File::open(path).expect("opened");
+        let mapping = Mapping::new(&file, false);
+        assert_eq!(mapping.read(5000), 1);
+        println!("mapped");
+        loop {
+            assert_eq!(mapping.read(5000), 1);
+            std::thread::yield_now();
+        }
+    }
+    if !can_mount("a_mapping_of_what_may_no_longer_be_read_faults") {
+        return;
+    }
+    let bed = Bed::new();
+    bed.store("f", &[1; 10_000]);
+    bed.allow(&[("bob", Rights::READING)]);
+    let again = bed.mount_again("bob", 2);
+    let mut child = start("sharing::a_mapping_of_what_may_no_longer_be_read_faults", "map", &again.join("f"));
+    child.hear("mapped");
+    bed.allow(&[]);
+    assert_eq!(child.end().signal(), Some(libc::SIGBUS));
+}
