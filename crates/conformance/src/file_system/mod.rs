@@ -9,16 +9,22 @@
 //! weft_conformance::file_system_suite!(fresh);
 //! ```
 //!
-//! A law that a subject declares it cannot keep says so when it is run.
+//! A law that a subject declares it cannot keep says so when it is run. Beside the laws
+//! stand two drivers with seeds of their own choosing: [`oracle::run`] makes the same
+//! random requests of the subject and of the plain `Model` and compares every answer;
+//! [`history::run`] lets many callers change names at once and checks that what they
+//! heard can be put into some order.
 
 pub mod attributes;
 pub mod concurrency;
 pub mod durable;
 pub mod files;
+pub mod history;
 pub mod listing;
 pub mod locks;
 pub mod names;
 pub mod opens;
+pub mod oracle;
 pub mod policies;
 pub mod replays;
 pub mod rights;

@@ -206,6 +206,12 @@ laws! { $
         readers_never_meet_a_mixture_while_publishers_replace,
         counts_stay_true_under_many_hands,
     ]
+    history: [
+        changes_by_many_callers_can_be_put_into_an_order,
+    ]
+    oracle: [
+        random_requests_are_answered_as_the_model_answers,
+    ]
     durable: [
         everything_is_what_it_was_after_a_restart,
         ids_and_cookies_go_on_after_a_restart,
