@@ -126,20 +126,9 @@ fn wanted(filter: &AuditFilter, record: &AuditRecord) -> bool {
         && filter.until.is_none_or(|until| record.at < until)
 }
 
-/// Where verification stands.
-struct Walk<'a> {
-    disk: &'a dyn Disk,
-    trust: &'a Trust,
-    domain: DomainId,
-    known: Option<KnownHead>,
-    link: Link,
-    next: u64,
-    notes: u64,
-    records: u64,
-}
-
 /// Something that does not match, and where.
 struct Broken {
+    file: u64,
     at: u64,
     fault: Fault,
 }
@@ -151,39 +140,59 @@ pub(super) fn verify(
     trust: &Trust,
     domain: DomainId,
 ) -> Result<AuditVerdict> {
-    let mut walk =
-        Walk { disk, trust, domain, known: extent.known, link: [0; 32], next: 1, notes: 0, records: 0 };
+    let state = State { known: extent.known, link: [0; 32], next: 1, notes: 0, records: 0, end: 0 };
+    let mut walk = Walk { disk, trust, domain, state };
     let last = extent.files.last().map_or(0, |mark| mark.number);
     for number in 1..=last {
         let broken = match walk.file(number, (number == last).then_some(extent.end)) {
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Some(Broken { at: 0, fault: Fault::Wrong("the file is missing") })
+                Some(Broken { file: number, at: 0, fault: Fault::Wrong("the file is missing") })
             }
             walked => walked?,
         };
-        if let Some(Broken { at, fault }) = broken {
+        if let Some(Broken { file, at, fault }) = broken {
             let detail = fault.detail().to_owned();
-            return Ok(AuditVerdict::Broken { file: name_of(number), offset: at, detail });
+            return Ok(AuditVerdict::Broken { file: name_of(file), offset: at, detail });
         }
     }
-    match walk.known {
+    match walk.state.known {
         Some(known) => Ok(AuditVerdict::Broken {
             file: name_of(known.file),
-            offset: extent.end,
+            offset: walk.state.end,
             detail: "the log ends before its last head".to_owned(),
         }),
-        None => Ok(AuditVerdict::Whole { records: walk.records }),
+        None => Ok(AuditVerdict::Whole { records: walk.state.records }),
     }
+}
+
+/// Where verification stands.
+#[derive(Clone, Copy)]
+struct State {
+    /// The head that must still come.
+    known: Option<KnownHead>,
+    link: Link,
+    next: u64,
+    notes: u64,
+    records: u64,
+    /// Where the last file ended.
+    end: u64,
+}
+
+struct Walk<'a> {
+    disk: &'a dyn Disk,
+    trust: &'a Trust,
+    domain: DomainId,
+    state: State,
 }
 
 impl Walk<'_> {
     /// Walks one file. Signatures cost most, so only its last is checked: it covers all before.
     /// If that one is wrong, all are checked, to name the first.
     fn file(&mut self, number: u64, end: Option<u64>) -> Result<Option<Broken>> {
-        let before = (self.link, self.next, self.notes, self.records, self.known);
+        let before = self.state;
         let broken = self.frames(number, end, false)?;
         if broken.as_ref().is_some_and(|broken| broken.fault == UNSIGNED) {
-            (self.link, self.next, self.notes, self.records, self.known) = before;
+            self.state = before;
             return self.frames(number, end, true);
         }
         Ok(broken)
@@ -193,25 +202,37 @@ impl Walk<'_> {
         let mut reader = FileReader::open(self.disk, number, None)?;
         let mut last: Option<(u64, Frame)> = None;
         loop {
-            let at = reader.offset();
-            let frame = match reader.next(Some(&self.link))? {
+            let frame = match reader.next(Some(&self.state.link))? {
                 None => break,
                 Some(Ok(frame)) => frame,
                 // The live end moves on while this walks.
-                Some(Err(_)) if end.is_some_and(|end| at >= end) => break,
-                Some(Err(fault)) => return Ok(Some(Broken { at, fault })),
+                Some(Err(_)) if end.is_some_and(|end| reader.offset() >= end) => break,
+                Some(Err(_)) if last.is_none() && self.follows_another(number)? => {
+                    let fault = Fault::Wrong("the file ends before its last batch");
+                    return Ok(Some(Broken { file: number - 1, at: self.state.end, fault }));
+                }
+                Some(Err(fault)) => return Ok(Some(Broken { file: number, at: reader.offset(), fault })),
             };
+            let at = reader.offset() - frame.bytes;
             if let Err(fault) = self.step(&frame, number, last.is_none(), every) {
-                return Ok(Some(Broken { at, fault }));
+                return Ok(Some(Broken { file: number, at, fault }));
             }
             last = Some((at, frame));
         }
-        match last {
-            None => Ok(Some(Broken { at: 0, fault: Fault::Wrong("the file is empty") })),
-            Some((at, frame)) => {
-                Ok(frame.check_head(self.trust, number).err().map(|_| Broken { at, fault: UNSIGNED }))
-            }
-        }
+        self.state.end = reader.offset();
+        let Some((at, frame)) = last else {
+            return Ok(Some(Broken { file: number, at: 0, fault: Fault::Wrong("the file is empty") }));
+        };
+        let unsigned = frame.check_head(self.trust, number).is_err();
+        Ok(unsigned.then_some(Broken { file: number, at, fault: UNSIGNED }))
+    }
+
+    /// Whether a file begins well, but after something else than the file before it ends with: so
+    /// that one was cut.
+    fn follows_another(&self, number: u64) -> Result<bool> {
+        let opening = FileReader::open(self.disk, number, None)?.next(None)?;
+        let Some(Ok(Frame { body: Body::Opening { previous, .. }, .. })) = opening else { return Ok(false) };
+        Ok(number > 1 && previous != self.state.link)
     }
 
     fn step(
@@ -224,25 +245,26 @@ impl Walk<'_> {
         if every {
             frame.check_head(self.trust, number)?;
         }
+        let state = &mut self.state;
         match &frame.body {
-            Body::Opening { domain, number: says, .. } => {
-                if !opening || *domain != self.domain || *says != number || frame.body.next() != self.next {
+            Body::Opening { domain, number: says, next, .. } => {
+                if !opening || *domain != self.domain || *says != number || *next != state.next {
                     return Err(Fault::Wrong("the file does not follow the one before"));
                 }
             }
             Body::Records { first, records, .. } => {
-                if opening || *first != self.next {
+                if opening || *first != state.next {
                     return Err(Fault::Wrong("a batch does not follow the one before"));
                 }
-                self.records += records.len() as u64;
+                state.records += records.len() as u64;
             }
         }
-        if frame.body.notes() < self.notes {
+        if frame.body.notes() < state.notes {
             return Err(Fault::Wrong("a batch counts notes backwards"));
         }
-        (self.link, self.next, self.notes) = (frame.link, frame.body.next(), frame.body.notes());
-        if self.known.is_some_and(|known| known.file == number && known.link == frame.link) {
-            self.known = None;
+        (state.link, state.next, state.notes) = (frame.link, frame.body.next(), frame.body.notes());
+        if state.known.is_some_and(|known| known.file == number && known.link == frame.link) {
+            state.known = None;
         }
         Ok(())
     }

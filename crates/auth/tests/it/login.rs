@@ -168,6 +168,7 @@ fn after_many_wrong_passwords_the_right_one_works_a_second_later_and_others_noti
 
 /// On the real machine: threads, and argon2 on them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "a runtime with real threads is what is tested")]
 async fn a_hundred_wrong_passwords_at_once_leave_the_right_one_working() {
     let sys = weft_sys::Sys::real();
     let node = std::sync::Arc::new(Scene::start(&sys, weft_sys::SimDisk::new()).await);

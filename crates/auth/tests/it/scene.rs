@@ -68,6 +68,14 @@ impl Scene {
         Self::start(&sys, disk.kill()).await
     }
 
+    /// Ends the process, not the machine, and starts it again.
+    pub async fn restart_uncleanly(self) -> Self {
+        let Self { sys, disk, engine, auth, .. } = self;
+        let disk = disk.kill();
+        drop((auth, engine));
+        Self::start(&sys, disk).await
+    }
+
     /// Cuts the power and starts it again.
     pub async fn crash(self, seed: u64) -> Self {
         let Self { sys, disk, engine, auth, .. } = self;
