@@ -5,11 +5,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_auth::Auth;
-use weft_core::form::{Ack, At, Call, Door, FileSystem, Origin, Want, Wire};
+use weft_core::form::{At, FileSystem, Want};
 use weft_core::proof::Caller;
 use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict};
-use weft_core::{Deadline, Error, Result, Rights, SessionId, TraceId, limits};
+use weft_core::{Error, Result, Rights};
 use weft_sys::Sys;
+
+use super::call_of;
 
 /// Asks the tree before it asks the log.
 pub struct Guarded {
@@ -28,16 +30,7 @@ impl Guarded {
         let (Some(container), Some(member)) = (filter.container, filter.member) else {
             return Err(refused());
         };
-        let call = Call {
-            caller: caller.clone(),
-            session: SessionId(0),
-            until: Deadline::within(self.sys.clock(), limits::CALL_DEADLINE),
-            trace: TraceId(0),
-            from: Origin { door: Door::Native, peer: None },
-            once: None,
-            ack: Ack::Applied,
-            wire: Wire::Private,
-        };
+        let call = call_of(&self.sys, caller);
         let walked = self.fs.walk(&call, &At::id(member), Want { attr: true, rights: true }).await?;
         let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
         if walked.attr.container != container || !may {

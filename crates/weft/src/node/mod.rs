@@ -18,9 +18,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Founded, Settings as AuthSettings};
-use weft_core::form::FileSystem;
+use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
+use weft_core::proof::Caller;
 use weft_core::service::{Node, ObjectStore};
-use weft_core::{Error, ErrorKind, Result, VolumeId, limits};
+use weft_core::{Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{OpenTables, Services as NativeServices};
@@ -29,7 +30,7 @@ use weft_mover::Mover;
 use weft_store::Directory;
 use weft_sys::net::Peer;
 use weft_sys::{Sys, Task};
-use weft_volume::{Audited, Config, Managed, managed};
+use weft_volume::managed::{self, Config, Managed};
 
 pub use directory::NodeDirectory;
 use operator::Operator;
@@ -85,8 +86,7 @@ impl Running {
         let volume = open_volume(sys, &engine, &auth, store.clone(), founded.is_some()).await?;
         auth.sessions().watch(Arc::new(volume.clone()));
         follow_audits(sys, &auth, &engine)?;
-        let fs: Arc<dyn FileSystem> =
-            Arc::new(Audited::new(sys.clone(), Arc::new(volume.clone()), auth.audit()));
+        let fs: Arc<dyn FileSystem> = Arc::new(volume.clone());
         let (stopper, stopping) = shutdown();
         let mut running = Self {
             directory,
@@ -177,7 +177,7 @@ impl Running {
     pub async fn stop(self, sys: &Sys) -> Result<()> {
         self.stopper.stop();
         for door in self.doors {
-            let last = weft_core::Deadline::within(sys.clock(), limits::DRAIN_DEADLINE * 2);
+            let last = Deadline::within(sys.clock(), limits::DRAIN_DEADLINE * 2);
             if let Err(error) = sys.within(last, door).await {
                 tracing::warn!(%error, "a door did not close in time");
             }
@@ -216,6 +216,20 @@ async fn greet(services: Arc<NativeServices>, guest: Guest) {
     drop(stay);
 }
 
+/// A call of a service's own, for a caller it was handed.
+fn call_of(sys: &Sys, caller: &Caller) -> Call {
+    Call {
+        caller: caller.clone(),
+        session: SessionId(0),
+        until: Deadline::within(sys.clock(), limits::CALL_DEADLINE),
+        trace: TraceId(0),
+        from: Origin { door: Door::Native, peer: None },
+        once: None,
+        ack: Ack::Applied,
+        wire: Wire::Private,
+    }
+}
+
 async fn open_volume(
     sys: &Sys,
     engine: &Arc<dyn Engine>,
@@ -231,7 +245,7 @@ async fn open_volume(
         issuer: auth.issuer(),
         store,
         volume: VOLUME,
-        node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| weft_core::proof::Caller::anyone())),
+        node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| Caller::anyone())),
         audited: true,
     };
     match Managed::open(config.clone()).await {
