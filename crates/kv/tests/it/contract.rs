@@ -84,6 +84,46 @@ fn a_closure_that_fails_or_panics_leaves_nothing_and_the_next_one_works() {
 }
 
 #[test]
+fn a_closure_that_fails_leaves_nothing_to_those_it_shares_a_batch_with() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let space = Space::open(opened(&sys, &disk), SpaceId(1), &SCHEMA).await.expect("it opens");
+        space.write(Ack::Durable, |txn| txn.put(b"kept", b"old")).await.expect("it commits");
+        let before = disk.counts().changes;
+        let first = space.write(Ack::Durable, |txn| txn.put(b"first", b""));
+        let fails = space.write(Ack::Durable, |txn| {
+            txn.put(b"kept", b"new")?;
+            txn.delete(b"first")?;
+            txn.put(b"added", b"")?;
+            txn.note(NoteKind(1), b"never")?;
+            Err::<(), _>(Error::exists("on purpose"))
+        });
+        let last = space.write(Ack::Durable, |txn| {
+            txn.note(NoteKind(1), b"last")?;
+            Ok((keys(txn, b"", b"", Order::Rising), txn.get(b"kept")?))
+        });
+        let (first, fails, last) = tokio::join!(first, fails, last);
+        first.expect("it commits");
+        assert_eq!(kind_of(fails), Some(ErrorKind::Exists));
+        let expected = (vec!["first".to_owned(), "kept".to_owned()], Some("old".into()));
+        assert_eq!(last.expect("it commits").0, expected);
+        assert_eq!(disk.counts().changes - before, 2, "they shared one write and one flush");
+        let read = |space: &Space| {
+            let read = space.snapshot().expect("a snapshot");
+            (keys(&read, b"", b"", Order::Rising), read.get(b"kept").expect("a read"))
+        };
+        assert_eq!(read(&space), expected);
+        let notes = space.notes(NoteKind(1)).expect("a subscription").next().await.expect("notes");
+        assert_eq!(
+            notes.iter().map(|note| (note.position.0, &note.bytes[..])).collect::<Vec<_>>(),
+            [(1, &b"last"[..])]
+        );
+        let after = Space::open(opened(&sys, &disk.crash(1)), SpaceId(1), &SCHEMA).await.expect("it opens");
+        assert_eq!(read(&after), expected);
+    });
+}
+
+#[test]
 fn a_snapshot_stays_as_it_was_through_later_writes_and_folds() {
     simulate(1, |sys| async move {
         let space = space(&sys).await;
