@@ -171,7 +171,8 @@ impl Checking<'_> {
 
     /// Compares every sealed block with what is on the disk, holes too.
     async fn blocks(&mut self, live: &Arc<super::Live>) -> Result<()> {
-        for block in 0..blocks_in(live.state().size) {
+        let blocks = blocks_in(live.state().size);
+        for block in 0..blocks {
             let Some(seal) = self.inner.seal_now(live, block)? else { continue };
             let reading = live.clone();
             let read = move || {

@@ -1,4 +1,5 @@
 //! The store against its contract, against crashes, and against everything that can go wrong.
 
 mod contract;
+mod crash;
 mod node;

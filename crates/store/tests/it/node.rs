@@ -83,9 +83,20 @@ impl Node {
 async fn run(sys: &Sys, disk: &Arc<dyn Disk>, options: Options) -> Result<Running> {
     let (kv, objects) = (disk.beneath("kv")?, disk.beneath("store")?);
     disk.sync_dir("", weft_sys::FlushSite::StoreFanDir)?;
-    let engine = Arc::new(Embedded::open(sys.clone(), kv, weft_kv::Options::default())?);
+    let engine = Arc::new(Embedded::open(sys.clone(), kv, kv_options(sys))?);
     let store = Directory::open(sys.clone(), objects, engine.clone(), options).await?;
     Ok(Running { engine, store: Arc::new(store) })
+}
+
+/// In simulations every boundary of the metadata engine is crossed often.
+fn kv_options(sys: &Sys) -> weft_kv::Options {
+    let tiny = weft_kv::Options {
+        segment_bytes: 16 << 10,
+        fold_bytes: 16 << 10,
+        overlay_bytes_max: 128 << 10,
+        cache_bytes: 1 << 20,
+    };
+    if sys.is_simulated() { tiny } else { weft_kv::Options::default() }
 }
 
 #[async_trait]
