@@ -3,13 +3,14 @@
 //! The order is the community's: `BEARER_TOKEN`, the file `BEARER_TOKEN_FILE` names,
 //! `$XDG_RUNTIME_DIR/bt_u$UID`, `/tmp/bt_u$UID`, then Weft's own file for the domain.
 
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weft_core::proof::Signed;
 use weft_core::{DomainId, Error, ErrorKind, Result, limits};
+use weft_sys::process;
 
 /// Returns the credential to use with a domain, if there is one.
 ///
@@ -19,7 +20,7 @@ pub fn discover(domain: DomainId) -> Result<Option<Signed>> {
     if let Some(token) = variable("BEARER_TOKEN") {
         return parse(&token, "BEARER_TOKEN").map(Some);
     }
-    let uid = rustix::process::geteuid().as_raw();
+    let uid = process::uid();
     if let Some(path) = variable("BEARER_TOKEN_FILE") {
         let path = Path::new(&path);
         let found = read(path)?.ok_or_else(|| {
@@ -89,102 +90,10 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+fn read(path: &Path) -> Result<Option<String>> {
+    process::read_private(path, 2 * limits::PROOF_BYTES_MAX as u64)
+}
+
 fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Signed> {
     Signed::from_token(text.trim()).map_err(|e| e.op("use the token in").about(whence).hint("weft login"))
-}
-
-/// Reads a credential file: regular, ours, and closed to everybody else.
-fn read(path: &Path) -> Result<Option<String>> {
-    let refuse = |detail: &'static str| {
-        Err(Error::not_permitted(detail)
-            .op("use the token in")
-            .about(path.display())
-            .hint("chmod 600 it, or remove it"))
-    };
-    // Checked through the open file, so that nobody can swap it in between.
-    let opened = OpenOptions::new()
-        .read(true)
-        .custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32 | rustix::fs::OFlags::NONBLOCK.bits() as i32)
-        .open(path);
-    let file: File = match opened {
-        Ok(file) => file,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(e) if e.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-            return refuse("it is a symbolic link");
-        }
-        Err(e) => {
-            return Err(Error::new(ErrorKind::Unavailable, "the file cannot be opened")
-                .op("use the token in")
-                .about(path.display())
-                .caused_by(e));
-        }
-    };
-    let failed = |e| {
-        Error::new(ErrorKind::Unavailable, "the file cannot be read")
-            .op("use the token in")
-            .about(path.display())
-            .caused_by(e)
-    };
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return refuse("it is not a regular file");
-    }
-    if metadata.uid() != rustix::process::geteuid().as_raw() {
-        return refuse("it belongs to somebody else");
-    }
-    if metadata.mode() & 0o077 != 0 {
-        return refuse("others can read or replace it");
-    }
-    let mut text = String::new();
-    file.take(2 * limits::PROOF_BYTES_MAX as u64).read_to_string(&mut text).map_err(failed)?;
-    Ok(Some(text))
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
-    use super::*;
-
-    fn file(dir: &Path, mode: u32) -> PathBuf {
-        let path = dir.join("token");
-        std::fs::write(&path, "weft1.x").expect("a temporary directory can be written");
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
-        path
-    }
-
-    #[test]
-    fn a_file_that_others_can_read_or_replace_is_refused() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        for mode in [0o644, 0o640, 0o620, 0o602, 0o601] {
-            let refused = read(&file(dir.path(), mode)).expect_err("it must be refused");
-            assert_eq!(refused.kind(), ErrorKind::NotPermitted, "{mode:o}");
-        }
-        assert!(read(&file(dir.path(), 0o600)).expect("it is closed").is_some());
-    }
-
-    #[test]
-    fn a_link_a_directory_and_a_pipe_are_refused_and_nothing_is_nothing() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(file(dir.path(), 0o600), &link).expect("a link can be made");
-        let pipe = dir.path().join("pipe");
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &pipe,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::from_raw_mode(0o600),
-            0,
-        )
-        .expect("a pipe can be made");
-        for path in [link.as_path(), dir.path(), &pipe] {
-            assert_eq!(
-                read(path).expect_err("it must be refused").kind(),
-                ErrorKind::NotPermitted,
-                "{}",
-                path.display()
-            );
-        }
-        assert!(read(&dir.path().join("absent")).expect("absence is no error").is_none());
-    }
 }

@@ -28,6 +28,7 @@ pub mod clock;
 pub mod disk;
 pub mod fault;
 pub mod net;
+pub mod process;
 pub mod random;
 pub mod task;
 

@@ -1,7 +1,13 @@
 //! The one binary: a node, and every command that speaks to one.
 //!
-//! `commands/` has one file a command; `node/` wires a node out of the crates. Data
-//! go to stdout, everything else to stderr; exit codes are in `failure.rs`.
+//! `commands/` has one file a command: it reads arguments, asks through the client, and
+//! shows what came back. `node/` wires a node out of the crates and decides nothing.
+//!
+//! Data go to stdout, everything else to stderr, so that output can be piped whatever
+//! is said beside it; `--json` everywhere; exit codes are in `failure.rs`.
+//!
+//! How to get it wrong: put a rule here that another client would then lack. What holds
+//! for a command holds for every program that links `client`.
 
 // Talking to people is what this crate is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

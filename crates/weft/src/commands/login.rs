@@ -9,6 +9,7 @@ use weft_core::acl::Network;
 use weft_core::proof::Attenuation;
 use weft_core::service::{Evidence, Secret};
 use weft_core::{Error, ErrorKind, Result, Rights, limits};
+use weft_sys::process;
 
 use crate::context::Context;
 use crate::paths::tree_path;
@@ -103,17 +104,8 @@ pub fn read_password(from_stdin: bool) -> Result<Secret> {
 }
 
 fn ask_password() -> std::io::Result<Secret> {
-    use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
-    let stdin = std::io::stdin();
-    let before = tcgetattr(&stdin)?;
-    let mut quiet = before.clone();
-    quiet.local_modes.remove(LocalModes::ECHO);
     eprint!("password: ");
-    tcsetattr(&stdin, OptionalActions::Flush, &quiet)?;
-    let mut line = String::new();
-    let read = stdin.lock().read_line(&mut line);
-    tcsetattr(&stdin, OptionalActions::Flush, &before)?;
+    let line = process::read_hidden_line();
     eprintln!();
-    read?;
-    Ok(Secret::new(line.trim_end_matches(['\r', '\n'])))
+    Ok(Secret::new(line?.trim_end_matches(['\r', '\n'])))
 }

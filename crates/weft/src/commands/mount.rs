@@ -8,7 +8,7 @@ use clap::Args;
 use weft_client::Client;
 use weft_core::{Error, ErrorKind, Result};
 use weft_doors_fuse::{MountSettings, OneCaller, mount};
-use weft_sys::fault;
+use weft_sys::{fault, process};
 
 use crate::commands::up::run_detached;
 use crate::context::Context;
@@ -38,11 +38,8 @@ pub struct UmountArgs {
 
 pub fn run(context: &Context, args: &MountArgs) -> Result<()> {
     if args.daemon {
-        let path = std::env::temp_dir().join(format!(
-            "weft-mount-{}-{}.log",
-            rustix::process::geteuid().as_raw(),
-            std::process::id()
-        ));
+        let path =
+            std::env::temp_dir().join(format!("weft-mount-{}-{}.log", process::uid(), std::process::id()));
         let failed = |e| fault::error(e, "write", path.display());
         let log = std::fs::File::options().create_new(true).append(true).open(&path).map_err(failed)?;
         return run_detached(log, &path);
@@ -65,8 +62,8 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         fs: client.fs(),
         root,
         calls: Arc::new(OneCaller { caller, session: client.session() }),
-        uid: rustix::process::geteuid().as_raw(),
-        gid: rustix::process::getegid().as_raw(),
+        uid: process::uid(),
+        gid: process::gid(),
         clock: Arc::new(context.sys().clone()),
         patience: weft_core::limits::CALL_DEADLINE,
     };

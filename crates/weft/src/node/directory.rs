@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::disk::DiskLock;
-use weft_sys::{Disk, RealDisk, fault};
+use weft_sys::{Disk, RealDisk, fault, process};
 
 const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
@@ -38,7 +38,7 @@ impl NodeDirectory {
             path.canonicalize().map_err(|e| fault::error(e, "use the node's directory", path.display()))?;
         let failed = |e| fault::error(e, "use the node's directory", path.display());
         let metadata = std::fs::metadata(&path).map_err(failed)?;
-        if metadata.uid() != rustix::process::geteuid().as_raw() {
+        if metadata.uid() != process::uid() {
             return Err(Error::not_permitted("it belongs to somebody else")
                 .op("use the node's directory")
                 .about(path.display()));

@@ -1,0 +1,116 @@
+//! This process: as whom it runs, what it may read of its user's secrets, and the
+//! terminal it talks to.
+
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, Read};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use weft_core::{Error, Result};
+
+use crate::fault;
+
+/// Returns the uid this process acts as.
+pub fn uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Returns the gid this process acts as.
+pub fn gid() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// Reads a file that holds a secret: regular, of this process's own user, and closed to
+/// everybody else. `None` if there is none; at most `max` bytes are read.
+///
+/// Fails with `NotPermitted` if others could have read or replaced it. All of it is
+/// checked through the open file, so that nobody can swap it in between.
+pub fn read_private(path: &Path, max: u64) -> Result<Option<String>> {
+    const OP: &str = "read the secret in";
+    let refuse = |detail: &'static str| {
+        Err(Error::not_permitted(detail).op(OP).about(path.display()).hint("chmod 600 it, or remove it"))
+    };
+    let failed = |error| fault::error(error, OP, path.display());
+    // A pipe put there must not make us wait.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
+            return refuse("it is a symbolic link");
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    let metadata = file.metadata().map_err(failed)?;
+    if !metadata.is_file() {
+        return refuse("it is not a regular file");
+    }
+    if metadata.uid() != uid() {
+        return refuse("it belongs to somebody else");
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return refuse("others can read or replace it");
+    }
+    let mut text = String::new();
+    file.take(max).read_to_string(&mut text).map_err(failed)?;
+    Ok(Some(text))
+}
+
+/// Reads a line from the terminal on standard input without showing it.
+pub fn read_hidden_line() -> io::Result<String> {
+    let stdin = io::stdin();
+    let before = tcgetattr(&stdin)?;
+    let mut quiet = before.clone();
+    quiet.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&stdin, OptionalActions::Flush, &quiet)?;
+    let mut line = String::new();
+    let read = stdin.lock().read_line(&mut line);
+    tcsetattr(&stdin, OptionalActions::Flush, &before)?;
+    read?;
+    Ok(line)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use weft_core::ErrorKind;
+
+    use super::*;
+
+    fn secret(dir: &Path, mode: u32) -> PathBuf {
+        let path = dir.join("token");
+        std::fs::write(&path, "secret").expect("a temporary directory can be written");
+        std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("it is ours");
+        path
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_or_replace_is_refused() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        for mode in [0o644, 0o640, 0o620, 0o602, 0o601] {
+            let refused = read_private(&secret(dir.path(), mode), 100).expect_err("it must be refused");
+            assert_eq!(refused.kind(), ErrorKind::NotPermitted, "{mode:o}");
+        }
+        let read = read_private(&secret(dir.path(), 0o600), 100).expect("it is closed");
+        assert_eq!(read.as_deref(), Some("secret"));
+    }
+
+    #[test]
+    fn a_link_a_directory_and_a_pipe_are_refused_and_nothing_is_nothing() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (link, pipe) = (dir.path().join("link"), dir.path().join("pipe"));
+        symlink(secret(dir.path(), 0o600), &link).expect("a link can be made");
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe can be made");
+        for path in [link.as_path(), dir.path(), &pipe] {
+            let refused = read_private(path, 100).expect_err("it must be refused");
+            assert_eq!(refused.kind(), ErrorKind::NotPermitted, "{}", path.display());
+        }
+        assert!(read_private(&dir.path().join("absent"), 100).expect("absence is no error").is_none());
+    }
+}
