@@ -1,0 +1,134 @@
+//! A managed volume with everything it needs, on a simulated machine.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use weft_conformance::TestDomain;
+use weft_conformance::file_system::{ADMINISTRATOR, Subject};
+use weft_core::form::FileSystem;
+use weft_core::model::ModelStore;
+use weft_core::service::{ObjectStore, SessionWatcher};
+use weft_core::{Clock, SessionId, VolumeId};
+use weft_kv::{Embedded, Engine, Options, SpaceId};
+use weft_sys::{SimClock, SimDisk, Sys};
+use weft_volume::managed::{Config, Managed};
+
+/// Small, so that the log is cut and folded often.
+const OPTIONS: Options =
+    Options { segment_bytes: 256 << 10, fold_bytes: 128 << 10, overlay_bytes_max: 1 << 20, cache_bytes: 1 << 20 };
+
+/// A volume, its machine, and the domain that signs for it.
+pub struct Volume {
+    pub sys: Sys,
+    pub clock: Arc<SimClock>,
+    pub domain: Arc<TestDomain>,
+    pub disk: SimDisk,
+    pub store: Arc<dyn ObjectStore>,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Clone)]
+pub struct Running {
+    pub managed: Managed,
+    pub engine: Arc<dyn Engine>,
+}
+
+impl Volume {
+    /// Makes a volume on a new disk.
+    pub async fn fresh(seed: u64) -> Self {
+        let sys = Sys::simulated(seed);
+        let clock = sys.sim_clock().expect("it is simulated").clone();
+        let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
+        let store = ModelStore::new(clock.clone() as Arc<dyn Clock>);
+        Self::on(sys, domain, SimDisk::new(), store, true).await
+    }
+
+    /// Makes or opens a volume.
+    pub async fn on(
+        sys: Sys,
+        domain: Arc<TestDomain>,
+        disk: SimDisk,
+        store: Arc<dyn ObjectStore>,
+        make: bool,
+    ) -> Self {
+        let clock = sys.sim_clock().expect("it is simulated").clone();
+        let volume = Self { sys, clock, domain, disk, store, running: Mutex::new(None) };
+        let running = volume.start(make).await;
+        *volume.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        volume
+    }
+
+    async fn start(&self, make: bool) -> Running {
+        let engine = Embedded::open(self.sys.clone(), Arc::new(self.disk.clone()), OPTIONS);
+        let engine: Arc<dyn Engine> = Arc::new(engine.expect("the engine opens"));
+        let config = self.config(engine.clone());
+        let managed = if make {
+            Managed::create(config, self.domain.name(ADMINISTRATOR)).await
+        } else {
+            Managed::open(config).await
+        };
+        Running { managed: managed.expect("the volume opens"), engine }
+    }
+
+    /// Returns what the volume is made of.
+    pub fn config(&self, engine: Arc<dyn Engine>) -> Config {
+        let domain = self.domain.clone();
+        Config {
+            sys: self.sys.clone(),
+            engine,
+            space: SpaceId(1),
+            issuer: self.domain.clone(),
+            store: self.store.clone(),
+            volume: VolumeId(0),
+            node: Arc::new(move || domain.caller("node:n1")),
+            audited: false,
+        }
+    }
+
+    /// Returns the volume as it runs now.
+    pub fn running(&self) -> Running {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.clone().expect("it was started")
+    }
+
+    /// Stops it and starts it again.
+    pub async fn reopen(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Running { managed, engine } = running.expect("it was started");
+        drop(managed);
+        engine.close().await.expect("the engine closes");
+        drop(engine);
+        let running = self.start(false).await;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+    }
+}
+
+#[async_trait]
+impl Subject for Volume {
+    fn fs(&self) -> Arc<dyn FileSystem> {
+        Arc::new(self.running().managed)
+    }
+
+    fn domain(&self) -> &Arc<TestDomain> {
+        &self.domain
+    }
+
+    fn end_session(&self, session: SessionId) {
+        self.running().managed.ended(session);
+    }
+
+    async fn pass(&self, span: Duration) {
+        self.clock.step(span);
+        tokio::task::yield_now().await;
+    }
+
+    fn time_is_moved(&self) -> bool {
+        true
+    }
+
+    async fn restart(&self) -> bool {
+        self.reopen().await;
+        true
+    }
+}
