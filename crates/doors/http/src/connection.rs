@@ -1,7 +1,10 @@
 //! One connection: heads in, one exchange after the other, and a clean end.
 
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -49,12 +52,12 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
     let after = loop {
         if connection.buffer.is_empty() {
             connection.buffer = BytesMut::new();
-            let sys = &connection.http.services.sys;
+            let http = connection.http.clone();
             tokio::select! {
                 biased;
-                ready = connection.socket.readable() => if ready.is_err() { break After::Close },
+                begun = connection.begun() => if !begun { break After::Close },
                 () = shutdown.wait() => break After::Close,
-                () = sys.sleep(stay.idle()) => break After::Close,
+                () = http.services.sys.sleep(stay.idle()) => break After::Close,
             }
         }
         let after = match connection.read_head(stay.head()).await {
@@ -78,6 +81,22 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
 }
 
 impl Connection {
+    /// Waits for the first bytes of a request, holding no buffer meanwhile. Returns whether any
+    /// came before the end.
+    async fn begun(&mut self) -> bool {
+        loop {
+            if self.socket.readable().await.is_err() {
+                return false;
+            }
+            let read = poll_fn(|context| Poll::Ready(pin!(self.read_some()).poll(context))).await;
+            match read {
+                Poll::Ready(read) => return read.is_ok_and(|read| read > 0),
+                // Readiness may be told too early; the buffer goes again.
+                Poll::Pending => self.buffer = BytesMut::new(),
+            }
+        }
+    }
+
     /// Reads the head of the next request. Empty lines before it are forgiven.
     async fn read_head(&mut self, patience: Duration) -> Result<Head, NoHead> {
         let http = self.http.clone();

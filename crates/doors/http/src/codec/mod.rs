@@ -10,6 +10,9 @@ pub mod host;
 pub mod range;
 pub mod target;
 
+#[cfg(test)]
+mod fuzz;
+
 use crate::status::Status;
 
 /// Why a message cannot be taken: malformed, or more than a bound allows.

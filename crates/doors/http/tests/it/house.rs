@@ -11,6 +11,7 @@ use weft_core::attr::SetAttr;
 use weft_core::form::{At, BytesSource, Call, FileSystem, Guard, New, Scope, StageHint};
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
+use weft_core::service::{Authority, Revoke};
 use weft_core::{Clock, RelPath, Rights, Tick, Time, VolumeId};
 use weft_doors_http::{Http, Services, Settings};
 use weft_doors_listener::{Bounds, Listener, Stopper, shutdown};
@@ -35,6 +36,7 @@ pub struct House {
     pub domain: Arc<TestDomain>,
     pub sessions: Arc<TestSessions>,
     pub mover: Arc<Mover>,
+    authority: Arc<TestAuthority>,
     stopper: Option<Stopper>,
     serving: tokio::task::JoinHandle<()>,
 }
@@ -59,7 +61,7 @@ impl House {
         let mover = Arc::new(Mover::new(sys.clone()));
         let services = Services {
             sys: sys.clone(),
-            authority,
+            authority: authority.clone(),
             sessions: sessions.clone(),
             fs: fs.clone(),
             mover: mover.clone(),
@@ -70,7 +72,7 @@ impl House {
         let address = listener.address().expect("it is a port");
         let (stopper, shutdown) = shutdown();
         let serving = tokio::spawn(http.serve(listener, shutdown));
-        let house = Self { address, fs, domain, sessions, mover, stopper: Some(stopper), serving };
+        let house = Self { address, fs, domain, sessions, mover, authority, stopper: Some(stopper), serving };
         for name in ["public", "public/drop", "private"] {
             house.make_directory(name).await;
         }
@@ -79,6 +81,12 @@ impl House {
         house.protect("public", Who::Anyone, read).await;
         house.protect("public/drop", Who::Anyone, Rights::INSERT | Rights::TRAVERSE).await;
         house
+    }
+
+    /// Takes something back, as the administrator.
+    pub async fn authority_revoke(&self, what: &Revoke) {
+        let alice = self.domain.caller("alice");
+        self.authority.revoke(&alice, what).await.expect("it is revoked");
     }
 
     /// Returns a call by a user of this house.

@@ -1,5 +1,11 @@
 //! The door over the plain in-memory model, by raw sockets and by programs nobody here wrote.
 
+mod conditions;
+mod framing;
+mod front;
 mod house;
+mod listing;
 mod plain;
+mod programs;
 mod raw;
+mod stalled;

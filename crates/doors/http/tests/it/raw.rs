@@ -35,7 +35,12 @@ impl Answer {
 
 impl Raw {
     pub async fn connect(address: SocketAddr) -> Self {
-        Self { stream: TcpStream::connect(address).await.expect("it connects"), held: Vec::new() }
+        Self::over(TcpStream::connect(address).await.expect("it connects"))
+    }
+
+    /// Speaks on a connection that was made otherwise.
+    pub fn over(stream: TcpStream) -> Self {
+        Self { stream, held: Vec::new() }
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {

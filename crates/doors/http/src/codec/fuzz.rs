@@ -1,0 +1,321 @@
+//! Every parser against mutations of valid messages: no panic, bounded work, and what is accepted
+//! says the same when it is written and read again.
+//!
+//! Runs for a moment in each test run, for `WEFT_FUZZ_SECONDS` seconds each where that is set. A
+//! failure prints the seed; `WEFT_FUZZ_SEED` runs it again.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use weft_core::limits;
+use weft_sys::{OsRandom, Random, SeededRandom};
+
+use super::chunked::tests::decode;
+use super::condition::{Conditions, Present, format_date, parse_date};
+use super::head::{Framing, Head, end_of_head};
+use super::range::{Wanted, wanted};
+use super::target::{Path, encode_name, parameter};
+use super::{Refusal, accept, credentials, digest, host, members};
+
+/// How long each parser is fuzzed when nobody says otherwise.
+const MOMENT: Duration = Duration::from_millis(1500);
+
+/// Runs `check` on inputs made by `make` and then mutated, until the time is over.
+fn fuzz(name: &str, make: impl Fn(&dyn Random) -> Vec<u8>, check: impl Fn(&[u8])) {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let span = number("WEFT_FUZZ_SECONDS").map_or(MOMENT, Duration::from_secs);
+    let only = number("WEFT_FUZZ_SEED");
+    let (begun, mut runs) = (Instant::now(), 0_u64);
+    let first = only.unwrap_or_else(|| OsRandom.u64());
+    while begun.elapsed() < span {
+        let seed = first.wrapping_add(runs);
+        let random = SeededRandom::new(seed);
+        let mut bytes = make(&random);
+        for _ in 0..random.below(4) {
+            mutate(&mut bytes, &random);
+        }
+        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&bytes)));
+        assert!(checked.is_ok(), "{name}: seed {seed} on {:?}", bytes.escape_ascii().to_string());
+        runs += 1;
+        if only.is_some() {
+            break;
+        }
+    }
+    println!("{name}: {runs} runs from seed {first}");
+    assert!(runs > 0);
+}
+
+/// Changes, drops, doubles or moves some bytes.
+fn mutate(bytes: &mut Vec<u8>, random: &dyn Random) {
+    const ODD: &[u8] = b"\r\n\0 \t,;:=\"\\/%?#*-+.0123456789abcdefxXW(){}[]\x7f\x80\xff\xc3";
+    let at = random.below(bytes.len() as u64 + 1) as usize;
+    let length = (random.below(8) as usize).min(bytes.len() - at);
+    match random.below(6) {
+        0 => bytes.insert(at, ODD[random.below(ODD.len() as u64) as usize]),
+        1 if at < bytes.len() => bytes[at] = ODD[random.below(ODD.len() as u64) as usize],
+        2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+        3 => drop(bytes.drain(at..at + length)),
+        4 => {
+            let copy = bytes[at..at + length].to_vec();
+            let to = random.below(bytes.len() as u64 + 1) as usize;
+            bytes.splice(to..to, copy);
+        }
+        _ => bytes.truncate(at),
+    }
+}
+
+fn pick<'a>(random: &dyn Random, of: &[&'a str]) -> &'a str {
+    of[random.below(of.len() as u64) as usize]
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn make_head(random: &dyn Random) -> Vec<u8> {
+    let mut head = format!(
+        "{} {} HTTP/1.{}\r\n",
+        pick(random, &["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
+        pick(random, &["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
+        random.below(2)
+    );
+    for _ in 0..random.below(6) {
+        head += pick(
+            random,
+            &[
+                "Host: localhost\r\n",
+                "Content-Length: 12\r\n",
+                "Transfer-Encoding: chunked\r\n",
+                "Connection: keep-alive, close\r\n",
+                "Expect: 100-continue\r\n",
+                "If-Match: \"a\", W/\"b\"\r\n",
+                "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+                "Range: bytes=0-1,-5\r\n",
+                "Authorization: Basic YWxpY2U6cDp3\r\n",
+                "X-Other: \t y \r\n",
+            ],
+        );
+    }
+    (head + "\r\n").into_bytes()
+}
+
+#[test]
+fn heads() {
+    fuzz("head", make_head, |bytes| {
+        let whole = end_of_head(bytes, 0);
+        for cut in [0, bytes.len() / 3, bytes.len() / 2] {
+            if let (Ok(None), Ok(found)) = (end_of_head(&bytes[..cut], 0), &whole) {
+                assert_eq!(end_of_head(bytes, cut).ok().as_ref(), Some(found), "however the bytes come");
+            }
+        }
+        let Ok(Some(end)) = whole else { return };
+        assert!(end <= bytes.len() && bytes[..end].ends_with(b"\r\n\r\n"));
+        let Ok(head) = Head::parse(Bytes::copy_from_slice(&bytes[..end])) else { return };
+        framing_has_one_reading(&bytes[..end], &head);
+        let _ = (head.query().map(<[u8]>::len), head.host().len());
+        if let Ok(conditions) = Conditions::of(&head) {
+            let there = Present { tag: Some("\"a\"".into()), mtime: weft_core::Time::EPOCH };
+            let _ = (conditions.judge(Some(&there)), conditions.judge(None));
+        }
+        path_round_trips(head.path());
+    });
+}
+
+/// A second opinion, written differently: of all lines, at most one speaks of framing.
+fn framing_has_one_reading(bytes: &[u8], head: &Head) {
+    let text = text(bytes).to_ascii_lowercase();
+    let lines = |name: &str| text.split("\r\n").skip(1).filter(|line| line.starts_with(name)).count();
+    let (lengths, codings) = (lines("content-length:"), lines("transfer-encoding:"));
+    match head.framing {
+        Framing::Chunked => assert_eq!((lengths, codings), (0, 1)),
+        Framing::Length(0) => assert!(lengths <= 1 && codings == 0),
+        Framing::Length(_) => assert_eq!((lengths, codings), (1, 0)),
+    }
+}
+
+fn path_round_trips(raw: Bytes) {
+    let Ok(path) = Path::decode(raw) else { return };
+    for name in path.path.names() {
+        assert!(!matches!(name.as_bytes(), b"." | b".." | b"") && !name.as_bytes().contains(&b'/'));
+    }
+    let coded = path.encode();
+    assert!(coded.bytes().all(|byte| byte.is_ascii_graphic()) && !coded.starts_with("//"));
+    assert_eq!(Path::decode(coded.into()).expect("it was just coded"), path);
+}
+
+#[test]
+fn targets() {
+    let make = |random: &dyn Random| {
+        let parts = ["/a", "/b%20c", "/%FF", "/...", "/caf%C3%A9", "/", "/%2e", "/x%2fy"];
+        (0..random.below(6)).map(|_| pick(random, &parts)).collect::<String>().into_bytes()
+    };
+    fuzz("target", make, |bytes| {
+        path_round_trips(Bytes::copy_from_slice(bytes));
+        if let Ok(Some(value)) = parameter(Some(bytes), "after")
+            && let Ok(name) = weft_core::Name::new(value)
+        {
+            let query = format!("after={}", encode_name(&name));
+            let again = parameter(Some(query.as_bytes()), "after").expect("it was just coded");
+            assert_eq!(again.as_deref(), Some(name.as_bytes()));
+        }
+    });
+}
+
+#[test]
+fn chunked_bodies() {
+    let make = |random: &dyn Random| {
+        let mut body = Vec::new();
+        for _ in 0..random.below(5) {
+            let length = random.below(40) as usize + 1;
+            let extension = pick(random, &["", ";a", " ; b=\"c\"", ""]);
+            body.extend(format!("{length:x}{extension}\r\n").bytes());
+            body.extend(std::iter::repeat_n(b'x', length));
+            body.extend(b"\r\n");
+        }
+        body.extend(pick(random, &["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n"]).bytes());
+        body
+    };
+    fuzz("chunked", make, |bytes| {
+        let whole = decode(bytes, bytes.len());
+        for at_once in [1, 3, 17] {
+            let split = decode(bytes, at_once);
+            assert_eq!(split.is_ok(), whole.is_ok(), "however the bytes come");
+            if let (Ok(Some((one, _))), Ok(Some((other, _)))) = (&whole, &split) {
+                assert_eq!(one, other);
+            }
+        }
+        let Ok(Some((content, rest))) = whole else { return };
+        assert!(content.len() + rest.len() < bytes.len());
+        let again = format!("{:x}\r\n{}\r\n0\r\n\r\n", content.len(), text(&content));
+        if !content.is_empty() && content.is_ascii() {
+            assert_eq!(decode(again.as_bytes(), 5).expect("good").expect("whole").0, content);
+        }
+    });
+}
+
+#[test]
+fn ranges() {
+    let make = |random: &dyn Random| {
+        let mut field = String::from("bytes=");
+        for _ in 0..=random.below(70) {
+            let (first, last) = (random.below(120), random.below(120));
+            field += &match random.below(4) {
+                0 => format!("{first}-,"),
+                1 => format!("-{last},"),
+                _ => format!("{first}-{last},"),
+            };
+        }
+        field.into_bytes()
+    };
+    fuzz("range", make, |bytes| {
+        let field = text(bytes);
+        for size in [0, 1, 100, u64::MAX] {
+            let stretches = match wanted(&field, size) {
+                Wanted::Whole | Wanted::Nothing => continue,
+                Wanted::One(one) => vec![one],
+                Wanted::Several(several) => several,
+            };
+            assert!(!stretches.is_empty() && stretches.len() <= limits::HTTP_RANGES_MAX);
+            let mut sorted = stretches.clone();
+            sorted.sort_unstable_by_key(|stretch| stretch.at);
+            assert!(sorted.iter().all(|one| one.length > 0 && one.at < size && one.length <= size - one.at));
+            assert!(sorted.windows(2).all(|pair| pair[0].end() <= pair[1].at), "no byte twice");
+            let written: Vec<String> =
+                stretches.iter().map(|one| format!("{}-{}", one.at, one.end() - 1)).collect();
+            let again = match wanted(&format!("bytes={}", written.join(", ")), size) {
+                Wanted::One(one) => vec![one],
+                Wanted::Several(several) => several,
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(again, stretches);
+        }
+    });
+}
+
+#[test]
+fn conditions_and_dates() {
+    let make = |random: &dyn Random| {
+        let parts = [
+            "\"a\"",
+            "W/\"b\"",
+            "*",
+            "\"\"",
+            "\"c,d\"",
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+        ];
+        let list: Vec<&str> = (0..random.below(80)).map(|_| pick(random, &parts)).collect();
+        list.join(pick(random, &[", ", ",", " , ,"])).into_bytes()
+    };
+    fuzz("condition", make, |bytes| {
+        let field = text(bytes);
+        if let Some(time) = parse_date(&field) {
+            assert_eq!(parse_date(&format_date(time)), Some(time));
+        }
+        for name in ["If-Match", "If-None-Match", "If-Unmodified-Since", "If-Range"] {
+            let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{name}: {field}\r\n\r\n");
+            let Ok(head) = Head::parse(head.into()) else { continue };
+            let Ok(conditions) = Conditions::of(&head) else { continue };
+            let there = Present { tag: Some("\"a\"".into()), mtime: weft_core::Time::EPOCH };
+            let _ = (conditions.judge(Some(&there)), conditions.judge(None), conditions.pinned(None));
+        }
+    });
+}
+
+#[test]
+fn digests() {
+    let make = |random: &dyn Random| {
+        let parts = [
+            "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
+            "md5=:XUFAKrxLKna5cZ2REBfFkg==:",
+            "adler=:BiwCFQ==:;p=1",
+            "adler32=062c0215",
+            "MD5=XUFAKrxLKna5cZ2REBfFkg==",
+            "sha-512=10",
+            "adler32;q=0.5",
+            "crc32c=:AA==:",
+        ];
+        let list: Vec<&str> = (0..random.below(6)).map(|_| pick(random, &parts)).collect();
+        list.join(", ").into_bytes()
+    };
+    fuzz("digest", make, |bytes| {
+        let field = text(bytes);
+        let _ = (digest::wanted(&field), digest::wanted_old(&field), digest::value_md5(&field));
+        for value in digest::values(&field).unwrap_or_default() {
+            assert_eq!(digest::values(&value.to_field()).expect("it was just written"), [value]);
+        }
+        for value in digest::values_old(&field).unwrap_or_default() {
+            assert_eq!(digest::values_old(&value.to_old_field()).expect("it was just written"), [value]);
+        }
+    });
+}
+
+#[test]
+fn the_rest() {
+    let make = |random: &dyn Random| {
+        let parts = [
+            "Basic YWxpY2U6cDp3",
+            "Bearer abc.def",
+            "localhost:80",
+            "[::1]:80",
+            "a.b",
+            "text/html;q=0.5",
+            "application/json",
+            ", ",
+        ];
+        (0..random.below(5)).map(|_| pick(random, &parts)).collect::<String>().into_bytes()
+    };
+    let hosts = host::Hosts::new(&["a.b".to_owned()]);
+    fuzz("credentials, hosts, media", make, |bytes| {
+        let field = text(bytes);
+        let _ =
+            (credentials::evidence(&field), accept::wants_json(Some(&field)), hosts.admits(bytes, || None));
+        assert!(members(&field).all(|member| !member.is_empty()));
+    });
+}
+
+/// A refusal is small and fixed: it never carries what was sent.
+#[test]
+fn refusals_carry_nothing_of_what_was_sent() {
+    assert!(size_of::<Refusal>() <= 24);
+}

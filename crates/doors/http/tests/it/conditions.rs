@@ -1,0 +1,192 @@
+//! Conditional requests, ranges and digests, as they arrive.
+
+use std::time::Duration;
+
+use crate::house::House;
+use crate::raw::Raw;
+
+/// A file that is old enough for its date to be a strong validator.
+async fn with_file() -> (House, Raw, String) {
+    let house = House::open().await;
+    house.put("f", &b"0123456789abcdefghij"[..]).await;
+    let mut raw = Raw::connect(house.address).await;
+    let tag = raw.alice("HEAD /f", "", b"").await.field("ETag").expect("files have tags").to_owned();
+    (house, raw, tag)
+}
+
+#[tokio::test]
+async fn a_reader_that_has_it_already_is_told_so() {
+    let (_house, mut raw, tag) = with_file().await;
+    for fields in [
+        format!("If-None-Match: {tag}"),
+        format!("If-None-Match: \"x\", W/{tag}"),
+        "If-None-Match: *".into(),
+        "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT".into(),
+    ] {
+        let answer = raw.alice("GET /f", &format!("{fields}\r\n"), b"").await;
+        assert_eq!((answer.status, answer.field("ETag")), (304, Some(tag.as_str())), "{fields}");
+        assert_eq!(raw.alice("HEAD /f", &format!("{fields}\r\n"), b"").await.status, 304, "{fields}");
+    }
+    for (fields, status) in [
+        ("If-None-Match: \"x\"".into(), 200),
+        ("If-Match: \"x\"".to_owned(), 412),
+        (format!("If-Match: W/{tag}"), 412),
+        (format!("If-Match: {tag}"), 200),
+        ("If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT".into(), 412),
+        ("If-Modified-Since: Sat, 01 Jan 2000 00:00:00 GMT".into(), 200),
+        ("If-Match: nonsense".into(), 400),
+    ] {
+        assert_eq!(raw.alice("GET /f", &format!("{fields}\r\n"), b"").await.status, status, "{fields}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_made_only_if_its_condition_holds_and_changes_the_tag() {
+    let (house, mut raw, tag) = with_file().await;
+    for (line, fields, status) in [
+        ("PUT /f", "If-None-Match: *".to_owned(), 412),
+        ("PUT /f", "If-Match: \"x\"".into(), 412),
+        ("PUT /f", format!("If-None-Match: {tag}"), 412),
+        ("PUT /g", "If-Match: *".into(), 412),
+        ("DELETE /f", "If-Match: \"x\"".into(), 412),
+        ("DELETE /f", "If-None-Match: *".into(), 412),
+        ("DELETE /f", "If-Unmodified-Since: Sat, 01 Jan 2000 00:00:00 GMT".into(), 412),
+        ("PUT /g", "If-None-Match: *".into(), 201),
+        ("PUT /g", "If-None-Match: *".into(), 412),
+        ("PUT /f", format!("If-Match: \"x\", {tag}"), 204),
+        ("PUT /f", format!("If-Match: {tag}"), 412),
+        ("DELETE /f", format!("If-Match: {tag}"), 412),
+        ("DELETE /f", "If-Match: *".into(), 204),
+        ("PUT /g", "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT".into(), 204),
+    ] {
+        let body: &[u8] = if line.starts_with("PUT") { b"new" } else { b"" };
+        let answer = raw.alice(line, &format!("{fields}\r\n"), body).await;
+        assert_eq!(answer.status, status, "{line} {fields}");
+    }
+    assert_eq!(house.read("f").await, None);
+    assert_eq!(house.read("g").await.as_deref(), Some(&b"new"[..]));
+}
+
+#[tokio::test]
+async fn of_many_who_make_a_name_at_once_one_does() {
+    let house = House::open().await;
+    let tasks: Vec<_> = (0..16)
+        .map(|number| {
+            let address = house.address;
+            tokio::spawn(async move {
+                let mut raw = Raw::connect(address).await;
+                raw.alice("PUT /one", "If-None-Match: *\r\n", format!("{number}").as_bytes()).await.status
+            })
+        })
+        .collect();
+    let mut statuses = Vec::new();
+    for task in tasks {
+        statuses.push(task.await.expect("it answers"));
+    }
+    statuses.sort_unstable();
+    let expected: Vec<u16> = std::iter::once(201).chain(std::iter::repeat_n(412, 15)).collect();
+    assert_eq!(statuses, expected);
+}
+
+#[tokio::test]
+async fn ranges_are_what_was_asked_for() {
+    let (_house, mut raw, tag) = with_file().await;
+    for (range, status, content_range, body) in [
+        ("bytes=0-4", 206, Some("bytes 0-4/20"), "01234"),
+        ("bytes=15-", 206, Some("bytes 15-19/20"), "fghij"),
+        ("bytes=-3", 206, Some("bytes 17-19/20"), "hij"),
+        ("bytes=0-4,3-6", 206, Some("bytes 0-6/20"), "0123456"),
+        ("bytes=x", 200, None, "0123456789abcdefghij"),
+        ("bytes=20-", 416, Some("bytes */20"), ""),
+    ] {
+        let answer = raw.alice("GET /f", &format!("Range: {range}\r\n"), b"").await;
+        assert_eq!((answer.status, answer.field("Content-Range")), (status, content_range), "{range}");
+        if status != 416 {
+            assert_eq!(answer.text(), body, "{range}");
+        }
+        let head = raw.alice("HEAD /f", &format!("Range: {range}\r\n"), b"").await;
+        assert_eq!(head.status, status, "{range}");
+    }
+    for (validator, status) in [(tag.as_str(), 206), ("\"x\"", 200), ("Sat, 01 Jan 2000 00:00:00 GMT", 200)] {
+        let answer =
+            raw.alice("GET /f", &format!("Range: bytes=0-1\r\nIf-Range: {validator}\r\n"), b"").await;
+        assert_eq!(answer.status, status, "{validator}");
+    }
+    tokio::time::sleep(Duration::from_millis(2100)).await;
+    let date = raw.alice("HEAD /f", "", b"").await.field("Last-Modified").expect("it has one").to_owned();
+    let answer = raw.alice("GET /f", &format!("Range: bytes=0-1\r\nIf-Range: {date}\r\n"), b"").await;
+    assert_eq!(answer.status, 206, "two seconds later the date tells versions apart");
+}
+
+#[tokio::test]
+async fn several_ranges_come_in_parts_whose_length_was_told() {
+    let (_house, mut raw, _) = with_file().await;
+    let answer = raw.alice("GET /f", "Range: bytes=0-1, 10-11, -1\r\n", b"").await;
+    assert_eq!(answer.status, 206);
+    let media = answer.field("Content-Type").expect("a type");
+    let boundary = media.strip_prefix("multipart/byteranges; boundary=").expect("parts");
+    let part = |range: &str, body: &str| {
+        format!(
+            "\r\n--{boundary}\r\nContent-Type: application/octet-stream\r\nContent-Range: bytes {range}/20\r\n\r\n{body}"
+        )
+    };
+    let expected =
+        part("0-1", "01") + &part("10-11", "ab") + &part("19-19", "j") + &format!("\r\n--{boundary}--\r\n");
+    assert_eq!(answer.text(), expected);
+    let head = raw.alice("HEAD /f", "Range: bytes=0-1, 10-11, -1\r\n", b"").await;
+    assert_eq!(head.field("Content-Length"), answer.field("Content-Length"));
+    assert_eq!(raw.alice("GET /f", "", b"").await.status, 200, "the connection goes on");
+}
+
+#[tokio::test]
+async fn digests_are_told_when_asked_for_in_both_languages() {
+    let (_house, mut raw, _) = with_file().await;
+    let answer = raw
+        .alice("GET /f", "Want-Repr-Digest: sha-256=1\r\nWant-Digest: adler32\r\nRange: bytes=0-1\r\n", b"")
+        .await;
+    assert_eq!(answer.field("Repr-Digest"), Some("sha-256=:a8FL3EUXp6aCxpEN4uKUbrjh7NBAkHKP720JKnzrYsU=:"));
+    assert_eq!(answer.field("Digest"), Some("adler32=35070605"));
+    assert_eq!(
+        (answer.status, answer.text()),
+        (206, "01"),
+        "a digest is of the whole file, whatever is sent"
+    );
+    let head = raw.alice("HEAD /f", "Want-Digest: md5\r\n", b"").await;
+    assert_eq!(head.field("Digest"), Some("md5=ZEvgbfxUBh/R5n9eu6vNWA=="));
+    let again = raw.alice("PUT /f", "", b"other").await;
+    assert_eq!(again.status, 204);
+    let head = raw.alice("HEAD /f", "Want-Digest: adler32\r\n", b"").await;
+    assert_eq!(head.field("Digest"), Some("adler32=06740223"), "another version has another digest");
+    assert_eq!(raw.alice("HEAD /f", "Want-Digest: unixcksum\r\n", b"").await.field("Digest"), None);
+}
+
+#[tokio::test]
+async fn an_upload_with_another_digest_is_refused_and_nothing_is_seen_of_it() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    let good = [
+        "Repr-Digest: sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
+        "Digest: adler32=062c0215",
+        "Content-MD5: XUFAKrxLKna5cZ2REBfFkg==",
+        "Digest: md5=XUFAKrxLKna5cZ2REBfFkg==, adler32=62c0215",
+    ];
+    for (number, digest) in good.into_iter().enumerate() {
+        let bad = raw.alice(&format!("PUT /{number}"), &format!("{digest}\r\n"), b"hellO").await;
+        assert_eq!(bad.status, 400, "{digest}");
+        assert!(bad.text().contains("another digest"), "{}", bad.text());
+        assert_eq!(house.read(&number.to_string()).await, None);
+        assert_eq!(
+            raw.alice(&format!("PUT /{number}"), &format!("{digest}\r\n"), b"hello").await.status,
+            201
+        );
+        let worse = raw.alice(&format!("PUT /{number}"), &format!("{digest}\r\n"), b"worse").await;
+        assert_eq!(worse.status, 400);
+        assert_eq!(
+            house.read(&number.to_string()).await.as_deref(),
+            Some(&b"hello"[..]),
+            "the old file stands"
+        );
+    }
+    assert_eq!(raw.alice("PUT /x", "Repr-Digest: sha-256=:AA==:\r\n", b"hello").await.status, 400);
+    assert_eq!(raw.alice("PUT /x", "Repr-Digest: crc32c=:AA==:\r\n", b"hello").await.status, 201);
+}

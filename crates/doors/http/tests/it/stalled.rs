@@ -1,0 +1,139 @@
+//! Readers that stop, rights that go, and thousands who only sit there.
+
+use std::io::Read;
+use std::time::Duration;
+
+use tokio::io::AsyncReadExt;
+use weft_core::service::Revoke;
+
+use crate::house::{House, PASSWORD};
+use crate::raw::{Raw, basic};
+
+const LARGE: usize = 32 << 20;
+
+/// Asks for a large file and reads none of it.
+async fn stall(house: &House, field: &str) -> Raw {
+    let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(8 << 10).expect("a small buffer");
+    let stream = socket.connect(house.address).await.expect("it connects");
+    let mut raw = Raw::over(stream);
+    raw.send(format!("GET /large HTTP/1.1\r\nHost: localhost\r\n{field}\r\n")).await;
+    raw
+}
+
+async fn transfers(house: &House, count: usize) {
+    let all_there = async {
+        while house.mover.transfers().len() != count {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all_there).await.expect("they come");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_stopped_is_reset_when_its_right_goes() {
+    let house = House::open().await;
+    house.put("large", vec![7; LARGE]).await;
+    let claims = house.domain.claims("alice");
+    let token = house.domain.credential(&claims).to_token();
+    let mut raw = stall(&house, &format!("Authorization: Bearer {token}\r\n")).await;
+    transfers(&house, 1).await;
+    let revoked = std::time::Instant::now();
+    house.authority_revoke(&Revoke::Credential(claims.id)).await;
+    transfers(&house, 0).await;
+    assert!(revoked.elapsed() < Duration::from_secs(1), "{:?}", revoked.elapsed());
+    let mut all = Vec::new();
+    let error = raw.stream.read_to_end(&mut all).await.expect_err("never a clean end");
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(all.len() < LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_that_stalls_ends_when_its_right_goes() {
+    let house = House::open().await;
+    let claims = house.domain.claims("alice");
+    let token = house.domain.credential(&claims).to_token();
+    let mut raw = Raw::connect(house.address).await;
+    raw.send(format!(
+        "PUT /f HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: 9\r\n\r\nabc"
+    ))
+    .await;
+    transfers(&house, 1).await;
+    house.authority_revoke(&Revoke::Credential(claims.id)).await;
+    assert_eq!(raw.answer(false).await.status, 401);
+    assert_eq!(house.read("f").await, None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_more_stalled_readers_than_slots_everything_else_goes_on() {
+    let house = House::open().await;
+    house.put("large", vec![7; LARGE]).await;
+    let count = weft_core::limits::TRANSFER_SLOTS + 36;
+    let mut stalled = Vec::new();
+    for _ in 0..count {
+        stalled.push(stall(&house, &basic("alice", PASSWORD)).await);
+    }
+    transfers(&house, count).await;
+    let mut raw = Raw::connect(house.address).await;
+    let begun = std::time::Instant::now();
+    for _ in 0..100 {
+        assert_eq!(raw.alice("HEAD /large", "", b"").await.status, 200);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2), "metadata waits for nobody: {:?}", begun.elapsed());
+    assert_eq!(raw.alice("PUT /small", "", b"x").await.status, 201);
+    assert_eq!(raw.alice("GET /large", "", b"").await.body.len(), LARGE, "bytes move as well");
+}
+
+/// Opens connections from a process of its own (each needs a descriptor at both ends) and holds
+/// them until its input ends.
+const SITTERS: &str = "
+import resource, socket, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+held = []
+for n in range(int(sys.argv[2])):
+    s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+    s.sendall(b'OPTIONS * HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')
+    held.append(s)
+for s in held:
+    assert s.recv(4096).startswith(b'HTTP/1.1 204')
+print('sitting', flush=True)
+sys.stdin.read()
+";
+
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("it is Linux");
+    let pages: usize = statm.split(' ').nth(1).expect("resident pages").parse().expect("a number");
+    pages * 4096
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_idle_connections_are_cheap() {
+    const COUNT: usize = 10_000;
+    weft_sys::net::raise_descriptor_limit();
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    assert_eq!(raw.ask("OPTIONS *", "", b"").await.status, 204);
+    let before = resident_bytes();
+    let mut sitters = std::process::Command::new("python3")
+        .args(["-c", SITTERS, &house.address.port().to_string(), &COUNT.to_string()])
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("python3 is installed");
+    let mut heard = sitters.stdout.take().expect("piped");
+    let all_sit = tokio::task::spawn_blocking(move || heard.read_exact(&mut [0; 8]));
+    tokio::time::timeout(Duration::from_secs(60), all_sit)
+        .await
+        .expect("in time")
+        .expect("it runs")
+        .expect("they sit");
+    let each = resident_bytes().saturating_sub(before) / COUNT;
+    println!("idle connection: {each} bytes");
+    assert!(each <= 6 << 10, "{each} bytes for each idle connection");
+    let begun = std::time::Instant::now();
+    assert_eq!(raw.ask("OPTIONS *", "", b"").await.status, 204);
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    drop(sitters.stdin.take());
+    sitters.wait().expect("they left");
+}
