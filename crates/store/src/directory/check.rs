@@ -173,7 +173,13 @@ impl Checking<'_> {
     async fn blocks(&mut self, live: &Arc<super::Live>) -> Result<()> {
         let blocks = blocks_in(live.state().size);
         for block in 0..blocks {
-            let Some(seal) = self.inner.seal_now(live, block)? else { continue };
+            let seal = match self.inner.seal_now(live, block) {
+                Ok(Some(seal)) => seal,
+                Ok(None) => continue,
+                // A record that cannot be read is found by itself.
+                Err(error) if error.kind() == ErrorKind::Corrupt => continue,
+                Err(error) => return Err(error),
+            };
             let reading = live.clone();
             let read = move || {
                 let (at, length) = extent(block, reading.state().size);

@@ -167,7 +167,7 @@ impl Inner {
     /// the next seal would make the damage good.
     pub(super) async fn check_before_change(&self, live: &Arc<Live>, block: u64) -> Result<()> {
         match self.seal_of(live, block)? {
-            (Some((Seal::Hash { .. }, false)), ..) => self.block(live, block).await.map(drop),
+            (Some((Seal::Hash { .. }, _)), ..) => self.block(live, block).await.map(drop),
             _ => Ok(()),
         }
     }

@@ -1,5 +1,7 @@
 //! The store against its contract, against crashes, and against everything that can go wrong.
 
+mod check;
 mod contract;
 mod crash;
+mod faults;
 mod node;

@@ -32,12 +32,13 @@ pub fn domain(sys: &Sys) -> Arc<TestDomain> {
     TestDomain::new(1, Arc::new(SysClock(sys.clone())), &[VOLUME])
 }
 
-/// A directory store over a disk, with its metadata engine beside it.
+/// A directory store over a disk, with its metadata engine beside it. Clones are the same node.
+#[derive(Clone)]
 pub struct Node {
     pub sys: Sys,
     pub disk: Arc<dyn Disk>,
     pub domain: Arc<TestDomain>,
-    running: Mutex<Option<Running>>,
+    running: Arc<Mutex<Option<Running>>>,
     options: Options,
 }
 
@@ -49,7 +50,7 @@ struct Running {
 
 impl Node {
     pub async fn start(sys: &Sys, disk: Arc<dyn Disk>, options: Options) -> Result<Self> {
-        let running = Mutex::new(Some(run(sys, &disk, options).await?));
+        let running = Arc::new(Mutex::new(Some(run(sys, &disk, options).await?)));
         Ok(Self { sys: sys.clone(), disk, domain: domain(sys), running, options })
     }
 
