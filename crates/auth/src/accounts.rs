@@ -14,8 +14,7 @@ use weft_core::service::{Accounts, GroupEdit, GroupRecord, NewUser, Secret, User
 use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, limits};
 use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
 
-use crate::authority::revoke_line;
-use crate::home::{Home, is_whole};
+use crate::home::{Home, is_whole, revoke_line};
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
 
@@ -23,6 +22,7 @@ use crate::tables::{self, Line, UserRow};
 const UID_OVERFLOW: u32 = 65_534;
 
 /// The accounts of the home domain, in its tables.
+#[derive(Clone)]
 pub(crate) struct TableAccounts {
     home: Arc<Home>,
 }
@@ -467,16 +467,24 @@ fn keep_an_administrator(txn: &impl Read, domain: &tables::Domain) -> Result<()>
 #[async_trait]
 impl Accounts for TableAccounts {
     async fn add_user(&self, caller: &Caller, user: &NewUser) -> Result<UserRecord> {
-        let answer = self.add(caller, user).await.map_err(|error| error.op("add user"));
-        self.home.tell_edit(caller, "add-user", &answer, user.name.clone()).await;
-        answer
+        let (this, caller, user) = (self.clone(), caller.clone(), user.clone());
+        let change = async move {
+            let answer = this.add(&caller, &user).await.map_err(|error| error.op("add user"));
+            this.home.tell_edit(&caller, "add-user", &answer, user.name.clone()).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     async fn edit_user(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
-        let answer = self.edit(caller, name, edit).await.map_err(|error| error.op("change user"));
-        // A `Secret` prints as `…`.
-        self.home.tell_edit(caller, "change-user", &answer, format!("{name}: {edit:?}")).await;
-        answer
+        let (this, caller, name, edit) = (self.clone(), caller.clone(), name.clone(), edit.clone());
+        let change = async move {
+            let answer = this.edit(&caller, &name, &edit).await.map_err(|error| error.op("change user"));
+            // A `Secret` prints as `…`.
+            this.home.tell_edit(&caller, "change-user", &answer, format!("{name}: {edit:?}")).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     async fn users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
@@ -484,21 +492,34 @@ impl Accounts for TableAccounts {
     }
 
     async fn add_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
-        let answer = self.make_group(caller, name).await.map_err(|error| error.op("make group"));
-        self.home.tell_edit(caller, "make-group", &answer, name.to_owned()).await;
-        answer
+        let (this, caller, name) = (self.clone(), caller.clone(), name.to_owned());
+        let change = async move {
+            let answer = this.make_group(&caller, &name).await.map_err(|error| error.op("make group"));
+            this.home.tell_edit(&caller, "make-group", &answer, name).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord> {
-        let answer = self.change_group(caller, name, edit).await.map_err(|error| error.op("change group"));
-        self.home.tell_edit(caller, "change-group", &answer, format!("{name}: {edit:?}")).await;
-        answer
+        let (this, caller, name, edit) = (self.clone(), caller.clone(), name.clone(), edit.clone());
+        let change = async move {
+            let answer = this.change_group(&caller, &name, &edit).await;
+            let answer = answer.map_err(|error| error.op("change group"));
+            this.home.tell_edit(&caller, "change-group", &answer, format!("{name}: {edit:?}")).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     async fn remove_group(&self, caller: &Caller, name: &CallerName) -> Result<()> {
-        let answer = self.drop_group(caller, name).await.map_err(|error| error.op("remove group"));
-        self.home.tell_edit(caller, "remove-group", &answer, name.to_string()).await;
-        answer
+        let (this, caller, name) = (self.clone(), caller.clone(), name.clone());
+        let change = async move {
+            let answer = this.drop_group(&caller, &name).await.map_err(|error| error.op("remove group"));
+            this.home.tell_edit(&caller, "remove-group", &answer, name.to_string()).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {

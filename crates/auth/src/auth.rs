@@ -250,23 +250,31 @@ impl Auth {
     /// Administrators only. `Unavailable` while the root key is away.
     pub async fn rotate(&self, caller: &Caller, purpose: Purpose) -> Result<KeyId> {
         self.home.demand_administrator(caller)?;
-        let _gate = self.home.gate.write().await;
-        let answer = self.home.keys.rotate(purpose).await.map_err(|error| error.op("rotate a key"));
-        self.home.tell_edit(caller, "rotate-key", &answer, format!("{purpose:?}")).await;
-        answer
+        let (home, caller) = (self.home.clone(), caller.clone());
+        let change = async move {
+            let _gate = home.gate.write().await;
+            let answer = home.keys.rotate(purpose).await.map_err(|error| error.op("rotate a key"));
+            home.tell_edit(&caller, "rotate-key", &answer, format!("{purpose:?}")).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     /// Stops believing a key that was rotated out, at once: what it signed is dead, and every
     /// live proof must be shown again. Administrators only. `Conflict` if it signs now.
     pub async fn end_key(&self, caller: &Caller, key: KeyId) -> Result<()> {
         self.home.demand_administrator(caller)?;
-        let _gate = self.home.gate.write().await;
-        let answer = self.home.keys.end(key).await.map_err(|error| error.op("end a key"));
-        if answer.is_ok() {
-            self.home.revocations.end_leases();
-        }
-        self.home.tell_edit(caller, "end-key", &answer, key.to_string()).await;
-        answer
+        let (home, caller) = (self.home.clone(), caller.clone());
+        let change = async move {
+            let _gate = home.gate.write().await;
+            let answer = home.keys.end(key).await.map_err(|error| error.op("end a key"));
+            if answer.is_ok() {
+                home.revocations.end_leases();
+            }
+            home.tell_edit(&caller, "end-key", &answer, key.to_string()).await;
+            answer
+        };
+        self.home.to_the_end(change).await
     }
 
     /// Brings what was recorded to disk. Called before the metadata engine is closed.

@@ -225,34 +225,6 @@ impl HomeAuthority {
                 Revoke::Capability(..) | Revoke::Container(_) => false,
             }
     }
-
-    async fn end_credential(&self, id: CredentialId, until: Time) -> Result<()> {
-        let _gate = self.home.gate.write().await;
-        let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::credential_key(id), &until);
-        self.home.space.write(Ack::Durable, act).await?;
-        self.home.revocations.end_credential(id, until);
-        Ok(())
-    }
-
-    async fn end_caller(&self, name: &CallerName) -> Result<()> {
-        if matches!(name.kind(), None | Some(CallerKind::Group)) {
-            return Err(Error::invalid("only a user, a node or a job holds credentials"));
-        }
-        let _gate = self.home.gate.write().await;
-        let (id, at) = (name.id(), self.home.steady.stamp());
-        let act = move |txn: &mut SpaceTxn<'_>| revoke_line(txn, id, at);
-        self.home.space.write(Ack::Durable, act).await?;
-        self.home.revocations.end_caller(id, at);
-        self.home.remembered.forget(id);
-        Ok(())
-    }
-}
-
-/// Moves a caller's line so that what it holds is over.
-pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<()> {
-    let mut line: Line = tables::read(txn, &tables::line_key(id))?.unwrap_or_default();
-    line.revoked = line.revoked.max(Some(at));
-    tables::write(txn, &tables::line_key(id), &line)
 }
 
 /// Returns the ids of a credential and of those it came from. `TooLarge` if it has come too far.
@@ -309,34 +281,37 @@ impl Authority for HomeAuthority {
     }
 
     async fn revoke(&self, caller: &Caller, what: &Revoke) -> Result<()> {
-        let home = &self.home;
-        home.live(caller)?;
-        let now = home.steady.now();
-        let outcome = if !self.may_revoke(caller, what) {
-            Err(Error::not_permitted("only its holder or an administrator may revoke it")
-                .op("revoke")
-                .caller(caller.name()))
-        } else {
-            match what {
-                Revoke::Credential(id) => {
-                    let own = home.made_for(*id, caller.name().id());
-                    let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
-                    self.end_credential(*id, now.plus(kept).plus(limits::CLOCK_SKEW_MAX)).await
-                }
-                Revoke::Caller(name) => self.end_caller(name).await,
-                Revoke::Capability(id, rights) => {
-                    self.issuer.withdraw_by_id(*id, *rights);
-                    Ok(())
-                }
-                Revoke::Container(container) => {
-                    self.issuer.end_container(*container);
-                    Ok(())
-                }
-            }
+        self.home.live(caller)?;
+        let refused = (!self.may_revoke(caller, what)).then(|| {
+            Error::not_permitted("only its holder or an administrator may revoke it").caller(caller.name())
+        });
+        let (home, issuer) = (self.home.clone(), self.issuer.clone());
+        let (caller, what) = (caller.clone(), what.clone());
+        let change = async move {
+            let outcome = match refused {
+                Some(error) => Err(error),
+                None => withdraw(&home, &issuer, &caller, &what).await,
+            };
+            let outcome = outcome.map_err(|error| error.op("revoke"));
+            home.tell_edit(&caller, "revoke", &outcome, format!("{what:?}")).await;
+            outcome
         };
-        home.tell_edit(caller, "revoke", &outcome, format!("{what:?}")).await;
-        outcome
+        self.home.to_the_end(change).await
     }
+}
+
+async fn withdraw(home: &Home, issuer: &SigningIssuer, caller: &Caller, what: &Revoke) -> Result<()> {
+    match what {
+        Revoke::Credential(id) => {
+            let own = home.made_for(*id, caller.name().id());
+            let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
+            home.end_credential(*id, home.steady.now().plus(kept).plus(limits::CLOCK_SKEW_MAX)).await?;
+        }
+        Revoke::Caller(name) => home.end_caller(name).await?,
+        Revoke::Capability(id, rights) => issuer.withdraw_by_id(*id, *rights),
+        Revoke::Container(container) => issuer.end_container(*container),
+    }
+    Ok(())
 }
 
 /// Takes up what was revoked before the node was started. Returns the latest time in it.

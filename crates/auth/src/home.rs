@@ -1,6 +1,7 @@
 //! What the parts of auth share: the home domain, its tables, keys and clock, and the minting of
 //! credentials.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
     limits,
 };
-use weft_kv::{Read, Space};
+use weft_kv::{Ack, Read, Space, SpaceTxn, Txn};
 use weft_sys::Sys;
 
 use crate::audit::AuditLog;
@@ -145,6 +146,38 @@ impl Home {
         tables::read(rows, &tables::user_key(name.local()))
     }
 
+    /// Runs a change to its end, whether or not its caller still waits for the answer: what is on
+    /// disk must also take effect.
+    pub(crate) async fn to_the_end<T: Send + 'static>(
+        &self,
+        change: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.sys.spawn(change).await?
+    }
+
+    /// Ends a credential and what came of it; remembered until `until`.
+    pub(crate) async fn end_credential(&self, id: CredentialId, until: Time) -> Result<()> {
+        let _gate = self.gate.write().await;
+        let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::credential_key(id), &until);
+        self.space.write(Ack::Durable, act).await?;
+        self.revocations.end_credential(id, until);
+        Ok(())
+    }
+
+    /// Ends everything a caller holds.
+    pub(crate) async fn end_caller(&self, name: &CallerName) -> Result<()> {
+        if matches!(name.kind(), None | Some(CallerKind::Group)) {
+            return Err(Error::invalid("only a user, a node or a job holds credentials"));
+        }
+        let _gate = self.gate.write().await;
+        let (id, at) = (name.id(), self.steady.stamp());
+        let act = move |txn: &mut SpaceTxn<'_>| revoke_line(txn, id, at);
+        self.space.write(Ack::Durable, act).await?;
+        self.revocations.end_caller(id, at);
+        self.remembered.forget(id);
+        Ok(())
+    }
+
     /// Records something that happened to identities.
     pub(crate) async fn tell(
         &self,
@@ -187,6 +220,13 @@ impl Home {
         };
         self.tell(caller, None, operation, outcome, of).await;
     }
+}
+
+/// Moves a caller's line so that what it holds is over.
+pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<()> {
+    let mut line: Line = tables::read(txn, &tables::line_key(id))?.unwrap_or_default();
+    line.revoked = line.revoked.max(Some(at));
+    tables::write(txn, &tables::line_key(id), &line)
 }
 
 /// Returns whether a credential carries everything its caller may do, from anywhere, by now.

@@ -2,12 +2,14 @@
 //!
 //! `WEFT_FUZZ_SECONDS` says for how long each runs (2 by default). A failure prints its seed.
 
+use weft_auth::{FirstPassword, Settings};
 use weft_core::acl::Circumstance;
-use weft_core::proof::{Caller, Granted, KeyCertificate, Signed, Trust};
+use weft_core::proof::{Caller, Granted, KeyCertificate, Purpose, Signed, Trust};
+use weft_core::service::{AuditFilter, AuditVerdict};
 use weft_core::{ErrorKind, Rights, Tick};
-use weft_sys::{Random, SeededRandom, Sys};
+use weft_sys::{Disk, Open, Random, SeededRandom, SimDisk, Sys, simulate};
 
-use crate::scene::scene;
+use crate::scene::{Scene, scene, settings};
 
 /// Runs `one` with seed after seed until the time is over.
 #[expect(clippy::print_stdout, reason = "a failing run must be repeatable")]
@@ -85,6 +87,40 @@ fn no_mutated_certificate_makes_another_key_trusted() {
                 let said = |certificate: &KeyCertificate| certificate.statement.claims().to_vec();
                 assert_eq!((read.root, said(&read)), (original.root, said(original)), "seed {seed}");
             }
+        });
+    });
+}
+
+/// A node starts over any audit file, records go on, and what was done to it does not pass unseen.
+#[test]
+fn a_node_starts_over_any_mutated_audit_file_and_the_log_goes_on() {
+    let settings = || Settings { founder_password: FirstPassword::None, ..settings() };
+    for_a_while(|seed| {
+        simulate(seed, |sys| async move {
+            let node = Scene::try_start(&sys, SimDisk::new(), settings()).await.expect("it starts");
+            for _ in 0..3 {
+                node.admin().await;
+                node.auth.rotate(&node.admin().await, Purpose::Audit).await.expect("it may");
+                node.auth.close().await.expect("it can");
+            }
+            let Scene { engine, disk, auth, .. } = node;
+            drop(auth);
+            weft_kv::Engine::close(&*engine).await.expect("it can");
+            let disk = disk.kill();
+            let name = "auth/audit/0000000000000001.audit";
+            let file = disk.open(name, Open::Write).expect("it is there");
+            let mut bytes = vec![0; file.len().expect("a length") as usize];
+            file.read_exact_at(&mut bytes, 0).expect("bytes");
+            let changed = mutated(&bytes, sys.random());
+            file.set_len(0).and_then(|()| file.write_at(&changed, 0)).expect("room");
+            // What follows a whole log, as after a torn write, is cut off: then nothing is lost.
+            let unseen = changed.starts_with(&bytes);
+            let node = Scene::try_start(&sys, disk, settings()).await.expect("it starts");
+            let admin = node.admin().await;
+            let page = node.auth.audit().records(&admin, &AuditFilter::default()).await.expect("it may");
+            assert!(page.records.iter().any(|(_, record)| record.operation == "login"));
+            let verdict = node.auth.audit().verify(&admin).await.expect("it may");
+            assert_eq!(matches!(verdict, AuditVerdict::Whole { .. }), unseen, "seed {seed}: {verdict:?}");
         });
     });
 }

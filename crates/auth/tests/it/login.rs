@@ -1,6 +1,7 @@
 //! Passwords and uids.
 
 use std::net::IpAddr;
+use std::task::Poll;
 use std::time::Duration;
 
 use weft_core::service::{Evidence, NewUser, Revoke, Secret, UserEdit};
@@ -124,6 +125,32 @@ fn the_uid_that_made_the_node_is_the_administrator_and_every_other_uid_is_anyone
         assert!(node.uid(1001).await.is_anyone());
         let first = node.uid(FOUNDER_UID).await.credential();
         assert_eq!(node.uid(FOUNDER_UID).await.credential(), first, "remembered");
+    });
+}
+
+#[test]
+fn a_change_whose_caller_hangs_up_takes_effect_all_the_same() {
+    scene(9, |node| async move {
+        let name = node.add_user("alice", "secret").await;
+        let alice = node.login("alice", "secret").await.expect("right");
+        let (admin, accounts) = (node.admin().await, node.auth.accounts());
+        let edit = UserEdit::Enabled(false);
+        let mut change = accounts.edit_user(&admin, &name, &edit);
+        // Polled once, then dropped.
+        let polled = std::future::poll_fn(|context| Poll::Ready(change.as_mut().poll(context).is_ready()));
+        assert!(!polled.await, "it waits for the disk");
+        drop(change);
+        node.sys.sleep(Duration::from_secs(1)).await;
+        assert!(alice.live(node.sys.clock().moment()).is_err());
+        let alice = node.add_user("alicia", "secret").await;
+        let caller = node.login("alicia", "secret").await.expect("right");
+        let (authority, what) = (node.auth.authority(), Revoke::Caller(alice));
+        let mut change = authority.revoke(&admin, &what);
+        let polled = std::future::poll_fn(|context| Poll::Ready(change.as_mut().poll(context).is_ready()));
+        assert!(!polled.await, "it waits for the disk");
+        drop(change);
+        node.sys.sleep(Duration::from_secs(1)).await;
+        assert!(caller.live(node.sys.clock().moment()).is_err());
     });
 }
 
