@@ -90,7 +90,7 @@ impl Embedded {
     pub fn open(sys: Sys, disk: Arc<dyn Disk>, options: Options) -> Result<Self> {
         let lock = disk.lock(LOCK)?;
         let opened = open_tree(&sys, &disk, options)?;
-        let overlay = Overlay::default();
+        let mut overlay = Overlay::default();
         let applied = opened.view.applied;
         let log = Log::open(
             disk.clone(),

@@ -97,9 +97,21 @@ impl Overlay {
         }
     }
 
-    /// Adds one change that nobody has read before, at a start.
-    pub(super) fn replay(&self, commit: u64, key: Bytes, value: Option<Bytes>) {
-        self.apply(Changes::from([(key, value)]), commit, Needed::From(commit));
+    /// Adds one change while nobody else has the overlay yet, at a start.
+    pub(super) fn replay(&mut self, commit: u64, key: Bytes, value: Option<Bytes>) {
+        let version = Version { commit, value };
+        let bytes = self.bytes.get_mut();
+        *bytes += version.bytes();
+        match self.rows.get_mut().unwrap_or_else(PoisonError::into_inner).entry(key) {
+            Entry::Occupied(mut held) => {
+                *bytes -= held.get().newest.bytes();
+                held.get_mut().newest = version;
+            }
+            Entry::Vacant(free) => {
+                *bytes += free.key().len();
+                free.insert(Versions { newest: version, older: Vec::new() });
+            }
+        }
     }
 
     /// Returns roughly how many bytes it takes.

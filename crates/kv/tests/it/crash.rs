@@ -23,6 +23,12 @@ const NUMBER: &[u8] = b"0";
 /// Seeds tried in a plain test run, half of them the same each time.
 const SEEDS: u64 = 1000;
 
+/// What the rows hold.
+type State = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// Whether everything held, or what did not.
+type Verdict = std::result::Result<(), String>;
+
 /// What one transaction does.
 #[derive(Clone)]
 struct Step {
@@ -69,7 +75,7 @@ fn step(random: &SeededRandom) -> Step {
     Step { changes: (0..1 + random.below(4)).map(change).collect() }
 }
 
-fn state(steps: &[Step]) -> BTreeMap<Vec<u8>, Vec<u8>> {
+fn state(steps: &[Step]) -> State {
     let mut state = BTreeMap::new();
     for (key, value) in steps.iter().flat_map(|step| &step.changes) {
         match value {
@@ -98,7 +104,7 @@ fn number(bytes: &[u8]) -> u64 {
 }
 
 /// Fails the run with a reason.
-fn expect(holds: bool, what: impl FnOnce() -> String) -> std::result::Result<(), String> {
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Verdict {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -108,7 +114,7 @@ impl Run {
     }
 
     /// Lives several lives, each ended by a power cut, a dead process or a failing disk.
-    async fn all(&mut self) -> std::result::Result<(), String> {
+    async fn all(&mut self) -> Verdict {
         for _ in 0..4 {
             self.plan_fault();
             if let Ok(engine) = self.open() {
@@ -136,7 +142,7 @@ impl Run {
         });
     }
 
-    async fn live(&mut self, engine: &Embedded) -> std::result::Result<(), String> {
+    async fn live(&mut self, engine: &Embedded) -> Verdict {
         let mut notes = engine.notes(KIND).map_err(|error| format!("no subscription: {error:?}"))?;
         for _ in 0..self.random.below(25) {
             let burst = 1 + self.random.below(4);
@@ -167,7 +173,7 @@ impl Run {
         Ok(())
     }
 
-    fn hear(&mut self, told: &[weft_kv::Note]) -> std::result::Result<(), String> {
+    fn hear(&mut self, told: &[weft_kv::Note]) -> Verdict {
         self.covered.notes += told.len() as u64;
         for note in told {
             let (position, about) = (note.position.0, number(&note.bytes));
@@ -210,7 +216,7 @@ impl Run {
     }
 
     /// Opens what is left and compares it with what the world was told.
-    async fn check_after(&mut self, cut: bool) -> std::result::Result<(), String> {
+    async fn check_after(&mut self, cut: bool) -> Verdict {
         let engine = self.open().map_err(|error| format!("it does not open: {error:?}"))?;
         let snapshot = engine.snapshot().map_err(|error| format!("no snapshot: {error:?}"))?;
         let (found, rows) = read_all(&*snapshot).map_err(|error| format!("it cannot be read: {error:?}"))?;
@@ -231,7 +237,7 @@ impl Run {
         self.check_notes(&engine, found).await
     }
 
-    async fn check_notes(&mut self, engine: &Embedded, found: u64) -> std::result::Result<(), String> {
+    async fn check_notes(&mut self, engine: &Embedded, found: u64) -> Verdict {
         let mut notes = engine.notes(KIND).map_err(|error| format!("no subscription: {error:?}"))?;
         let mut next = None;
         while next.unwrap_or(self.known.acked) < found {
@@ -256,7 +262,7 @@ impl Run {
     }
 }
 
-fn read_all(snapshot: &dyn Snapshot) -> Result<(u64, BTreeMap<Vec<u8>, Vec<u8>>)> {
+fn read_all(snapshot: &dyn Snapshot) -> Result<(u64, State)> {
     let found = snapshot.get(NUMBER)?.map_or(0, |bytes| number(&bytes));
     let mut rows = BTreeMap::new();
     for row in snapshot.scan(b"a", b"", Order::Rising) {
@@ -275,7 +281,7 @@ const REGRESSIONS: [u64; 2] = [
 ];
 
 /// Runs one seed with some flushes ignored.
-fn run(seed: u64, ignore: Option<FlushSite>) -> (std::result::Result<(), String>, Covered) {
+fn run(seed: u64, ignore: Option<FlushSite>) -> (Verdict, Covered) {
     simulate(seed, |sys| async move {
         let (random, disk) = (SeededRandom::new(seed), SimDisk::new());
         disk.set_faults(|faults| faults.ignore.extend(ignore));
