@@ -177,8 +177,9 @@ pub const KV_LOG_SEGMENT_BYTES: u64 = 4 << 20;
 pub const KV_LOG_SPARES_MAX: usize = 8;
 /// Bytes changed in memory after which they are folded into the metadata tree.
 pub const KV_FOLD_BYTES: usize = 16 << 20;
-/// Bytes changed in memory after which writers wait for the fold.
-pub const KV_OVERLAY_BYTES_MAX: usize = 64 << 20;
+/// Bytes changed in memory after which writers wait for the fold. Twice this much, at most, is
+/// replayed at a start.
+pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
 /// Bytes of the metadata tree cached in memory.
