@@ -14,7 +14,7 @@ use super::Volume;
 use super::act::{Act, Deed};
 use super::files::Writing;
 use super::lease::Lease;
-use super::names::check_size;
+use super::names::{check_size, too_large};
 use super::source::Inbound;
 use super::table::inodes::{self, Layout};
 use super::table::{containers, unnamed};
@@ -191,6 +191,9 @@ impl Volume {
         let stroke = self.files.begin(&writing);
         let check = || lease.check().map(drop);
         let mut inbound = Inbound::new(&check, first, data, room);
+        if room == limits::FILE_BYTES_MAX - start {
+            inbound.full = too_large;
+        }
         let stat = self.pour(lease, &node, (object, label), start, &mut inbound).await?;
         let (bytes, failed) = (inbound.passed, inbound.failed.take());
         writing.written(self.sys.clock().tick());

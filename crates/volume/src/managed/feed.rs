@@ -4,6 +4,7 @@
 //! falls out of the ring: so a restart finds the ring's content again.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,16 @@ pub(super) struct Feed {
     ring: Mutex<Ring>,
     /// Wakes those who wait for a change.
     pub(super) more: Notify,
+    waiting: AtomicUsize,
+}
+
+/// Somebody who waits for a change, until it is dropped.
+pub(super) struct Waits<'a>(&'a Feed);
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 #[derive(Default)]
@@ -45,6 +56,17 @@ struct Ring {
 impl Feed {
     fn lock(&self) -> MutexGuard<'_, Ring> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins to wait.
+    pub(super) fn wait(&self) -> Waits<'_> {
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        Waits(self)
+    }
+
+    /// Returns whether somebody waits for a change, so that it should be flushed soon.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.waiting.load(Ordering::Acquire) > 0
     }
 
     /// Takes notes in. Returns the position up to which they need not be kept.

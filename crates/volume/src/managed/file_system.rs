@@ -29,12 +29,10 @@ impl SessionWatcher for Managed {
         volume.locks.end_session(session);
         let locked = volume.lockers.end(session);
         let sys = volume.sys.clone();
+        for closed in closed {
+            volume.clone().let_go_behind(closed);
+        }
         drop(sys.spawn(async move {
-            for closed in closed {
-                if let Err(error) = volume.clone().let_go(closed).await {
-                    tracing::warn!(%error, "what a session kept is left to the sweep");
-                }
-            }
             let forget = move |txn: &mut SpaceTxn<'_>| {
                 if locked {
                     unnamed::remove_locker(txn, session)?;
@@ -100,6 +98,7 @@ impl Volume {
 
     /// Returns what changed, waiting for it until the call's deadline.
     async fn watch(self: &Arc<Self>, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
+        let _waits = self.feed.wait();
         let mut flushed = false;
         loop {
             let mut more = std::pin::pin!(self.feed.more.notified());
@@ -140,7 +139,7 @@ impl Volume {
     }
 
     /// After a transaction in which files may have ended.
-    fn ended(&self, file: Option<FileId>) {
+    pub(super) fn ended(&self, file: Option<FileId>) {
         if let Some(file) = file {
             self.opens.settled(file);
             self.locks.forget(file);
@@ -174,12 +173,12 @@ impl FileSystem for Managed {
     }
 
     async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
-        self.volume.look(call, |view| view.walk(at, want)).map_err(|e| e.op("look up").about(&at.path))
+        self.volume.look(call, |view| view.walk(at, want)).map_err(|e| e.op("look up").about(at))
     }
 
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
         let page = self.volume.look(call, |view| view.list(dir, &from, max, want));
-        page.map_err(|e| e.op("list").about(&dir.path))
+        page.map_err(|e| e.op("list").about(dir))
     }
 
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
@@ -189,7 +188,7 @@ impl FileSystem for Managed {
         let made = self.volume.change(call, move |act| {
             act.once(&print, |act| act.make(&place, &new, &set, number))
         });
-        made.await.map_err(|e| e.op("make").about(&at.path))
+        made.await.map_err(|e| e.op("make").about(at))
     }
 
     async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
@@ -199,7 +198,7 @@ impl FileSystem for Managed {
         let linked = self.volume.change(call, move |act| {
             act.once(&print, |act| act.link(&file, &place, cookie))
         });
-        linked.await.map_err(|e| e.op("link").about(&to.path))
+        linked.await.map_err(|e| e.op("link").about(to))
     }
 
     async fn rename(
@@ -232,7 +231,7 @@ impl FileSystem for Managed {
             volume.ended(None);
             Ok(answer)
         };
-        self.volume.undropped(call, work).await.map_err(|e| e.op("rename").about(&from.path))
+        self.volume.undropped(call, work).await.map_err(|e| e.op("rename").about(from))
     }
 
     async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
@@ -241,23 +240,23 @@ impl FileSystem for Managed {
         let removed = self.volume.change(call, move |act| {
             act.once(&print, |act| act.remove(&place, kind, &guard))
         });
-        let removed = removed.await.map_err(|e| e.op("remove").about(&at.path))?;
+        let removed = removed.await.map_err(|e| e.op("remove").about(at))?;
         self.volume.ended(None);
         Ok(removed)
     }
 
     async fn target(&self, call: &Call, at: &At) -> Result<LinkTarget> {
-        self.volume.look(call, |view| view.target(at)).map_err(|e| e.op("read the link").about(&at.path))
+        self.volume.look(call, |view| view.target(at)).map_err(|e| e.op("read the link").about(at))
     }
 
     async fn set(&self, call: &Call, at: &At, set: &SetAttr, guard: &Guard) -> Result<Changed<Attr>> {
         let changed = self.volume.set(call, at, set, guard).await;
-        changed.map_err(|e| e.op("set attributes of").about(&at.path))
+        changed.map_err(|e| e.op("set attributes of").about(at))
     }
 
     async fn tags(&self, call: &Call, at: &At, from: Option<TagName>) -> Result<TagPage> {
         let page = self.volume.look(call, |view| view.tags(at, from.as_ref()));
-        page.map_err(|e| e.op("read tags of").about(&at.path))
+        page.map_err(|e| e.op("read tags of").about(at))
     }
 
     async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
@@ -266,12 +265,12 @@ impl FileSystem for Managed {
         let tagged = self.volume.change(call, move |act| {
             act.once(&print, |act| act.tag(&place, &edits, &guard))
         });
-        tagged.await.map_err(|e| e.op("tag").about(&at.path))
+        tagged.await.map_err(|e| e.op("tag").about(at))
     }
 
     async fn policy(&self, call: &Call, at: &At) -> Result<Policy> {
         let policy = self.volume.look(call, |view| view.policy(at));
-        policy.map_err(|e| e.op("read the policy of").about(&at.path))
+        policy.map_err(|e| e.op("read the policy of").about(at))
     }
 
     async fn protect(
@@ -282,20 +281,20 @@ impl FileSystem for Managed {
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
         let done = self.volume.protect(call, at, scope, edit).await;
-        done.map_err(|e| e.op("protect").about(&at.path))
+        done.map_err(|e| e.op("protect").about(at))
     }
 
     async fn why(&self, call: &Call, at: &At, need: Rights, who: Option<CallerName>) -> Result<Why> {
         let why = self.volume.look(call, |view| view.why(at, need, who.as_ref()));
-        why.map_err(|e| e.op("explain").about(&at.path))
+        why.map_err(|e| e.op("explain").about(at))
     }
 
     async fn space(&self, call: &Call, at: &At) -> Result<Space> {
-        self.volume.look(call, |view| view.space(at)).map_err(|e| e.op("measure").about(&at.path))
+        self.volume.look(call, |view| view.space(at)).map_err(|e| e.op("measure").about(at))
     }
 
     async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
-        self.volume.open(call, at, how).await.map_err(|e| e.op("open").about(&at.path))
+        self.volume.open(call, at, how).await.map_err(|e| e.op("open").about(at))
     }
 
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -305,11 +304,11 @@ impl FileSystem for Managed {
 
     async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
         let copied = self.volume.copy(call, from, range, to, offset).await;
-        copied.map_err(|e| e.op("copy").about(&from.path))
+        copied.map_err(|e| e.op("copy").about(from))
     }
 
     async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>> {
-        self.volume.stage(call, target, hint).await.map_err(|e| e.op("stage").about(&target.path))
+        self.volume.stage(call, target, hint).await.map_err(|e| e.op("stage").about(target))
     }
 
     async fn staged(&self, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
@@ -318,11 +317,11 @@ impl FileSystem for Managed {
 
     async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage> {
         let page = self.volume.look(call, |view| view.stages(dir, from));
-        page.map_err(|e| e.op("list stages of").about(&dir.path))
+        page.map_err(|e| e.op("list stages of").about(dir))
     }
 
     async fn lock(&self, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
-        self.volume.lock(call, at, lock, wait).await.map_err(|e| e.op("lock").about(&at.path))
+        self.volume.lock(call, at, lock, wait).await.map_err(|e| e.op("lock").about(at))
     }
 
     async fn test(&self, call: &Call, at: &At, lock: &Lock) -> Result<Option<Lock>> {
@@ -331,22 +330,22 @@ impl FileSystem for Managed {
             view.need(&node, Rights::LOCK)?;
             Ok(node.id)
         });
-        let id = id.map_err(|e| e.op("test a lock on").about(&at.path))?;
+        let id = id.map_err(|e| e.op("test a lock on").about(at))?;
         self.volume.locks.test(id, call.session, lock)
     }
 
     async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
         let id = self.volume.look(call, |view| Ok(view.existing(at)?.id));
-        let id = id.map_err(|e| e.op("unlock").about(&at.path))?;
+        let id = id.map_err(|e| e.op("unlock").about(at))?;
         self.volume.locks.give_up(id, call.session, lock)
     }
 
     async fn sync(&self, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {
-        self.volume.sync(call, at, scope).await.map_err(|e| e.op("sync").about(&at.path))
+        self.volume.sync(call, at, scope).await.map_err(|e| e.op("sync").about(at))
     }
 
     async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
-        self.volume.watch(call, at, since).await.map_err(|e| e.op("watch").about(&at.path))
+        self.volume.watch(call, at, since).await.map_err(|e| e.op("watch").about(at))
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {

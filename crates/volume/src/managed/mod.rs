@@ -298,7 +298,22 @@ impl Volume {
             let now = volume.sys.clock().moment();
             act(&mut Act { volume: &volume, call: &call, now, txn })
         });
-        Ok(write.await?.0)
+        let value = write.await?.0;
+        if ack == Ack::Applied && self.feed.is_awaited() {
+            self.flush_behind();
+        }
+        Ok(value)
+    }
+
+    /// Brings what was committed to disk while nobody waits for it: changes are told
+    /// once they are durable, and somebody waits to be told.
+    fn flush_behind(self: &Arc<Self>) {
+        let volume = self.clone();
+        drop(self.sys.spawn(async move {
+            if let Err(error) = volume.space.flush().await {
+                tracing::warn!(%error, "watchers are told later");
+            }
+        }));
     }
 
     /// Runs work to its end even if whoever waits for it goes away.

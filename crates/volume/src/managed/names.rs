@@ -275,8 +275,9 @@ pub(super) fn taken() -> Error {
 
 /// Checks that a file may be this large.
 pub(super) fn check_size(size: u64) -> Result<()> {
-    if size <= limits::FILE_BYTES_MAX {
-        return Ok(());
-    }
-    Err(Error::new(ErrorKind::TooLarge, "a file has at most 2^62 bytes"))
+    if size <= limits::FILE_BYTES_MAX { Ok(()) } else { Err(too_large()) }
+}
+
+pub(super) fn too_large() -> Error {
+    Error::new(ErrorKind::TooLarge, "a file has at most 2^62 bytes")
 }

@@ -125,9 +125,9 @@ impl Opens {
         self.lock().ending.remove(&file);
     }
 
-    /// Returns whether a file is open.
-    pub(super) fn is_open(&self, file: FileId) -> bool {
-        self.lock().files.contains_key(&file)
+    /// Returns whether a file's end was decided and may still be under way.
+    pub(super) fn is_ending(&self, file: FileId) -> bool {
+        self.lock().ending.contains(&file)
     }
 
     /// Returns whether an open is pinned to an object.
@@ -195,7 +195,7 @@ mod tests {
         opens.pin_object(a, ObjectId(3));
         let closed = opens.end_session(SESSION);
         assert_eq!(closed.iter().filter(|c| c.file == Some(file(7))).count(), 1);
-        assert!(!opens.is_pinned(ObjectId(3)) && opens.is_open(file(8)));
+        assert!(!opens.is_pinned(ObjectId(3)) && !opens.end(file(8)));
         assert!(opens.pin(SESSION, file(9)).is_err());
     }
 }

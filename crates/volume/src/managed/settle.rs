@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::proof::Objects;
-use weft_core::{ErrorKind, Result, Rights, limits};
+use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 use weft_kv::SpaceTxn;
 use weft_sys::Sys;
 
-use super::Volume;
+use super::{Managed, Volume};
 use super::bytes::used_of;
 use super::files::Writing;
 use super::opens::Closed;
+use super::view::Node;
 use super::table::inodes::{self, Layout};
 use super::table::{containers, unnamed};
 
@@ -40,6 +41,26 @@ pub(super) async fn settle_behind(sys: Sys, volume: Weak<Volume>, writing: Arc<W
                 pause = limits::OBJECT_IDLE.max(Duration::from_secs(1)) * 2;
             }
         }
+    }
+}
+
+impl Managed {
+    /// Settles what is being written and brings everything to disk, before the volume is
+    /// let go: the next start then finds nothing to mend. Calls still under way may
+    /// leave something to mend after all.
+    pub async fn close(&self) -> Result<()> {
+        let volume = &self.volume;
+        let mut after = None;
+        loop {
+            let marked = unnamed::WRITING.some(&volume.space.snapshot()?, after, BATCH)?;
+            let Some(last) = marked.last().copied() else { break };
+            after = Some(last);
+            for serial in marked {
+                volume.settle(&volume.files.of(serial), serial).await?;
+            }
+        }
+        volume.space.flush().await?;
+        Ok(())
     }
 }
 
@@ -141,6 +162,9 @@ impl Volume {
         let orphan = closed.file.is_some_and(|file| {
             unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true)
         });
+        if let Some(file) = closed.file.filter(|_| orphan) {
+            self.opens.end(file);
+        }
         if orphan || closed.object.is_some() {
             let sys = self.sys.clone();
             drop(sys.spawn(async move {
@@ -154,21 +178,20 @@ impl Volume {
     /// Ends an inode without names, unless somebody has it open again.
     pub(super) async fn end_orphan(self: &Arc<Self>, serial: u64) -> Result<()> {
         let call = self.own_call();
-        self.change_whenever(&call, Ack::Applied, move |act| {
+        let ended = self.change_whenever(&call, Ack::Applied, move |act| {
             if !unnamed::ORPHANS.has(act.txn, serial)? {
-                return Ok(());
+                return Ok(None);
             }
             let Some(inode) = inodes::find(act.txn, serial)? else {
-                return unnamed::ORPHANS.remove(act.txn, serial);
+                return unnamed::ORPHANS.remove(act.txn, serial).map(|()| None);
             };
-            let id = weft_core::FileId::new(act.volume.id, serial, inode.generation);
+            let id = FileId::new(act.volume.id, serial, inode.generation);
             if act.volume.opens.end(id) {
-                act.end(&super::view::Node { id, inode })?;
+                act.end(&Node { id, inode })?;
             }
-            Ok(())
-        })
-        .await?;
-        self.to_tidy.notify_one();
+            Ok(Some(id))
+        });
+        self.ended(ended.await?);
         Ok(())
     }
 }

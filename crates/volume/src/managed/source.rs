@@ -129,8 +129,9 @@ pub(super) struct Inbound<'a> {
     pub(super) check: &'a (dyn Fn() -> Result<()> + Send + Sync),
     pub(super) first: Option<Bytes>,
     pub(super) rest: &'a mut dyn Source,
-    /// Bytes that there is room for.
+    /// Bytes that there is room for, and what to say when there are more.
     pub(super) room: u64,
+    pub(super) full: fn() -> Error,
     /// Bytes handed out so far.
     pub(super) passed: u64,
     pub(super) last: Option<Bytes>,
@@ -147,7 +148,7 @@ impl<'a> Inbound<'a> {
         rest: &'a mut dyn Source,
         room: u64,
     ) -> Self {
-        Self { check, first, rest, room, passed: 0, last: None, failed: None, tap: None }
+        Self { check, first, rest, room, full: no_room, passed: 0, last: None, failed: None, tap: None }
     }
 
     /// Hands the last piece out again: the write that took it was refused.
@@ -199,7 +200,7 @@ impl Source for Inbound<'_> {
         };
         let Some(bytes) = piece else { return Ok(None) };
         if self.passed + bytes.len() as u64 > self.room {
-            self.failed = Some(no_room());
+            self.failed = Some((self.full)());
             return Ok(None);
         }
         self.passed += bytes.len() as u64;

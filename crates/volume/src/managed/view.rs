@@ -79,7 +79,12 @@ impl<'a> View<'a> {
 
     /// Returns an inode by id. `Stale` if it is gone.
     pub(super) fn node(&self, id: FileId) -> Result<Node> {
-        Ok(Node { id, inode: inodes::by_id(self.read, self.volume.id, id)? })
+        let inode = inodes::by_id(self.read, self.volume.id, id)?;
+        if inode.links == 0 && self.volume.opens.is_ending(id) {
+            // Nobody has it open any more; its row goes in a moment.
+            return Err(Error::stale("the file is gone").about(id));
+        }
+        Ok(Node { id, inode })
     }
 
     /// Returns an inode that some row leads to.

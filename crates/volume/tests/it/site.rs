@@ -96,6 +96,7 @@ impl Volume {
     pub async fn reopen(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Running { managed, engine } = running.expect("it was started");
+        managed.close().await.expect("the volume settles");
         drop(managed);
         engine.close().await.expect("the engine closes");
         drop(engine);
