@@ -94,14 +94,15 @@ impl Client {
         &self.caller
     }
 
-    /// Returns the caller that calls are really made as. Without a credential of its own
-    /// it asks the node for one, so that it can be shown which files are the caller's.
-    pub async fn own_caller(&self) -> Result<Caller> {
-        if !self.caller.is_anyone() {
-            return Ok(self.caller.clone());
+    /// Returns the caller that calls should be made as from now on, with a credential as
+    /// fresh as can be had: the one that is found now, or one the node gives to the uid
+    /// of this process.
+    pub async fn fresh_caller(&self) -> Result<Caller> {
+        if let Some(signed) = credential::discover(self.domain())? {
+            return verify(self.remote.connection(), &signed);
         }
         let signed =
-            self.remote.credential(&self.caller, Attenuation::default(), limits::CREDENTIAL_LIFE).await;
+            self.remote.credential(&Caller::anyone(), Attenuation::default(), limits::CREDENTIAL_LIFE).await;
         match signed {
             Ok(signed) => verify(self.remote.connection(), &signed),
             // Whoever is nobody to the node stays nobody.

@@ -13,6 +13,7 @@
 
 pub mod copy;
 pub mod credential;
+pub mod steady;
 pub mod tree;
 
 mod connect;

@@ -2,12 +2,15 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use clap::Args;
-use weft_client::Client;
-use weft_core::{Error, ErrorKind, Result};
-use weft_doors_fuse::{MountSettings, OneCaller, mount};
+use weft_client::steady::Steady;
+use weft_client::{Client, Place};
+use weft_core::proof::Caller;
+use weft_core::{Error, ErrorKind, RequestId, Result, SessionId, limits};
+use weft_doors_fuse::{CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
 
 use crate::commands::up::run_detached;
@@ -53,19 +56,21 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<()> {
 }
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
-    let client = Client::connect(context.sys(), &context.place()?).await?;
-    let caller = client.own_caller().await?;
-    let root = paths::at(&args.path)?;
+    let place = context.place()?;
+    let client = Client::connect(context.sys(), &place).await?;
+    let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
+    let steady = Steady::new(client.remote().clone(), &place, client.session());
+    steady.begin(&calls.who().0).await?;
     let settings = MountSettings {
         mountpoint: args.dir.clone(),
         name: String::from("weft"),
-        fs: client.fs(),
-        root,
-        calls: Arc::new(OneCaller { caller, session: client.session() }),
+        fs: Arc::new(steady),
+        root: paths::at(&args.path)?,
+        calls: calls.clone(),
         uid: process::uid(),
         gid: process::gid(),
         clock: Arc::new(context.sys().clone()),
-        patience: weft_core::limits::CALL_DEADLINE,
+        patience: limits::CALL_DEADLINE,
     };
     let mounted = mount(settings).await.map_err(|e| e.op("mount").about(args.path.to_string_lossy()))?;
     println!("ready");
@@ -73,12 +78,49 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         .map_err(|e| fault::error(e, "listen for", "signals"))?;
     tokio::select! {
         () = mounted.wait() => return Ok(()),
+        () = calls.stay_fresh(context, &place) => {}
         _ = terminate.recv() => {}
         _ = tokio::signal::ctrl_c() => {}
     }
     match mounted.unmount().await {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,
+    }
+}
+
+/// In whose name the mount calls: one caller, whose credential is renewed in time.
+struct MountCalls {
+    caller: RwLock<Caller>,
+    session: SessionId,
+    marks: AtomicU64,
+}
+
+impl MountCalls {
+    fn new(caller: Caller, session: SessionId) -> Self {
+        Self { caller: RwLock::new(caller), session, marks: AtomicU64::new(1) }
+    }
+
+    /// Renews the credential for as long as the mount stands. One that cannot be renewed
+    /// runs out, and then says so at every call.
+    async fn stay_fresh(&self, context: &Context, place: &Place) {
+        loop {
+            context.sys().sleep(limits::CREDENTIAL_LIFE / 4).await;
+            let fresh = async { Client::connect(context.sys(), place).await?.fresh_caller().await };
+            match fresh.await {
+                Ok(caller) => *self.caller.write().unwrap_or_else(PoisonError::into_inner) = caller,
+                Err(error) => eprintln!("the mount's credential could not be renewed: {error}"),
+            }
+        }
+    }
+}
+
+impl CallSource for MountCalls {
+    fn who(&self) -> (Caller, SessionId) {
+        (self.caller.read().unwrap_or_else(PoisonError::into_inner).clone(), self.session)
+    }
+
+    fn once(&self) -> Option<RequestId> {
+        Some(RequestId(self.marks.fetch_add(1, Ordering::Relaxed)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -121,7 +122,7 @@ fn detach(dir: &Path) -> Result<()> {
     let failed = |e| fault::error(e, "start", "a node in the background");
     std::fs::create_dir_all(dir).map_err(failed)?;
     let log_path = dir.join("log");
-    let log = std::fs::File::options().create(true).append(true).open(&log_path).map_err(failed)?;
+    let log = std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
     run_detached(log, &log_path)
 }
 

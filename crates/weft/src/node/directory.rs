@@ -1,7 +1,8 @@
 //! A node's directory: whose it is, who has it, and what lies where.
 
-use std::fs::{DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ impl NodeDirectory {
         let disk = RealDisk::open(&path)?;
         let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
         let holder = format!("weft {doing}, pid {}", std::process::id());
-        std::fs::write(path.join(HOLDER), holder).map_err(failed)?;
+        write_closed(&path.join(HOLDER), holder.as_bytes()).map_err(failed)?;
         Ok(Self { path, owner: metadata.uid(), disk, _lock: lock })
     }
 
@@ -100,6 +101,15 @@ impl NodeDirectory {
         }
         Ok(())
     }
+}
+
+/// Writes a file that only we may read.
+fn write_closed(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    // What an earlier build left there may be open to others.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    file.write_all(bytes)
 }
 
 fn taken(error: Error, path: &Path) -> Error {

@@ -1,0 +1,124 @@
+//! A full disk: each way in says so and nothing is lost; space that returns is used.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::node::{Node, give, have, noise, not_run};
+
+/// A small file system for one node's directory.
+struct Small(PathBuf);
+
+impl Small {
+    /// Mounts one where a node will make its directory; `None` if that cannot be.
+    fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            not_run(test, "only root can mount a tmpfs");
+            return None;
+        }
+        let at = node.make_dir("data");
+        let options = format!("size={size},mode=0711");
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&at).status();
+        if !status.is_ok_and(|status| status.success()) {
+            not_run(test, "a tmpfs cannot be mounted");
+            return None;
+        }
+        give(&at);
+        Some(Self(at))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_at_each_door_and_recovers() {
+    const TEST: &str = "full::a_full_disk_is_told_at_each_door_and_recovers";
+    const PIECE: usize = 1 << 20;
+    if !have(TEST, &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::unstarted();
+    let Some(_small) = Small::mount(TEST, &node, "64m") else { return };
+    // What the node says of it is the point of this test.
+    for text in ["space", "full", "os error 28"] {
+        node.allow(text);
+    }
+    node.up();
+    let http = node.http(Some(&node.token()));
+    let mut kept = Vec::new();
+    let refused = (0..200).find_map(|n| {
+        let name = format!("/f{n}");
+        let answer = http.put(&name, &noise(n, PIECE));
+        match answer.status {
+            201 => kept.push((name, noise(n, PIECE))),
+            _ => return Some(answer),
+        }
+        None
+    });
+    let refused = refused.expect("64 MiB do not hold 200");
+    assert_eq!(refused.status, 507, "{}", refused.text());
+    assert!(refused.text().contains("space"), "{}", refused.text());
+    assert!(kept.len() > 10, "most of the disk can be used: {}", kept.len());
+
+    // The command line says the same.
+    let big = node.write("big", noise(9, 8 * PIECE));
+    let said = node.run(&["cp", big.to_str().expect("a path"), "weft:/big"]);
+    said.fails(1, &["error:", "space"]);
+
+    // So does the mount.
+    let at = node.mount("mnt");
+    let out = node.as_user("dd").args(["if=/dev/zero", "bs=1M", "count=40", "conv=fsync"]).arg({
+        let mut of = std::ffi::OsString::from("of=");
+        of.push(at.join("zeroes"));
+        of
+    });
+    let out = { out }.output().expect("dd runs");
+    let said = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && out.status.signal().is_none(), "{said}");
+    assert!(said.contains("No space left on device"), "{said}");
+    node.unmount(&at);
+
+    // Reading works on; nothing that was refused is visible; nothing kept has gone.
+    assert_ne!(http.get("/big").status, 200);
+    assert_ne!(http.get(&format!("/f{}", kept.len())).status, 200);
+    for (name, bytes) in &kept {
+        assert!(http.bytes(name) == *bytes, "{name} has changed");
+    }
+
+    // A restart on the full disk works.
+    node.kill();
+    node.up();
+    let http = node.http(Some(&node.token()));
+    for (name, bytes) in &kept {
+        assert!(http.bytes(name) == *bytes, "{name} has changed");
+    }
+
+    // What is removed makes room, within the delay of the sweep.
+    assert!(http.delete("/zeroes").status < 500);
+    for (name, _) in kept.drain(..kept.len() / 2) {
+        let answer = http.delete(&name);
+        assert_eq!(answer.status, 204, "{name}: {}", answer.text());
+    }
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    loop {
+        let answer = http.put("/after", &noise(77, 4 * PIECE));
+        if answer.status == 201 {
+            break;
+        }
+        assert!(std::time::Instant::now() < until, "no room 30 s later: {}", answer.text());
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    assert!(http.bytes("/after") == noise(77, 4 * PIECE));
+    node.stop();
+    node.up();
+    let http = node.http(Some(&node.token()));
+    for (name, bytes) in &kept {
+        assert!(http.bytes(name) == *bytes, "{name} has changed");
+    }
+    assert!(fs::metadata(node.data()).is_ok());
+}

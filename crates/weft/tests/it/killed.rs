@@ -1,0 +1,157 @@
+//! Kill -9 at random moments under load, through each way in: what was acknowledged is
+//! there, and nothing half made is visible.
+//!
+//! The load maker is a process of its own that logs each acknowledgement after it
+//! arrived (`python/load.py`); a script reads everything back over HTTP after the
+//! restart (`python/readback.py`). Five rounds a way, 100 with `WEFT_TEST_FULL=1`.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::node::{Node, full, have, python, signal, wait, weft};
+
+const LOAD: &str = include_str!("../python/load.py");
+const READBACK: &str = include_str!("../python/readback.py");
+
+/// A load maker, killed with its test.
+struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        signal(&self.0, Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+fn rounds() -> u64 {
+    if full() { 100 } else { 5 }
+}
+
+/// A moment in the first half second, different in each run; the log names it.
+fn moment() -> Duration {
+    let mut random = [0_u8; 8];
+    let file = fs::File::open("/dev/urandom").expect("opened");
+    std::io::Read::read_exact(&mut &file, &mut random).expect("read");
+    Duration::from_millis(100 + u64::from_le_bytes(random) % 500)
+}
+
+fn load(node: &Node, way: &str, round: u64, target: &[&str]) -> Load {
+    let script = node.write("load.py", LOAD);
+    let said = fs::File::options().create(true).append(true).open(node.path("load.err")).expect("opened");
+    let mut command = node.as_user(python());
+    command.arg(script).args([way]).arg(node.path("acks")).arg(round.to_string()).args(target);
+    Load(command.stdout(Stdio::null()).stderr(said).spawn().expect("python starts"))
+}
+
+/// Waits until the log has grown, so that the node is killed under load.
+fn wait_for_acknowledgements(log: &PathBuf, beyond: usize) {
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    while acknowledgements(log) <= beyond + 3 {
+        assert!(std::time::Instant::now() < until, "nothing was acknowledged");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn acknowledgements(log: &PathBuf) -> usize {
+    fs::read_to_string(log).map_or(0, |text| text.lines().filter(|line| line.starts_with("done")).count())
+}
+
+/// Reads everything back; returns how many acknowledgements hold.
+fn read_back(node: &Node, round: u64) -> usize {
+    let script = node.write("readback.py", READBACK);
+    let mut command = node.as_user(python());
+    command.arg(script).arg(node.address().to_string()).arg(node.token()).arg(node.path("acks"));
+    let output = command.output().expect("python starts");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "round {round}:\n{said}{errors}");
+    said.split(' ').next().and_then(|count| count.parse().ok()).expect("a count")
+}
+
+fn rounds_through(way: &str, programs: &[&str]) {
+    if !have(&format!("killed::{way}"), programs) {
+        return;
+    }
+    let mut node = Node::start();
+    // Of the load itself: its connections break when the node goes.
+    node.allow("cut off");
+    let log = node.write("acks", "");
+    let scratch = node.make_dir("scratch").display().to_string();
+    let (mut held, mut slowest) = (0, Duration::ZERO);
+    for round in 0..rounds() {
+        let before = acknowledgements(&log);
+        let mount = (way == "mount").then(|| node.mount(&format!("mnt{round}")));
+        let (address, token) = (node.address().to_string(), node.token());
+        let at = mount.as_ref().map(|m| m.display().to_string()).unwrap_or_default();
+        let binary = weft().display().to_string();
+        let target: &[&str] = match way {
+            "http" => &[&address, &token],
+            "cli" => &[&binary, &scratch],
+            _ => &[&at],
+        };
+        let mut maker = load(&node, way, round, target);
+        wait_for_acknowledgements(&log, before);
+        std::thread::sleep(moment());
+        node.kill();
+        if let Some(mount) = mount {
+            node.unmount(&mount);
+        }
+        wait(&mut maker.0);
+        let start = std::time::Instant::now();
+        node.up();
+        slowest = slowest.max(start.elapsed());
+        held = read_back(&node, round);
+    }
+    println!("{way}: {held} acknowledgements hold after {} kills; slowest start {slowest:?}", rounds());
+}
+
+#[test]
+fn what_http_acknowledged_survives_kill_9() {
+    rounds_through("http", &["python3"]);
+}
+
+#[test]
+fn what_the_cli_acknowledged_survives_kill_9() {
+    rounds_through("cli", &["python3"]);
+}
+
+#[test]
+fn what_the_mount_acknowledged_survives_kill_9() {
+    rounds_through("mount", &["python3", "fusermount3"]);
+}
+
+#[test]
+fn the_read_back_finds_what_is_wrong() {
+    if !have("killed::readback", &["python3"]) {
+        return;
+    }
+    let node = Node::start();
+    let http = node.http(Some(&node.token()));
+    http.put("/a", b"right");
+    let script = node.write("readback.py", READBACK);
+    let check = |log: &str| {
+        node.write("acks", log);
+        let mut command = node.as_user(python());
+        command.arg(&script).arg(node.address().to_string()).arg(node.token()).arg(node.path("acks"));
+        let output = command.output().expect("python starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    const RIGHT: &str = "5:";
+    let sum = check("done a x\n").1;
+    let sum = sum.split_whitespace().find(|word| word.starts_with(RIGHT)).expect("the sum").to_owned();
+    let sum = sum.trim_end_matches(',').to_owned();
+    assert!(check(&format!("try a {sum}\ndone a {sum}\n")).0);
+    assert!(check(&format!("done a 1:x\ntry a {sum}\n")).0, "an act without an answer may have happened");
+    for (wrong, log) in [
+        ("lost", format!("done a {sum}\ndone b {sum}\n")),
+        ("old", format!("done a {sum}\ndone a 1:x\n")),
+        ("not removed", format!("done a {sum}\ndone a gone\n")),
+        ("made by nobody", String::new()),
+    ] {
+        assert!(!check(&log).0, "{wrong} is not found");
+    }
+}

@@ -1,0 +1,128 @@
+//! Starting and stopping: who has the directory, what lies in it, and for whom.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+
+use crate::node::Node;
+
+/// Every path below a directory, itself included, with its mode and whether it is a
+/// directory.
+fn below(path: &Path, found: &mut Vec<(String, u32, bool)>) {
+    let metadata = fs::symlink_metadata(path).expect("it is there");
+    found.push((path.display().to_string(), metadata.mode() & 0o7777, metadata.is_dir()));
+    if metadata.is_dir() {
+        for entry in fs::read_dir(path).expect("read") {
+            below(&entry.expect("read").path(), found);
+        }
+    }
+}
+
+/// Fails if anything of a node but its directory and its socket is open to others.
+#[track_caller]
+fn assert_closed(data: &Path) {
+    let mut found = Vec::new();
+    below(data, &mut found);
+    let root = data.display().to_string();
+    for (path, mode, is_dir) in &found {
+        let expected = match path.strip_prefix(&root).expect("it is below") {
+            "" => 0o711,
+            "/node.sock" => 0o666,
+            _ if *is_dir => 0o700,
+            _ => 0o600,
+        };
+        assert_eq!(format!("{mode:o}"), format!("{expected:o}"), "{path}");
+    }
+    assert!(found.len() > 8, "that cannot be all of a node: {found:?}");
+}
+
+#[test]
+fn everything_of_a_node_but_its_socket_is_closed_to_others() {
+    let mut node = Node::start();
+    node.add_user("alice", "secret");
+    node.http(Some(&node.token())).put("/f", &vec![1; 300_000]);
+    assert_closed(&node.data());
+    node.stop();
+    node.up();
+    assert_closed(&node.data());
+    node.stop();
+    // A directory that was made beforehand, and more open, is closed.
+    let mut node = Node::unstarted();
+    node.make_dir("data");
+    fs::set_permissions(node.data(), fs::Permissions::from_mode(0o777)).expect("changed");
+    node.up();
+    assert_closed(&node.data());
+}
+
+#[test]
+fn a_second_node_on_the_same_directory_is_told_who_has_it() {
+    let mut node = Node::start();
+    let pid = format!("pid {}", node.pid());
+    let second = ["up", "--http", "127.0.0.1:0"];
+    node.run(&second).fails(4, &["error:", &pid, "has it", "hint:"]);
+    // After kill -9 nobody has it, whatever lies there.
+    node.kill();
+    node.up();
+    node.run(&["status"]).ok();
+}
+
+#[test]
+fn what_was_made_is_there_after_each_kind_of_stop() {
+    let mut node = Node::start();
+    let put = |node: &Node, name: &str| {
+        assert_eq!(node.http(Some(&node.token())).put(name, name.as_bytes()).status, 201);
+    };
+    put(&node, "/before-term");
+    node.stop();
+    node.up();
+    put(&node, "/before-kill");
+    node.kill();
+    node.up();
+    put(&node, "/before-down");
+    node.run(&["down"]).ok();
+    assert!(node.wait().success());
+    assert!(!node.data().join("node.sock").exists() && !node.data().join("lock.holder").exists());
+    node.up();
+    let http = node.http(Some(&node.token()));
+    for name in ["/before-term", "/before-kill", "/before-down"] {
+        assert_eq!(http.bytes(name), name.as_bytes());
+    }
+}
+
+#[test]
+fn a_detached_node_answers_when_up_returns_and_is_gone_when_down_does() {
+    let node = Node::unstarted();
+    let ready = node.path("ready");
+    let up = ["up", "--daemon", "--http", "127.0.0.1:0", "--ready", ready.to_str().expect("a path")];
+    let said = node.run(&up);
+    assert_eq!(said.code, 0, "{}", said.err);
+    assert!(said.err.contains("log in"), "{}", said.err);
+    let status = node.run(&["status", "--json"]).json();
+    let pid = Pid::from_raw(status[0]["pid"].as_i64().expect("a number") as i32).expect("a process id");
+    assert!(ready.exists());
+    assert_closed(&node.data());
+    // A second one fails at once, and says who was first.
+    node.run(&up).fails(4, &["error:"]);
+    node.run(&["down"]).ok();
+    assert!(test_kill_process(pid).is_err(), "{pid:?} still runs");
+    node.run(&["status"]).fails(4, &["error:", "hint:"]);
+    node.run(&["down"]).fails(4, &["error:"]);
+    let _ = kill_process(pid, Signal::KILL);
+}
+
+#[test]
+fn a_start_that_cannot_work_says_why() {
+    let node = Node::unstarted();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = taken.local_addr().expect("it has one").to_string();
+    node.run(&["up", "--http", &taken]).fails(4, &["error:", &taken]);
+    node.run(&["up", "--http", "nowhere"]).fails(2, &["--http"]);
+    node.write("file", "");
+    node.run(&["up", "file", "--http", "127.0.0.1:0"]).fails(1, &["error:", "file"]);
+    if rustix::process::geteuid().is_root() {
+        node.run(&["up", "/root/x", "--http", "127.0.0.1:0"]).fails(3, &["error:", "/root/x"]);
+        node.run(&["up", "/", "--http", "127.0.0.1:0"]).fails(3, &["error:", "somebody else"]);
+    }
+}

@@ -1,0 +1,11 @@
+//! The real binary: nodes, commands, doors and mounts as processes of their own.
+//!
+//! Where the tests are root, nodes and mounts run as `nobody`. Tests that mount need
+//! `/dev/fuse` and `fusermount3`; those of a full disk need root for a small tmpfs;
+//! `programs` and `trees` need the programs they name. What is missing is counted in the
+//! file named by `WEFT_NOT_RUN`, and fails the test where nobody counts.
+
+mod commands;
+mod http;
+mod life;
+mod node;
