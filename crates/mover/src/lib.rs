@@ -33,6 +33,7 @@ mod transfer;
 mod turns;
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, clippy::disallowed_types, reason = "its sockets are the machine's own")]
 mod tests;
 
 use weft_core::{Error, ErrorKind, Result, limits};

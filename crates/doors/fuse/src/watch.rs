@@ -19,9 +19,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Want};
-use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, SessionId, limits};
+use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, limits};
 
 use crate::abi::opcode;
 use crate::abi::request::Header;
@@ -55,8 +55,32 @@ pub(crate) struct Watcher {
     refused: mpsc::Receiver<Option<ContainerId>>,
     ended: watch::Receiver<bool>,
     since: ChangeSeq,
-    /// When everything was last dropped.
+    due: Due,
+    /// When something large was last dropped.
     dropped: Option<Instant>,
+}
+
+/// What is to be dropped, as soon as the last time is long enough ago: a program that
+/// goes on trying what is refused must not cost everybody's cache each time.
+#[derive(Default)]
+struct Due {
+    /// Whatever of open files may not be seen any more, and all attributes.
+    look: bool,
+    /// One container's nodes, or all.
+    drop: Option<Option<ContainerId>>,
+}
+
+impl Due {
+    fn is_any(&self) -> bool {
+        self.look || self.drop.is_some()
+    }
+
+    fn add(&mut self, container: Option<ContainerId>) {
+        self.drop = match self.drop {
+            Some(other) if other != container => Some(None),
+            _ => Some(container),
+        };
+    }
 }
 
 impl Watcher {
@@ -65,7 +89,7 @@ impl Watcher {
         refused: mpsc::Receiver<Option<ContainerId>>,
         ended: watch::Receiver<bool>,
     ) -> Self {
-        Self { door, refused, ended, since: AHEAD, dropped: None }
+        Self { door, refused, ended, since: AHEAD, due: Due::default(), dropped: None }
     }
 
     pub(crate) async fn run(mut self) {
@@ -80,14 +104,16 @@ impl Watcher {
         loop {
             let door = self.door.clone();
             let (root, since) = (door.root(), self.since);
-            // The first answer says where the feed stands, and comes at once.
             let call = door.call_within(limits::CALL_DEADLINE);
+            let rested = self.dropped.map_or_else(Instant::now, |last| last + limits::MOUNT_DROP_REST);
             tokio::select! {
+                biased;
+                () = sleep_until(rested), if self.due.is_any() => self.pay().await,
+                Some(container) = self.refused.recv() => self.due.add(container),
                 answer = door.fs.watch(&call, &root, since) => match answer {
                     Ok(page) => self.take_in(page).await,
                     Err(error) => self.lost(error.kind()).await,
                 },
-                Some(container) = self.refused.recv() => self.drop_refused(container).await,
             }
         }
     }
@@ -96,39 +122,32 @@ impl Watcher {
         let (since, next) = (self.since, page.next);
         self.since = next;
         if since == AHEAD {
+            // What changed before the feed's place was known was not told.
             self.door.watching.store(true, Ordering::Relaxed);
-            return;
+            return self.drop_nodes(None).await;
         }
         if since == next {
             return;
         }
-        let unseen = next.0.saturating_sub(since.0) > page.changes.len() as u64;
-        let session = self.session();
+        self.due.look |= next.0.saturating_sub(since.0) > page.changes.len() as u64;
+        let session = self.door.call().session;
         if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
             self.drop_nodes(None).await;
         } else {
-            let foreign = page.changes.into_iter().filter(|change| change.session != session).collect();
-            self.tell(foreign).await;
-        }
-        if unseen {
-            self.look_again().await;
+            self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         }
         sleep(limits::MOUNT_WATCH_REST).await;
     }
 
-    fn session(&self) -> SessionId {
-        self.door.call().session
-    }
-
-    /// The feed broke: nothing that is kept is certain.
+    /// The feed broke: nothing that is kept is certain until it is found again, and
+    /// what is kept then is dropped once more.
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
         self.since = AHEAD;
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
             self.drop_nodes(None).await;
         }
-        let rest =
-            if kind == ErrorKind::Unsupported { limits::CALL_DEADLINE } else { limits::MOUNT_DROP_REST };
+        let rest = if kind == ErrorKind::Unsupported { limits::CALL_DEADLINE } else { limits::MOUNT_DROP_REST };
         self.rest(rest).await;
     }
 
@@ -136,7 +155,20 @@ impl Watcher {
     async fn rest(&mut self, span: Duration) {
         let end = Instant::now() + span;
         while let Ok(Some(container)) = tokio::time::timeout_at(end, self.refused.recv()).await {
-            self.drop_refused(container).await;
+            self.due.add(container);
+            self.pay().await;
+        }
+    }
+
+    /// Drops what is due.
+    async fn pay(&mut self) {
+        let due = std::mem::take(&mut self.due);
+        self.dropped = Some(Instant::now());
+        if due.look {
+            self.look_again().await;
+        }
+        if let Some(container) = due.drop {
+            self.drop_nodes(container).await;
         }
     }
 
@@ -150,11 +182,7 @@ impl Watcher {
     }
 
     /// Something changed that may not be seen from here; perhaps the right to see.
-    async fn look_again(&mut self) {
-        if self.dropped.is_some_and(|last| last.elapsed() < limits::MOUNT_DROP_REST) {
-            return;
-        }
-        self.dropped = Some(Instant::now());
+    async fn look_again(&self) {
         let mut gone = Vec::new();
         for (node, file, rights) in self.door.handles.each_node() {
             if !self.may_still(file, rights).await {
@@ -178,17 +206,8 @@ impl Watcher {
         }
     }
 
-    async fn drop_refused(&mut self, container: Option<ContainerId>) {
-        // A program that goes on trying must not have everything dropped each time.
-        if self.dropped.is_some_and(|last| last.elapsed() < limits::MOUNT_DROP_REST) {
-            return;
-        }
-        self.drop_nodes(container).await;
-    }
-
     /// Has the kernel drop all it keeps of one container, or of all.
-    async fn drop_nodes(&mut self, container: Option<ContainerId>) {
-        self.dropped = Some(Instant::now());
+    async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
             door.nodes.all(container).iter().for_each(|node| door.device.expire_node(*node, true));

@@ -129,14 +129,23 @@ impl Bed {
 
     /// Replaces a file's bytes as another client would, past the mount.
     pub fn store(&self, path: &str, bytes: &[u8]) {
+        self.put(path, bytes, true, WriteAt::Offset(0));
+    }
+
+    /// Appends to a file as another client would, past the mount.
+    pub fn append(&self, path: &str, bytes: &[u8]) {
+        self.put(path, bytes, false, WriteAt::End);
+    }
+
+    fn put(&self, path: &str, bytes: &[u8], truncate: bool, place: WriteAt) {
         let at = At::root(path.try_into().expect("a path"));
         let call = self.call("alice", 99);
         let make = Some(Make { exclusive: false, set: SetAttr::default() });
-        let how = OpenHow { need: Rights::WRITE, make, truncate: true, ..OpenHow::default() };
+        let how = OpenHow { need: Rights::WRITE, make, truncate, ..OpenHow::default() };
         self.runtime.block_on(async {
             let opened = self.model.open(&call, &at, &how).await.expect("opened");
             let mut source = BytesSource::new(bytes.to_vec());
-            opened.file.write(&call, WriteAt::Offset(0), &mut source).await.expect("written");
+            opened.file.write(&call, place, &mut source).await.expect("written");
         });
     }
 

@@ -4,12 +4,14 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::ExitStatusExt;
+use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use weft_core::Rights;
 
 use crate::bed::{Bed, can_mount, mounted};
+use crate::faulty::Faulty;
 use crate::raw::{Mapping, is_child, start, until};
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
@@ -156,6 +158,94 @@ mounted! {
         bed.limit(8 << 20);
         file.write_all_at(&[3; 1 << 20], 0).expect("there is room again");
     }
+}
+
+/// A mount that is told of no change: what follows must hold without.
+fn deaf_bed() -> Bed {
+    let bed = Bed::with(
+        |inner| Arc::new(Faulty { inner, lost: Arc::default(), deaf: true }),
+        weft_core::limits::CALL_DEADLINE,
+    );
+    bed.store("f", &[1; 10_000]);
+    bed
+}
+
+/// Returns an open file two of whose pages are in the cache.
+fn two_pages_kept(bed: &Bed) -> File {
+    let file = File::options().read(true).write(true).open(bed.join("f")).expect("opened");
+    for at in [0, 5000] {
+        assert_eq!(byte(&file, at), 1);
+    }
+    file
+}
+
+fn byte(file: &File, at: u64) -> u8 {
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).expect("read");
+    byte[0]
+}
+
+#[test]
+fn an_open_sees_bytes_and_length_even_if_the_feed_lags() {
+    if !can_mount("an_open_sees_bytes_and_length_even_if_the_feed_lags") {
+        return;
+    }
+    let bed = deaf_bed();
+    // Bytes are kept, and attributes that were asked for after them.
+    let old = two_pages_kept(&bed);
+    old.metadata().expect("there");
+    bed.store("f", &[2; 30_000]);
+    assert_eq!(old.metadata().expect("there").len(), 10_000, "the feed lags, or this tests nothing");
+    let file = File::open(bed.join("f")).expect("opened");
+    assert_eq!((file.metadata().expect("there").len(), byte(&file, 5000), byte(&file, 29_999)), (30_000, 2, 2));
+}
+
+#[test]
+fn attributes_that_are_told_never_come_with_older_pages() {
+    if !can_mount("attributes_that_are_told_never_come_with_older_pages") {
+        return;
+    }
+    let bed = deaf_bed();
+    let file = two_pages_kept(&bed);
+    bed.store("f", &[2; 10_000]);
+    assert_eq!(byte(&file, 5000), 1, "the feed lags, or this tests nothing");
+    // A listing brings attributes.
+    for entry in fs::read_dir(bed.path()).expect("listed") {
+        entry.expect("an entry").metadata().expect("there");
+    }
+    assert_eq!((byte(&file, 0), byte(&file, 5000)), (2, 2));
+}
+
+#[test]
+fn an_own_write_after_anothers_drops_the_pages_that_were_kept() {
+    if !can_mount("an_own_write_after_anothers_drops_the_pages_that_were_kept") {
+        return;
+    }
+    let bed = deaf_bed();
+    let file = two_pages_kept(&bed);
+    bed.store("f", &[2; 10_000]);
+    file.write_all_at(&[3], 0).expect("written");
+    until("the other page is read anew", || byte(&file, 5000) == 2);
+    assert_eq!(byte(&file, 0), 3);
+}
+
+#[test]
+fn an_append_behind_anothers_shows_where_it_went() {
+    if !can_mount("an_append_behind_anothers_shows_where_it_went") {
+        return;
+    }
+    let bed = deaf_bed();
+    let mut file = File::options().read(true).append(true).open(bed.join("f")).expect("opened");
+    assert_eq!(byte(&file, 9_999), 1);
+    bed.append("f", &[2; 100]);
+    file.write_all(&[3; 50]).expect("written");
+    let expected: Vec<u8> = [vec![1; 10_000], vec![2; 100], vec![3; 50]].concat();
+    assert_eq!(bed.stored("f"), expected);
+    until("it is read so", || {
+        let mut bytes = vec![0; 20_000];
+        let n = file.read_at(&mut bytes, 0).expect("read");
+        bytes[..n] == expected
+    });
 }
 
 #[test]

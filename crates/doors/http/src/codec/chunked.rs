@@ -142,9 +142,12 @@ fn check_trailer(line: &[u8]) -> Result<(), Refusal> {
 pub(crate) mod tests {
     use super::*;
 
+    /// Content, and what follows the body.
+    type Decoded = (Vec<u8>, Vec<u8>);
+
     /// Decodes a whole body that comes in pieces of `at_once` bytes. Returns content and what is
     /// left over, or `None` if the body does not end.
-    pub fn decode(body: &[u8], at_once: usize) -> Result<Option<(Vec<u8>, Vec<u8>)>, Refusal> {
+    pub fn decode(body: &[u8], at_once: usize) -> Result<Option<Decoded>, Refusal> {
         let (mut chunked, mut held, mut content) = (Chunked::default(), Vec::new(), Vec::new());
         let mut pieces = body.chunks(at_once.max(1));
         loop {

@@ -45,7 +45,7 @@ pub struct House {
 pub const PASSWORD: &str = "correct horse";
 
 impl House {
-    /// Opens a house: alice owns everything, anyone may read below `/public`, add to `/public/drop`
+    /// Opens a house: alice owns everything, anyone may read below `/public`, add to `/drop`
     /// and so, since a grant reaches up, pass through `/`, but not through `/private`.
     pub async fn open() -> Self {
         Self::with(Bounds::default()).await
@@ -73,13 +73,13 @@ impl House {
         let (stopper, shutdown) = shutdown();
         let serving = tokio::spawn(http.serve(listener, shutdown));
         let house = Self { address, fs, domain, sessions, mover, authority, stopper: Some(stopper), serving };
-        for name in ["public", "public/drop", "private"] {
+        for name in ["public", "drop", "private"] {
             house.make_directory(name).await;
         }
         let read = Rights::READ | Rights::LIST | Rights::TRAVERSE | Rights::ATTR_READ;
         house.protect("private", Who::Caller(house.domain.name("alice")), Rights::ALL).await;
         house.protect("public", Who::Anyone, read).await;
-        house.protect("public/drop", Who::Anyone, Rights::INSERT | Rights::TRAVERSE).await;
+        house.protect("drop", Who::Anyone, Rights::INSERT | Rights::TRAVERSE).await;
         house
     }
 
@@ -112,6 +112,13 @@ impl House {
         let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
         let done = self.fs.protect(&call, &at(path), Scope::Subtree, &edit).await;
         done.expect("the policy is set");
+    }
+
+    /// Sets how many bytes the files of a container may take together.
+    pub async fn limit(&self, path: &str, bytes: u64) {
+        let edit = PolicyEdit { bytes_max: Some(Some(bytes)), ..PolicyEdit::default() };
+        let done = self.fs.protect(&self.call("alice"), &at(path), Scope::Container, &edit).await;
+        done.expect("the limit is set");
     }
 
     /// Puts a file there, past the door.

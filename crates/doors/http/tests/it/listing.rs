@@ -22,7 +22,7 @@ async fn a_listing_in_pages_is_the_whole_in_name_order() {
     }
     let mut raw = Raw::connect(house.address).await;
     let whole = hrefs(&json(raw.alice("GET /public/", JSON, b"").await.text()));
-    assert_eq!(whole.len(), 2501, "2 500 files and a directory");
+    assert_eq!(whole.len(), 2500);
     assert!(whole.is_sorted());
     let (mut paged, mut target) = (Vec::new(), "/public/?limit=700".to_owned());
     loop {
@@ -37,7 +37,7 @@ async fn a_listing_in_pages_is_the_whole_in_name_order() {
     let after = json(raw.alice("GET /public/?after=f2497", JSON, b"").await.text());
     assert_eq!(hrefs(&after), ["./f2498", "./f2499"]);
     let html = raw.alice("GET /public/", "", b"").await;
-    assert_eq!(html.text().matches("<tr>").count(), 2503, "a heading, the parent and every name");
+    assert_eq!(html.text().matches("<tr>").count(), 2502, "a heading, the parent and every name");
     for bad in ["limit=0", "limit=x", "limit=-1", "after=a%2fb", "after=%zz", "after=.."] {
         assert_eq!(raw.alice(&format!("GET /public/?{bad}"), JSON, b"").await.status, 400, "{bad}");
     }

@@ -9,3 +9,4 @@ mod plain;
 mod programs;
 mod raw;
 mod stalled;
+mod system_calls;

@@ -95,3 +95,37 @@ async fn anyone_is_asked_who_they_are_before_they_learn_anything() {
         tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     }
 }
+
+#[tokio::test]
+async fn a_drop_box_takes_from_anyone_and_shows_nothing() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    assert_eq!(raw.ask("PUT /drop/gift", "", b"for you").await.status, 201);
+    assert_eq!(raw.ask("PUT /drop/gift", "", b"changed").await.status, 401);
+    assert_eq!(raw.ask("GET /drop/", "", b"").await.status, 401);
+    assert_eq!(raw.alice("GET /drop/gift", "", b"").await.text(), "for you");
+}
+
+#[tokio::test]
+async fn a_full_container_says_so_and_takes_again_when_there_is_room() {
+    let house = House::open().await;
+    house.limit("private", 1000).await;
+    let mut raw = Raw::connect(house.address).await;
+    assert_eq!(raw.alice("PUT /private/a", "", &[b'a'; 900]).await.status, 201);
+    let full = raw.alice("PUT /private/b", "", &[b'b'; 200]).await;
+    assert_eq!(full.status, 507);
+    assert!(
+        full.text().contains("\"kind\":\"no-space\"") && full.text().contains("\"detail\":\"cannot"),
+        "{}",
+        full.text()
+    );
+    let head = format!(
+        "PUT /private/b HTTP/1.1\r\nHost: localhost\r\n{}Transfer-Encoding: chunked\r\n\r\n",
+        basic("alice", PASSWORD)
+    );
+    raw.send(format!("{head}c8\r\n{}\r\n0\r\n\r\n", "b".repeat(200))).await;
+    assert_eq!(raw.answer(false).await.status, 507, "also when the length was not told beforehand");
+    assert_eq!(house.read("private/b").await, None);
+    assert_eq!(raw.alice("DELETE /private/a", "", b"").await.status, 204);
+    assert_eq!(raw.alice("PUT /private/b", "", &[b'b'; 200]).await.status, 201);
+}
