@@ -206,7 +206,7 @@ pub async fn a_waiter_gets_the_lock_when_it_is_given_up(subject: &dyn Subject) {
     let_it_begin().await;
     assert!(!waiter.is_finished(), "the lock is held");
     site.fs.unlock(&site.call(), &at("f"), &lock).await.works();
-    waiter.await.expect("the waiter ran").works();
+    soon(waiter).await.expect("the waiter ran").works();
     let mine = site.fs.lock(&site.call(), &at("f"), &lock, Wait::No).await.map(|_| ());
     assert_eq!(mine.fails(), ErrorKind::Locked);
 }
@@ -225,7 +225,7 @@ pub async fn a_wait_ends_at_its_deadline(subject: &dyn Subject) {
     let waiter = tokio::spawn(async move { fs.lock(&other, &at("f"), &wanted, until).await.map(|_| ()) });
     let_it_begin().await;
     subject.pass(Duration::from_millis(60)).await;
-    assert_eq!(waiter.await.expect("the waiter ran").fails(), ErrorKind::Locked);
+    assert_eq!(soon(waiter).await.expect("the waiter ran").fails(), ErrorKind::Locked);
     site.fs.unlock(&site.call(), &at("f"), &lock).await.works();
     site.fs.lock(&site.call_of(&site.admin, 3), &at("f"), &lock, Wait::No).await.works();
 }
@@ -253,12 +253,12 @@ pub async fn a_circle_of_waiters_is_a_deadlock(subject: &dyn Subject) {
     let_it_begin().await;
     let two = begin(call(2), "c");
     let_it_begin().await;
-    let three = site.fs.lock(&call(3), &at("a"), &lock, until).await.map(|_| ());
+    let three = soon(site.fs.lock(&call(3), &at("a"), &lock, until)).await.map(|_| ());
     assert_eq!(three.fails(), ErrorKind::Deadlock);
     site.fs.unlock(&call(3), &at("c"), &lock).await.works();
-    two.await.expect("it ran").works();
+    soon(two).await.expect("it ran").works();
     site.fs.unlock(&call(2), &at("b"), &lock).await.works();
-    one.await.expect("it ran").works();
+    soon(one).await.expect("it ran").works();
 }
 
 /// Locks need `lock`; giving up what is not held is no error.
@@ -277,6 +277,11 @@ pub async fn locks_need_their_right(subject: &dyn Subject) {
     let long = Lock { owner: LockOwner(vec![1; 1025].into()), ..lock };
     let answer = site.fs.lock(&site.call(), &at("f"), &long, Wait::No).await.map(|_| ());
     assert_eq!(answer.fails(), ErrorKind::TooLong);
+}
+
+/// Waits for what must come without delay; the law fails if it does not.
+pub(super) async fn soon<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(10), future).await.expect("it comes at once")
 }
 
 /// Lets other tasks run until they wait.

@@ -16,18 +16,18 @@ use weft_core::proof::{Attenuation, Caller};
 use weft_core::{ErrorKind, FileId, RelPath, Result, Rights, Time};
 
 use super::Subject;
+use super::locks::soon;
 use super::site::*;
+
+/// A method under way.
+type Trying<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// One method, tried on the directory `d`, which holds the file `f` and `g` of mode 0777.
 struct Trial {
     name: &'static str,
     /// Sets of rights, any of which is enough; with all rights but one of each, it is refused.
     needs: &'static [Rights],
-    act: for<'a> fn(
-        &'a dyn FileSystem,
-        &'a Call,
-        FileId,
-    ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>,
+    act: for<'a> fn(&'a dyn FileSystem, &'a Call, FileId) -> Trying<'a>,
 }
 
 macro_rules! trials {
@@ -357,10 +357,6 @@ pub async fn a_running_read_stops_when_the_right_goes(subject: &dyn Subject) {
         left -= piece.length();
     }
     assert_eq!(left, 0, "who keeps the right reads to the end");
-}
-
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(10), future).await.expect("it is told at once")
 }
 
 /// A revoked credential stops its running reads and writes and every later call.

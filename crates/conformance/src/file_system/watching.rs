@@ -7,7 +7,7 @@ use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Expect, Replac
 use weft_core::{Deadline, FileId, Rights};
 
 use super::Subject;
-use super::locks::let_it_begin;
+use super::locks::{let_it_begin, soon};
 use super::site::*;
 
 async fn feed(site: &Site<'_>, at: At, since: ChangeSeq) -> Changes {
@@ -24,7 +24,7 @@ async fn feed(site: &Site<'_>, at: At, since: ChangeSeq) -> Changes {
         if !watching.is_finished() {
             site.subject.pass(Duration::from_millis(40)).await;
         }
-        let page = watching.await.expect("it ran").works();
+        let page = soon(watching).await.expect("it ran").works();
         assert!(page.next >= all.next, "the position rises");
         let done = page.changes.is_empty();
         all.next = page.next;
@@ -115,7 +115,7 @@ pub async fn a_watch_waits_until_something_changes(subject: &dyn Subject) {
     let_it_begin().await;
     assert!(!watching.is_finished(), "there is nothing to tell");
     let dir = site.dir("d").await;
-    let page = watching.await.expect("it ran").works();
+    let page = soon(watching).await.expect("it ran").works();
     assert_eq!(page.changes.iter().map(|change| change.file).collect::<Vec<_>>(), [dir]);
 }
 
@@ -132,7 +132,7 @@ pub async fn a_watch_ends_at_its_deadline_with_an_empty_page(subject: &dyn Subje
     let watching = tokio::spawn(async move { fs.watch(&call, &at(""), start).await });
     let_it_begin().await;
     subject.pass(Duration::from_millis(60)).await;
-    let page = watching.await.expect("it ran").works();
+    let page = soon(watching).await.expect("it ran").works();
     assert!(page.changes.is_empty() && page.next == start);
 }
 
