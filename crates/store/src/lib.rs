@@ -40,5 +40,5 @@ mod directory;
 mod memory;
 mod proof;
 
-pub use directory::{Check, Counts, Directory, Options, SCHEMA, SPACE};
+pub use directory::{Check, Copied, Counts, Directory, Options, SCHEMA, SPACE, restore};
 pub use memory::Memory;

@@ -74,7 +74,13 @@ impl Memory {
         found.ok_or_else(|| absent(object).op(op))
     }
 
-    async fn pull(&self, object: &Arc<Object>, permit: &Permit, at: WriteAt, data: &mut dyn Source) -> Result<(u64, u64)> {
+    async fn pull(
+        &self,
+        object: &Arc<Object>,
+        permit: &Permit,
+        at: WriteAt,
+        data: &mut dyn Source,
+    ) -> Result<(u64, u64)> {
         let (at, _tail) = match at {
             WriteAt::Offset(at) => (at, None),
             WriteAt::End => {
@@ -109,7 +115,8 @@ impl Shared {
         let fits = |used: u64| used.checked_add(pages * PAGE_BYTES).filter(|used| *used <= self.capacity);
         let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map(drop).map_err(|_| {
-            Error::new(ErrorKind::NoSpace, "the memory store is full").hint("remove something, or make it larger")
+            Error::new(ErrorKind::NoSpace, "the memory store is full")
+                .hint("remove something, or make it larger")
         })
     }
 
@@ -208,7 +215,8 @@ impl Object {
         if end <= at {
             return;
         }
-        let pages: Vec<u64> = content.pages.range(at / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).map(|(page, _)| *page).collect();
+        let pages: Vec<u64> =
+            content.pages.range(at / PAGE_BYTES..end.div_ceil(PAGE_BYTES)).map(|(page, _)| *page).collect();
         for page in pages {
             let start = page * PAGE_BYTES;
             let (from, to) = (at.max(start) - start, end.min(start + PAGE_BYTES) - start);
@@ -306,7 +314,8 @@ impl Source for MemorySource {
         let content = self.object.content();
         let allowed = self.permit.check(content.container, self.object.shared.sys.clock());
         let cut = || Error::new(ErrorKind::Conflict, "the object was cut shorter while it was read");
-        let allowed = allowed.and_then(|()| if self.at < self.end && content.size < self.end { Err(cut()) } else { Ok(()) });
+        let allowed = allowed
+            .and_then(|()| if self.at < self.end && content.size < self.end { Err(cut()) } else { Ok(()) });
         if let Err(error) = allowed {
             self.end = self.at;
             return Err(error.op("read").about(self.object.id));
@@ -341,7 +350,8 @@ impl ObjectStore for Memory {
         proof::member(granted, Rights::INSERT, object, self.clock().moment())?;
         let container = granted.claims().container;
         let content = Content { container, pages: BTreeMap::new(), size: 0, writes: 0, sealed: false };
-        let (tail, content, shared) = (tokio::sync::Mutex::default(), Mutex::new(content), self.shared.clone());
+        let (tail, content, shared) =
+            (tokio::sync::Mutex::default(), Mutex::new(content), self.shared.clone());
         let made = Object { id: object, tail, content, shared };
         made.reserve(&mut made.content(), 0, end_of(0, length.unwrap_or(0))?)?;
         let mut table = self.shared.table();
@@ -454,7 +464,8 @@ impl ObjectStore for Memory {
         let container = granted.claims().container;
         let table = self.shared.table();
         let after = (after.map_or(Unbounded, Excluded), Unbounded);
-        let mut members = table.range(after).map(|(_, found)| found.stat()).filter(|stat| stat.container == container);
+        let mut members =
+            table.range(after).map(|(_, found)| found.stat()).filter(|stat| stat.container == container);
         let objects: Vec<_> = members.by_ref().take(PAGE_ENTRIES_MAX as usize).collect();
         let more = members.next().is_some();
         let next = objects.last().filter(|_| more).map(|last| last.id);
@@ -463,7 +474,10 @@ impl ObjectStore for Memory {
 
     fn space(&self) -> Result<StoreSpace> {
         let used = self.shared.used.load(Ordering::Relaxed);
-        Ok(StoreSpace { bytes_total: self.shared.capacity, bytes_free: self.shared.capacity.saturating_sub(used) })
+        Ok(StoreSpace {
+            bytes_total: self.shared.capacity,
+            bytes_free: self.shared.capacity.saturating_sub(used),
+        })
     }
 
     fn verifier(&self) -> Verifier {

@@ -87,7 +87,12 @@ pub fn proof(subject: &dyn Subject, container: ContainerId, rights: Rights) -> G
 }
 
 /// Reads a range of an object.
-pub async fn read(store: &dyn ObjectStore, granted: &Granted, object: ObjectId, range: Range) -> Result<Bytes> {
+pub async fn read(
+    store: &dyn ObjectStore,
+    granted: &Granted,
+    object: ObjectId,
+    range: Range,
+) -> Result<Bytes> {
     let mut source = store.read(granted, object, range).await?;
     collect(&mut *source, 1 << 30).await
 }

@@ -10,16 +10,18 @@ use super::bench::{BLOCK, Bench, OBJECT, fed, pattern};
 pub async fn what_is_written_is_read_back(subject: &dyn Subject) {
     let bench = Bench::with_object(subject).await;
     let mut expected = Vec::new();
-    for (seed, (at, length)) in [(0, 10), (5, 100), (BLOCK - 3, 7), (BLOCK * 2, 1), (40, 2 * BLOCK as usize)]
-        .into_iter()
-        .enumerate()
+    for (seed, (at, length)) in
+        [(0, 10), (5, 100), (BLOCK - 3, 7), (BLOCK * 2, 1), (40, 2 * BLOCK as usize)].into_iter().enumerate()
     {
         let bytes = pattern(seed as u64, length);
         let end = at as usize + length;
         expected.resize(expected.len().max(end), 0);
         expected[at as usize..end].copy_from_slice(&bytes);
         let written = bench.write(at, bytes).await;
-        assert_eq!((written.at, written.bytes, written.stat.size), (at, length as u64, expected.len() as u64));
+        assert_eq!(
+            (written.at, written.bytes, written.stat.size),
+            (at, length as u64, expected.len() as u64)
+        );
         bench.expect(&expected).await;
     }
 }
@@ -74,7 +76,8 @@ pub async fn pieces_are_never_larger_than_asked(subject: &dyn Subject) {
     let bytes = pattern(1, BLOCK as usize + 1000);
     bench.write(0, bytes.clone()).await;
     bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
-    let mut source = bench.store.read(&bench.all, OBJECT, Range { at: 10, length: None }).await.expect("a source");
+    let mut source =
+        bench.store.read(&bench.all, OBJECT, Range { at: 10, length: None }).await.expect("a source");
     let mut found = Vec::new();
     for max in [1, 7, 4096, 100_000].into_iter().cycle() {
         let left = source.length().expect("a store knows");

@@ -70,7 +70,10 @@ pub async fn a_new_label_moves_an_object_to_the_other_container(subject: &dyn Su
     bench.store.relabel(&bench.all, &there, OBJECT).await.expect("both sides allow it");
     assert!(bench.store.list(&bench.all, None).await.expect("it can be listed").objects.is_empty());
     let listed = bench.store.list(&there, None).await.expect("it can be listed");
-    assert_eq!(listed.objects.iter().map(|stat| (stat.id, stat.container)).collect::<Vec<_>>(), [(OBJECT, THERE)]);
+    assert_eq!(
+        listed.objects.iter().map(|stat| (stat.id, stat.container)).collect::<Vec<_>>(),
+        [(OBJECT, THERE)]
+    );
     let found = read(&*bench.store, &there, OBJECT, Range::ALL).await.expect("it can be read");
     assert_eq!(&found[..], b"moved");
     assert!(bench.store.stat(&bench.all, OBJECT).await.is_err());

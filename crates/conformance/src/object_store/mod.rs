@@ -46,6 +46,11 @@ pub trait Subject: Send + Sync {
         true
     }
 
+    /// Whether a write that waits for its source hears of a right withdrawn meanwhile.
+    fn stops_waiting(&self) -> bool {
+        true
+    }
+
     /// Lets time pass on the store's clocks.
     async fn pass(&self, span: Duration);
 
@@ -93,6 +98,7 @@ macro_rules! object_store_suite {
             permits: a_proof_for_one_object_makes_reads_and_removes_just_that,
             permits: a_withdrawn_right_stops_a_read_within_a_piece,
             permits: a_withdrawn_right_stops_a_write_within_a_piece,
+            permits: a_withdrawn_right_ends_the_wait_for_a_source,
             permits: an_expired_proof_stops_a_read,
             permits: a_relabelled_object_is_lost_to_old_proofs,
             together: appends_at_once_never_tear_each_other,

@@ -6,7 +6,7 @@ use weft_core::form::{BytesSource, Range, Seek, Shape, WriteAt};
 use weft_core::limits::{CLOCK_SKEW_MAX, PIECE_BYTES_MAX};
 use weft_core::proof::Granted;
 use weft_core::service::Issuer;
-use weft_core::{ErrorKind, ObjectId, Result, Rights};
+use weft_core::{Error, ErrorKind, ObjectId, Result, Rights};
 
 use super::Subject;
 use super::bench::{BLOCK, Bench, OBJECT, THERE, fed, pattern, proof, refused};
@@ -109,7 +109,11 @@ pub async fn a_proof_for_one_object_makes_reads_and_removes_just_that(subject: &
     assert_eq!(refused(bench.store.list(&exact, None).await), ErrorKind::Denied);
     bench.store.stat(&exact, OBJECT).await.expect("it names the object");
     let reading = bench.proof_on(OBJECT, Rights::READ | Rights::REMOVE | Rights::INSERT);
-    assert_eq!(refused(bench.store.remove(&reading, OBJECT).await), ErrorKind::Denied, "only `write` will do");
+    assert_eq!(
+        refused(bench.store.remove(&reading, OBJECT).await),
+        ErrorKind::Denied,
+        "only `write` will do"
+    );
     bench.store.remove(&exact, OBJECT).await.expect("it names the object");
 }
 
@@ -130,7 +134,7 @@ pub async fn a_withdrawn_right_stops_a_read_within_a_piece(subject: &dyn Subject
     assert!(matches!(source.next(1).await, Ok(None) | Err(_)), "after an error there is nothing more");
 }
 
-/// Withdrawal reaches a write that waits for its source.
+/// Withdrawal reaches a write at its next piece.
 pub async fn a_withdrawn_right_stops_a_write_within_a_piece(subject: &dyn Subject) {
     let bench = Bench::with_object(subject).await;
     let writer = bench.proof(Rights::WRITE);
@@ -150,6 +154,24 @@ pub async fn a_withdrawn_right_stops_a_write_within_a_piece(subject: &dyn Subjec
     bench.expect(b"first").await;
 }
 
+/// Who waits for a source that sends nothing is let go when the right goes.
+pub async fn a_withdrawn_right_ends_the_wait_for_a_source(subject: &dyn Subject) {
+    let bench = Bench::with_object(subject).await;
+    let writer = bench.proof(Rights::WRITE);
+    let (feed, mut source) = fed();
+    let writing = bench.store.write(&writer, OBJECT, WriteAt::Offset(0), &mut source);
+    let withdrawing = async {
+        subject.pass(Duration::from_millis(1)).await;
+        subject.domain().withdraw(&writer, Rights::WRITE);
+        subject.pass(Duration::from_secs(5)).await;
+        // A store that waits on hears this, which is not what it should answer.
+        feed.send(Err(Error::new(ErrorKind::Deadline, "the sender stopped")))
+    };
+    let (answer, _) = futures_util::join!(writing, withdrawing);
+    let expected = if subject.stops_waiting() { ErrorKind::Revoked } else { ErrorKind::Deadline };
+    assert_eq!(refused(answer), expected);
+}
+
 /// A proof that runs out ends what was begun with it.
 pub async fn an_expired_proof_stops_a_read(subject: &dyn Subject) {
     let bench = Bench::with_object(subject).await;
@@ -158,11 +180,10 @@ pub async fn an_expired_proof_stops_a_read(subject: &dyn Subject) {
     let caller = domain.caller("ada");
     let mut claims = bench.all.claims().clone();
     claims.expires = domain.clock().now().plus(Duration::from_secs(5));
-    // As if it had been shown up to the permitted skew after its end.
-    claims.expires = claims.expires.plus(Duration::ZERO);
     let at = weft_core::acl::Circumstance { now: domain.clock().moment(), peer: None };
     let signed = domain.capability(&claims);
-    let short = Granted::verify(&signed, domain.trust(), domain.revocations(), &caller, &at).expect("it runs");
+    let short =
+        Granted::verify(&signed, domain.trust(), domain.revocations(), &caller, &at).expect("it runs");
     let mut source = bench.store.read(&short, OBJECT, Range::ALL).await.expect("a source");
     source.next(10).await.expect("it can be read").expect("there are bytes");
     subject.pass(Duration::from_secs(6) + CLOCK_SKEW_MAX).await;

@@ -74,7 +74,8 @@ pub async fn readers_see_whole_writes_of_a_block_or_none_once_sealed(subject: &d
     };
     let readers = join_all((0..4).map(|_| async {
         for _ in 0..10 {
-            let found = read(&*bench.store, &bench.all, OBJECT, Range::ALL).await.expect("nothing is damaged");
+            let found =
+                read(&*bench.store, &bench.all, OBJECT, Range::ALL).await.expect("nothing is damaged");
             assert!(found.iter().all(|byte| (1..12).contains(byte)));
         }
     }));

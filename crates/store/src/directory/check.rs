@@ -23,7 +23,7 @@ use weft_sys::disk::Entry;
 
 use super::Inner;
 use super::files::{OBJECTS_DIR, ORPHANS_DIR, number_of, path};
-use super::live::Phase;
+use super::live::{Known, Phase};
 use super::rows::{
     FILES, FileNumber, MEMBERS, NEXT_FILE, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING, member_key,
     number_at, object_at, object_key,
@@ -117,7 +117,12 @@ impl Checking<'_> {
                 match ObjectRow::decode(value) {
                     Ok(row) => self.object(object, &row).await?,
                     Err(error) => {
-                        self.find(Severity::Loss, "object record", format!("{object}: {error}"), "none: restore it from a backup");
+                        self.find(
+                            Severity::Loss,
+                            "object record",
+                            format!("{object}: {error}"),
+                            "none: restore it from a backup",
+                        );
                     }
                 }
             }
@@ -132,7 +137,8 @@ impl Checking<'_> {
             self.mend(&member, |txn, key| txn.put(key, &[])).await?;
         }
         if row.unverified > 0 {
-            let detail = format!("{object}: {} blocks were sealed after a crash, as they were found", row.unverified);
+            let detail =
+                format!("{object}: {} blocks were sealed after a crash, as they were found", row.unverified);
             self.find(Severity::Note, "seals", detail, "");
         }
         let live = match self.inner.take_up(object).await {
@@ -189,13 +195,20 @@ impl Checking<'_> {
             };
             let matches = self.inner.sys.blocking(read).await?;
             // Somebody may be writing it: then its seal is no longer that.
-            if !matches.as_ref().is_ok_and(|matches| *matches) && self.inner.seal_now(live, block)? == Some(seal) {
+            if !matches.as_ref().is_ok_and(|matches| *matches)
+                && self.inner.seal_now(live, block)? == Some(seal)
+            {
                 let at = extent(block, 0).0;
                 let detail = match matches {
                     Ok(_) => format!("{}: the bytes from {at} on do not match their checksum", live.id),
                     Err(error) => format!("{}: the bytes from {at} on cannot be read: {error}", live.id),
                 };
-                self.find(Severity::Loss, "object block", detail, "none: it is refused; restore the object from a backup");
+                self.find(
+                    Severity::Loss,
+                    "object block",
+                    detail,
+                    "none: it is refused; restore the object from a backup",
+                );
             }
         }
         Ok(())
@@ -293,7 +306,9 @@ impl Checking<'_> {
         let row = ObjectRow::read(&records, object).unwrap_or_default();
         let writing = records.get(&object_key(WRITING, object))?.is_some();
         let (structure, detail) = match row {
-            None if table == WRITING => ("write mark", format!("{object} is marked as open and is not there")),
+            None if table == WRITING => {
+                ("write mark", format!("{object} is marked as open and is not there"))
+            }
             None => ("seals", format!("seals of {object}, which is not there")),
             Some(_) if table == WRITING || writing => return Ok(()),
             Some(row) => {
@@ -319,7 +334,9 @@ impl Checking<'_> {
             for name in self.names(&format!("{OBJECTS_DIR}/{dir}"))? {
                 match number_of(&dir, &name) {
                     Some(number) => self.file(number)?,
-                    None => self.orphan(&format!("{OBJECTS_DIR}/{dir}/{name}"), "is no name of the store's")?,
+                    None => {
+                        self.orphan(&format!("{OBJECTS_DIR}/{dir}/{name}"), "is no name of the store's")?
+                    }
                 }
             }
         }
@@ -373,6 +390,9 @@ impl Checking<'_> {
 impl Inner {
     /// Returns the seal a block has now; `None` if it has none.
     fn seal_now(&self, live: &super::Live, block: u64) -> Result<Option<Seal>> {
-        Ok(self.seal_of(live, block)?.0.map(|(seal, _)| seal))
+        match self.look_up(live, block)?.0 {
+            Known::Sealed { seal, .. } => Ok(Some(seal)),
+            Known::Unsealed | Known::Elsewhere => Ok(None),
+        }
     }
 }

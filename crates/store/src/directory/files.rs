@@ -113,6 +113,15 @@ impl Files {
         &*self.disk
     }
 
+    pub(super) fn shared_disk(&self) -> Arc<dyn Disk> {
+        self.disk.clone()
+    }
+
+    /// Keeps the files of removed objects for as long as the answer is held.
+    pub(super) async fn keep_removed(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.reaping.lock().await
+    }
+
     pub(super) fn space(&self) -> Result<DiskSpace> {
         self.disk.space()
     }
@@ -126,7 +135,12 @@ impl Files {
     }
 
     /// Takes a spare, making more if there is none. Wakes whoever makes more ahead of need.
-    pub(super) async fn take_spare(&self, sys: &Sys, space: &Space, wake: &tokio::sync::Notify) -> Result<Spare<'_>> {
+    pub(super) async fn take_spare(
+        &self,
+        sys: &Sys,
+        space: &Space,
+        wake: &tokio::sync::Notify,
+    ) -> Result<Spare<'_>> {
         loop {
             let (number, left) = {
                 let mut ready = lock(&self.ready);

@@ -262,7 +262,14 @@ impl State {
     }
 
     /// Ends a write. `passed` are the seals that were made in passing; none if it failed.
-    pub(super) fn end_write(&mut self, at: u64, length: u64, done: bool, passed: &[(u64, Option<Seal>)], now: Tick) {
+    pub(super) fn end_write(
+        &mut self,
+        at: u64,
+        length: u64,
+        done: bool,
+        passed: &[(u64, Option<Seal>)],
+        now: Tick,
+    ) {
         self.stamp += 1;
         let end = at + length;
         if done && end > self.size {
@@ -295,7 +302,8 @@ impl State {
         if self.lost.is_empty() {
             return;
         }
-        let left = |lost: &Range<u64>| [lost.start..lost.end.min(range.start), lost.start.max(range.end)..lost.end];
+        let left =
+            |lost: &Range<u64>| [lost.start..lost.end.min(range.start), lost.start.max(range.end)..lost.end];
         self.lost = self.lost.iter().flat_map(left).filter(|lost| !lost.is_empty()).collect();
     }
 
@@ -306,7 +314,6 @@ impl State {
 
     /// Marks a block as changed.
     fn touch(&mut self, block: u64) -> &mut Changed {
-        self.checked.remove(&block);
         let stamp = self.stamp;
         let changed = self.changed.entry(block).or_default();
         changed.stamp = stamp;
@@ -315,7 +322,7 @@ impl State {
 
     /// Marks the block that the object ends in the middle of, if it does.
     fn touch_end(&mut self) {
-        if self.size % limits::SEAL_BLOCK_BYTES != 0 {
+        if !self.size.is_multiple_of(limits::SEAL_BLOCK_BYTES) {
             self.touch(block_of(self.size)).passed = None;
         }
     }
@@ -375,7 +382,10 @@ impl State {
     /// Returns some blocks, from `from` on, that changed and that nobody is writing.
     pub(super) fn changed(&self, from: u64) -> Vec<Todo> {
         let quiet = self.changed.range(from..).filter(|(_, changed)| changed.writers == 0);
-        quiet.take(limits::STORE_SEAL_BLOCKS).map(|(block, changed)| self.task(*block, Some(changed))).collect()
+        quiet
+            .take(limits::STORE_SEAL_BLOCKS)
+            .map(|(block, changed)| self.task(*block, Some(changed)))
+            .collect()
     }
 
     /// Returns the next few blocks that nobody has looked at since the node stopped, without
@@ -469,3 +479,6 @@ impl State {
 fn blocks_of(at: u64, length: u64) -> Range<u64> {
     block_of(at)..blocks_in(at + length)
 }
+
+#[cfg(test)]
+mod tests;

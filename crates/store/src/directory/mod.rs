@@ -1,5 +1,6 @@
 //! The default store: one plain file per object.
 
+mod backup;
 mod check;
 mod files;
 mod live;
@@ -29,6 +30,7 @@ use self::rows::{FILES, FileNumber, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, 
 use self::rows::{member_key, object_at, object_key};
 use crate::proof::{self, Permit, absent};
 
+pub use self::backup::{Copied, restore};
 pub use self::check::Check;
 pub use self::rows::{SCHEMA, SPACE};
 
@@ -101,7 +103,12 @@ impl Directory {
     /// writing when the node stopped are served at once and sealed anew in the background.
     ///
     /// `disk` is the store's own; the name of its directory must be on disk already.
-    pub async fn open(sys: Sys, disk: Arc<dyn Disk>, engine: Arc<dyn Engine>, options: Options) -> Result<Self> {
+    pub async fn open(
+        sys: Sys,
+        disk: Arc<dyn Disk>,
+        engine: Arc<dyn Engine>,
+        options: Options,
+    ) -> Result<Self> {
         let space = Space::open(engine, SPACE, &SCHEMA).await?;
         let files = Files::open(disk, &space, sys.clock().tick()).await?;
         let boot = sys.random().u64();
@@ -294,7 +301,8 @@ impl Inner {
         let _shard = self.shard(object).lock().await;
         let spare = self.files.take_spare(&self.sys, &self.space, &self.wake).await?;
         let container = granted.claims().container;
-        let row = ObjectRow { container, file: spare.number(), size: 0, unverified: 0, writes: 0, boot: self.boot };
+        let row =
+            ObjectRow { container, file: spare.number(), size: 0, unverified: 0, writes: 0, boot: self.boot };
         let file = spare.open(length)?;
         self.record_new(row, object).await?;
         spare.used();

@@ -138,18 +138,17 @@ impl Inner {
     /// does not match its seal.
     pub(super) async fn block(&self, live: &Arc<Live>, block: u64) -> Result<Block> {
         for _ in 0..STORE_READ_TRIES {
-            let (seal, at, length) = match self.seal_of(live, block)? {
-                (None, ..) => return Ok(Block::File),
-                (Some((Seal::Hole, _)), _, length) => {
+            let (known, at, length) = self.look_up(live, block)?;
+            let (seal, checked) = match known {
+                Known::Sealed { seal: Seal::Hole, .. } => {
                     return Ok(Block::Bytes(ZEROS.slice(..length as usize)));
                 }
-                (Some((seal, checked)), at, length) => {
-                    if checked && !self.options.verify_always && live.file.resident(at, length) {
-                        return Ok(Block::File);
-                    }
-                    (seal, at, length)
-                }
+                Known::Sealed { seal, checked } => (seal, checked),
+                Known::Unsealed | Known::Elsewhere => return Ok(Block::File),
             };
+            if checked && !self.options.verify_always && live.file.resident(at, length) {
+                return Ok(Block::File);
+            }
             if let Some(bytes) = self.checked(live, block, seal, at, length).await? {
                 return Ok(Block::Bytes(bytes));
             }
@@ -166,24 +165,20 @@ impl Inner {
     /// Makes sure that a sealed block matches its seal before a part of it is overwritten: else
     /// the next seal would make the damage good.
     pub(super) async fn check_before_change(&self, live: &Arc<Live>, block: u64) -> Result<()> {
-        match self.seal_of(live, block)? {
-            (Some((Seal::Hash { .. }, _)), ..) => self.block(live, block).await.map(drop),
+        match self.look_up(live, block)?.0 {
+            Known::Sealed { seal: Seal::Hash { .. }, .. } => self.block(live, block).await.map(drop),
             _ => Ok(()),
         }
     }
 
-    /// Returns a block's seal, and whether the block was checked since the start; `None` if it
-    /// has none now. With its extent.
-    pub(super) fn seal_of(&self, live: &Live, block: u64) -> Result<(Option<(Seal, bool)>, u64, u64)> {
+    /// Returns what is known of a block, its seal fetched if need be, and its extent.
+    pub(super) fn look_up(&self, live: &Live, block: u64) -> Result<(Known, u64, u64)> {
         loop {
             let records = {
                 let state = live.state();
                 match state.known(block) {
-                    (Known::Unsealed, at, length) => return Ok((None, at, length)),
-                    (Known::Sealed { seal, checked }, at, length) => {
-                        return Ok((Some((seal, checked)), at, length));
-                    }
                     (Known::Elsewhere, ..) => state.records(),
+                    known => return Ok(known),
                 }
             };
             self.fetch_group(live, block / GROUP_BLOCKS, records)?;
@@ -199,7 +194,14 @@ impl Inner {
     }
 
     /// Reads a block. Returns its bytes if they match the seal.
-    async fn checked(&self, live: &Arc<Live>, block: u64, seal: Seal, at: u64, length: u64) -> Result<Option<Bytes>> {
+    async fn checked(
+        &self,
+        live: &Arc<Live>,
+        block: u64,
+        seal: Seal,
+        at: u64,
+        length: u64,
+    ) -> Result<Option<Bytes>> {
         self.counters.blocks_checked.fetch_add(1, Ordering::Relaxed);
         let reading = live.clone();
         let read = move || -> Result<Option<Bytes>> {

@@ -11,7 +11,9 @@ use weft_sys::FlushSite;
 
 use super::Inner;
 use super::live::{Live, Phase, Record, Todo};
-use super::rows::{FileNumber, OBJECTS, ObjectRow, SEALS, WRITING, number_at, object_at, object_key, seal_key};
+use super::rows::{
+    FileNumber, OBJECTS, ObjectRow, SEALS, WRITING, number_at, object_at, object_key, seal_key,
+};
 use super::seals::{GROUP_BLOCKS, Group, Seal};
 use crate::proof::absent;
 
@@ -106,7 +108,8 @@ impl Inner {
             let Some(last) = todo.last() else { return Ok(()) };
             from = last.block + 1;
             let live = live.clone();
-            self.quickly(todo.iter().all(|todo| todo.passed.is_some()), move || hash_all(&live, &todo)).await?;
+            self.quickly(todo.iter().all(|todo| todo.passed.is_some()), move || hash_all(&live, &todo))
+                .await?;
         }
     }
 
@@ -230,7 +233,9 @@ impl Inner {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 // `check` reports it; other objects go on.
-                Err(error) => tracing::warn!(op = "seal", id = %object, error = ?error, "left open after a crash"),
+                Err(error) => {
+                    tracing::warn!(op = "seal", id = %object, error = ?error, "left open after a crash")
+                }
             }
         }
         Ok(())

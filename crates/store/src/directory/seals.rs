@@ -145,7 +145,7 @@ impl Group {
 
 /// Hashes a block while it passes by, so that it need not be read back.
 #[derive(Default)]
-pub(super) struct Passing(Option<(u64, blake3::Hasher)>);
+pub(super) struct Passing(Option<(u64, Box<blake3::Hasher>)>);
 
 impl Passing {
     /// Takes note of bytes written at `at`, and returns for each block they touch its seal as far
@@ -167,12 +167,12 @@ impl Passing {
     fn step(&mut self, bytes: &[u8], at: u64) -> Option<Seal> {
         let end = at + bytes.len() as u64;
         let hasher = match self.0.take() {
-            Some((next, mut hasher)) if next == at && at % SEAL_BLOCK_BYTES != 0 => {
+            Some((next, mut hasher)) if next == at && !at.is_multiple_of(SEAL_BLOCK_BYTES) => {
                 hasher.update(bytes);
                 hasher
             }
-            _ if at % SEAL_BLOCK_BYTES == 0 => {
-                let mut hasher = blake3::Hasher::new();
+            _ if at.is_multiple_of(SEAL_BLOCK_BYTES) => {
+                let mut hasher = Box::new(blake3::Hasher::new());
                 hasher.update(bytes);
                 hasher
             }

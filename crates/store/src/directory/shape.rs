@@ -19,7 +19,9 @@ impl Inner {
             Shape::Truncate(size) => self.truncate(live, size).await,
             Shape::Allocate { at, length, keep_size } => self.allocate(live, at, length, keep_size).await,
             Shape::Punch { at, length } => self.punch(live, at, end_of(at, length)?).await,
-            Shape::Zero { at, length, keep_size } => self.zero(live, at, end_of(at, length)?, keep_size).await,
+            Shape::Zero { at, length, keep_size } => {
+                self.zero(live, at, end_of(at, length)?, keep_size).await
+            }
         }
     }
 

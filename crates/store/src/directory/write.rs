@@ -69,9 +69,16 @@ impl Inner {
         Ok(ObjectWritten { at, bytes, stat, ack: Ack::Applied, verifier: self.verifier() })
     }
 
-    async fn pull_at(&self, live: &Arc<Live>, permit: &Permit, at: u64, data: &mut dyn Source) -> Result<u64> {
+    async fn pull_at(
+        &self,
+        live: &Arc<Live>,
+        permit: &Permit,
+        at: u64,
+        data: &mut dyn Source,
+    ) -> Result<u64> {
         let mut stop = stopped(self, permit.granted(), permit.watched());
-        let (mut landing, mut done) = (Landing::Done(Landed { passing: Passing::default(), answer: Ok(()) }), 0);
+        let (mut landing, mut done) =
+            (Landing::Done(Landed { passing: Passing::default(), answer: Ok(()) }), 0);
         loop {
             let piece = tokio::select! {
                 biased;
@@ -148,7 +155,8 @@ impl Inner {
         offset: u64,
     ) -> Result<u64> {
         let (at, length) = range.within(source.state().size);
-        if source.id == target.id && at < offset.saturating_add(length) && offset < at.saturating_add(length) {
+        if source.id == target.id && at < offset.saturating_add(length) && offset < at.saturating_add(length)
+        {
             return Err(Error::invalid("the two ranges of the object overlap"));
         }
         let mut bytes = ObjectSource::new(self, source, read, range);

@@ -52,12 +52,19 @@ const GHOST: [u8; 16] = [0xee; 16];
 fn damages() -> Vec<Damage> {
     let loss = Severity::Loss;
     let mendable = Severity::Repairable;
-    let on_disk = |name, disk, severity, structure| Damage { name, disk, records: NO_RECORDS, severity, structure };
-    let in_records = |name, records, severity, structure| Damage { name, disk: NO_DISK, records, severity, structure };
+    let on_disk =
+        |name, disk, severity, structure| Damage { name, disk, records: NO_RECORDS, severity, structure };
+    let in_records =
+        |name, records, severity, structure| Damage { name, disk: NO_DISK, records, severity, structure };
     vec![
         on_disk("object file missing", |disk| disk.remove(FILE), loss, "object file"),
         on_disk("object file cut", |disk| disk.open(FILE, Open::Write)?.set_len(BLOCK), loss, "object file"),
-        on_disk("object file longer", |disk| disk.open(FILE, Open::Write)?.set_len(9 * BLOCK), mendable, "object file"),
+        on_disk(
+            "object file longer",
+            |disk| disk.open(FILE, Open::Write)?.set_len(9 * BLOCK),
+            mendable,
+            "object file",
+        ),
         on_disk("object file flipped", |disk| disk.flip_bit(FILE, 70, 2), loss, "object block"),
         on_disk(
             "object file flipped in a hole",
@@ -72,7 +79,12 @@ fn damages() -> Vec<Damage> {
             "object file",
         ),
         in_records("object record missing", |txn| remove_row(txn, b'o'), mendable, "container list"),
-        in_records("object record cut", |txn| change_row(txn, b'o', |value| value.truncate(20)), loss, "object record"),
+        in_records(
+            "object record cut",
+            |txn| change_row(txn, b'o', |value| value.truncate(20)),
+            loss,
+            "object record",
+        ),
         in_records("container list entry missing", |txn| remove_row(txn, b'c'), mendable, "container list"),
         in_records(
             "container list entry extra",
@@ -82,10 +94,20 @@ fn damages() -> Vec<Damage> {
         ),
         in_records("file owner missing", |txn| remove_row(txn, b'f'), mendable, "file owner"),
         in_records("file owner extra", |txn| extra_row(txn, b'f', &[9; 8], &GHOST), mendable, "file owner"),
-        in_records("file owner changed", |txn| change_row(txn, b'f', |value| value[3] ^= 1), mendable, "file owner"),
+        in_records(
+            "file owner changed",
+            |txn| change_row(txn, b'f', |value| value[3] ^= 1),
+            mendable,
+            "file owner",
+        ),
         in_records("seals missing", |txn| remove_row(txn, b'b'), loss, "object block"),
         in_records("seals cut", |txn| change_row(txn, b'b', |value| value.truncate(30)), loss, "seals"),
-        in_records("seals flipped", |txn| change_row(txn, b'b', |value| value[20] ^= 1), loss, "object block"),
+        in_records(
+            "seals flipped",
+            |txn| change_row(txn, b'b', |value| value[20] ^= 1),
+            loss,
+            "object block",
+        ),
         in_records(
             "seals extra",
             |txn| extra_row(txn, b'b', &[&GHOST[..], &[0; 8]].concat(), &[0; 16]),
@@ -126,7 +148,7 @@ fn every_damage_is_found_and_what_can_be_mended_is() {
             node.start_again().await;
             let space = Space::open(node.engine(), SPACE, &SCHEMA).await.expect("it is there");
             let records = damage.records;
-            space.write(Ack::Durable, move |txn| records(txn)).await.expect("it can be damaged");
+            space.write(Ack::Durable, records).await.expect("it can be damaged");
             let found = look(&node, false).await;
             let expected = (damage.severity, damage.structure);
             let hit = found.iter().any(|(severity, structure, _)| (*severity, &**structure) == expected);
@@ -135,7 +157,11 @@ fn every_damage_is_found_and_what_can_be_mended_is() {
             look(&node, true).await;
             let left: Vec<_> =
                 look(&node, false).await.into_iter().filter(|found| found.0 != Severity::Note).collect();
-            assert!(left.iter().all(|found| found.0 == Severity::Loss), "{}: mended, yet {left:?}", damage.name);
+            assert!(
+                left.iter().all(|found| found.0 == Severity::Loss),
+                "{}: mended, yet {left:?}",
+                damage.name
+            );
             assert_eq!(left.is_empty(), damage.severity != Severity::Loss, "{}: {left:?}", damage.name);
         });
     }

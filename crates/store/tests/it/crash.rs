@@ -20,7 +20,7 @@ use weft_sys::{FlushSite, Random, SeededRandom, SimDisk, Sys, simulate};
 use crate::node::{self, Node};
 
 /// Seeds tried in a plain test run, half of them the same each time.
-const SEEDS: u64 = 1200;
+const SEEDS: u64 = 1000;
 /// Seeds tried until an ignored flush must have shown.
 const SEEDS_TO_SHOW: u64 = 400;
 const GENERATIONS: usize = 3;
@@ -148,7 +148,9 @@ impl Run {
         let options =
             Options { verify_always: random.below(2) == 0, records_flushed_by_caller: random.below(4) == 0 };
         let node = Node::start(&sys, Arc::new(disk.clone()), options).await.map_err(said)?;
-        let proof = |container| (container, weft_conformance::object_store::bench::proof(&node, container, Rights::ALL));
+        let proof = |container| {
+            (container, weft_conformance::object_store::bench::proof(&node, container, Rights::ALL))
+        };
         let proofs = BTreeMap::from([proof(HERE), proof(THERE)]);
         let (store, ledgers, covered) = (node.directory(), BTreeMap::new(), Covered::default());
         Ok(Self { sys, random, disk, node, store, proofs, ledgers, next: 1, covered, options })
@@ -182,7 +184,9 @@ impl Run {
         let node = Node::start(&self.sys, Arc::new(self.disk.clone()), self.options).await;
         self.node = node.map_err(|error| format!("it does not start again: {error:?}"))?;
         self.store = self.node.directory();
-        let proof = |container| (container, weft_conformance::object_store::bench::proof(&self.node, container, Rights::ALL));
+        let proof = |container| {
+            (container, weft_conformance::object_store::bench::proof(&self.node, container, Rights::ALL))
+        };
         self.proofs = BTreeMap::from([proof(HERE), proof(THERE)]);
         Ok(())
     }
@@ -238,7 +242,8 @@ impl Run {
     async fn check(&mut self) -> Verdict {
         let report = self.store.check(Check { repair: false, blocks: true }).await.map_err(said)?;
         self.covered.notes += report.findings.len() as u64;
-        self.covered.resealed += report.findings.iter().filter(|finding| finding.structure == "seals").count() as u64;
+        self.covered.resealed +=
+            report.findings.iter().filter(|finding| finding.structure == "seals").count() as u64;
         match report.findings.iter().find(|finding| finding.severity != Severity::Note) {
             None => Ok(()),
             Some(finding) => Err(format!("check: {finding:?}")),
@@ -291,7 +296,9 @@ impl Run {
             4..=7 => {
                 let bytes = pattern(self.random.u64(), length as usize);
                 ledger.write(at, bytes.clone());
-                heard(store.write(proof, id, WriteAt::Offset(at), &mut BytesSource::new(bytes)).await.map(drop))
+                heard(
+                    store.write(proof, id, WriteAt::Offset(at), &mut BytesSource::new(bytes)).await.map(drop),
+                )
             }
             8 if ledger.now.len() as u64 + length < REACH => {
                 let bytes = pattern(self.random.u64(), length as usize);
@@ -380,7 +387,7 @@ fn run(seed: u64, ignore: Option<FlushSite>) -> Verdict<Covered> {
 
 /// Half of the seeds are fixed, half come from the machine.
 fn seed(n: u64) -> u64 {
-    if n % 2 == 0 { n } else { weft_sys::OsRandom.u64() >> 1 }
+    if n.is_multiple_of(2) { n } else { weft_sys::OsRandom.u64() >> 1 }
 }
 
 /// Seeds of this run: `WEFT_STORE_SEED` names one, `WEFT_STORE_SEEDS` says how many.
@@ -422,7 +429,8 @@ fn every_flush_that_is_ignored_shows() {
         FlushSite::StoreRemoveDir,
         FlushSite::KvLogAppend,
     ] {
-        let shown = (0..SEEDS_TO_SHOW).find_map(|seed| run(seed, Some(site)).err().map(|wrong| (seed, wrong)));
+        let shown =
+            (0..SEEDS_TO_SHOW).find_map(|seed| run(seed, Some(site)).err().map(|wrong| (seed, wrong)));
         let (seed, wrong) = shown.unwrap_or_else(|| panic!("{site:?} is superstition"));
         println!("{site:?}, seed {seed}: {wrong}");
     }

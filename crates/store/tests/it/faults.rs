@@ -46,7 +46,10 @@ fn a_flipped_bit_in_any_block_is_found_and_never_served() {
             }
             let found = node.directory().check(DEEP).await.expect("it can look");
             assert_eq!(found.findings.len(), 1, "{found:?}");
-            assert_eq!((found.findings[0].severity, &*found.findings[0].structure), (Severity::Loss, "object block"));
+            assert_eq!(
+                (found.findings[0].severity, &*found.findings[0].structure),
+                (Severity::Loss, "object block")
+            );
             let sound = bench.read((block + 1) % 4 * BLOCK, Some(5000)).await;
             assert!(sound == bytes[((block + 1) % 4 * BLOCK) as usize..][..5000], "other blocks are served");
             let partly = bench.try_write(WriteAt::Offset(byte), "x").await;
@@ -114,7 +117,8 @@ fn resident_and_checked_bytes_go_out_as_a_file() {
             let mut source = bench.store.read(&bench.all, OBJECT, Range::ALL).await.expect("a source");
             let mut files = 0;
             while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.expect("sound") {
-                files += usize::from(matches!(&piece, Piece::File { file, .. } if file.descriptor().is_some()));
+                files +=
+                    usize::from(matches!(&piece, Piece::File { file, .. } if file.descriptor().is_some()));
             }
             files
         };
@@ -141,7 +145,9 @@ fn a_full_disk_is_said_and_leaves_nothing_half_visible() {
         assert_eq!((stat.size - 100_000) % limits::PIECE_BYTES_MAX as u64, 0, "whole pieces or nothing");
         assert_eq!(disk.measure(FILE).expect("it is there").len, stat.size);
         let found = bench.read(0, None).await;
-        assert!(found[..100_000] == bytes && found[100_000..] == pattern(2, 3_000_000)[..found.len() - 100_000]);
+        assert!(
+            found[..100_000] == bytes && found[100_000..] == pattern(2, 3_000_000)[..found.len() - 100_000]
+        );
         let reserve = bench.store.make(&bench.all, ObjectId(2), Some(10 * BLOCK)).await;
         assert_eq!(refused(reserve), ErrorKind::NoSpace);
         assert_eq!(refused(bench.store.stat(&bench.all, ObjectId(2)).await), ErrorKind::NotFound);
@@ -250,7 +256,11 @@ fn an_object_is_durable_for_one_flush_of_its_own() {
         assert!(u128::from(records) <= objects * 9 / 8, "one each, and a few for folding: {records}");
         let again = disk.counts().flushes[&FlushSite::KvLogAppend];
         for at in 0..10 {
-            bench.store.write(&bench.all, ObjectId(5), WriteAt::Offset(at), &mut BytesSource::new("x")).await.expect("room");
+            bench
+                .store
+                .write(&bench.all, ObjectId(5), WriteAt::Offset(at), &mut BytesSource::new("x"))
+                .await
+                .expect("room");
             bench.store.sync(&bench.all, ObjectId(5)).await.expect("it can be synced");
         }
         let marked = disk.counts().flushes[&FlushSite::KvLogAppend] - again;
@@ -309,11 +319,16 @@ fn more_objects_than_files_may_be_open_are_all_served() {
         for id in 0..count {
             bench.store.make(&bench.all, ObjectId(id), None).await.expect("a fresh id");
             let mut bytes = BytesSource::new(id.to_be_bytes().to_vec());
-            bench.store.write(&bench.all, ObjectId(id), WriteAt::End, &mut bytes).await.expect("there is room");
+            bench
+                .store
+                .write(&bench.all, ObjectId(id), WriteAt::End, &mut bytes)
+                .await
+                .expect("there is room");
         }
         for round in 0..2 {
             for id in 0..count {
-                let found = read(&*bench.store, &bench.all, ObjectId(id), Range::ALL).await.expect("it is there");
+                let found =
+                    read(&*bench.store, &bench.all, ObjectId(id), Range::ALL).await.expect("it is there");
                 assert_eq!(found[..], id.to_be_bytes(), "round {round}");
             }
         }
@@ -346,11 +361,16 @@ fn many_threads_at_one_object_lose_nothing() {
                     for round in 0..20_u64 {
                         let at = n * BLOCK / 2 + round * 10_000;
                         let mut bytes = BytesSource::new(vec![n as u8; 10_000]);
-                        store.write(&all, OBJECT, WriteAt::Offset(at), &mut bytes).await.expect("there is room");
+                        store
+                            .write(&all, OBJECT, WriteAt::Offset(at), &mut bytes)
+                            .await
+                            .expect("there is room");
                         match round % 5 {
                             1 => drop(store.seal(&all, OBJECT).await.expect("it can be sealed")),
                             3 => drop(store.sync(&all, OBJECT).await.expect("it can be synced")),
-                            _ => drop(read(&*store, &all, OBJECT, Range::ALL).await.expect("no damage is seen")),
+                            _ => drop(
+                                read(&*store, &all, OBJECT, Range::ALL).await.expect("no damage is seen"),
+                            ),
                         }
                     }
                 })

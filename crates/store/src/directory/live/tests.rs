@@ -1,0 +1,123 @@
+//! What may be sealed, and what a change in the middle of it does.
+
+use weft_core::limits::SEAL_BLOCK_BYTES as BLOCK;
+use weft_sys::{Disk, Open, SimDisk};
+
+use super::*;
+
+const NOW: Tick = Tick(0);
+
+fn live() -> Live {
+    let row = ObjectRow {
+        container: ContainerId(1),
+        file: FileNumber(0),
+        size: 0,
+        unverified: 0,
+        writes: 0,
+        boot: 0,
+    };
+    let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
+    Live::new(ObjectId(1), &row, file, Was::MadeNow, NOW)
+}
+
+fn write(state: &mut State, at: u64, length: u64) {
+    state.begin_write(at, length);
+    state.end_write(at, length, true, &[], NOW);
+}
+
+fn hashed(n: u8) -> Seal {
+    Seal::of(&[n; 10])
+}
+
+#[test]
+fn a_seal_of_bytes_that_changed_meanwhile_does_not_count() {
+    let live = live();
+    let mut state = live.state();
+    write(&mut state, 0, 10);
+    let todo = state.changed(0);
+    write(&mut state, 5, 1);
+    state.take_seal(&todo[0], hashed(1), None);
+    assert!(state.close_for_record().is_none(), "it was hashed before the second write");
+    let todo = state.changed(0);
+    state.take_seal(&todo[0], hashed(2), None);
+    let record = state.close_for_record().expect("now it counts");
+    assert_eq!(record.fresh.get(&0), Some(&hashed(2)));
+}
+
+#[test]
+fn a_block_under_a_write_is_not_hashed_and_keeps_the_object_open() {
+    let live = live();
+    let mut state = live.state();
+    state.begin_write(0, 10);
+    assert!(state.changed(0).is_empty());
+    assert!(state.close_for_record().is_none());
+    state.end_write(0, 10, true, &[], NOW);
+    assert_eq!(state.changed(0).len(), 1);
+}
+
+#[test]
+fn growing_past_the_end_changes_the_block_it_was_in() {
+    let live = live();
+    let mut state = live.state();
+    write(&mut state, 0, 10);
+    let todo = state.changed(0);
+    state.take_seal(&todo[0], hashed(1), None);
+    write(&mut state, 2 * BLOCK, 10);
+    let blocks: Vec<_> = state.changed(0).iter().map(|todo| (todo.block, todo.length)).collect();
+    assert_eq!(blocks, [(0, BLOCK), (2, 10)]);
+    assert_eq!(state.known(1).0, Known::Sealed { seal: Seal::Hole, checked: false });
+}
+
+#[test]
+fn while_the_record_is_on_its_way_nobody_writes_and_a_failed_one_is_made_again() {
+    let live = live();
+    let mut state = live.state();
+    write(&mut state, 0, 10);
+    let todo = state.changed(0);
+    state.take_seal(&todo[0], hashed(1), None);
+    let record = state.close_for_record().expect("everything is sealed");
+    assert_eq!(state.phase, Phase::Sealing);
+    state.end_record(None);
+    assert_eq!(state.phase, Phase::Writing);
+    let again = state.close_for_record().expect("everything is still sealed");
+    assert_eq!(again.fresh, record.fresh);
+    state.end_record(Some(0));
+    assert_eq!(state.phase, Phase::Sealed);
+}
+
+#[test]
+fn losses_end_when_every_lost_byte_is_written_again_or_cut_off() {
+    let live = live();
+    let mut state = live.state();
+    write(&mut state, 0, 100);
+    state.lose();
+    write(&mut state, 20, 60);
+    write(&mut state, 0, 20);
+    assert!(state.has_losses());
+    state.begin_void(80, 100);
+    assert!(!state.has_losses());
+}
+
+#[test]
+fn what_was_open_at_the_stop_is_unsure_until_looked_at() {
+    let row = ObjectRow {
+        container: ContainerId(1),
+        file: FileNumber(0),
+        size: 10,
+        unverified: 0,
+        writes: 0,
+        boot: 0,
+    };
+    let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
+    let live = Live::new(ObjectId(1), &row, file, Was::Writing { size: 2 * BLOCK }, NOW);
+    let mut state = live.state();
+    assert_eq!(state.known(0).0, Known::Unsealed);
+    assert!(state.close_for_record().is_none());
+    let (todo, end) = state.unsure().expect("two blocks");
+    assert_eq!((todo.len(), end), (2, 2));
+    state.take_seal(&todo[0], hashed(1), Some(hashed(1)));
+    state.take_seal(&todo[1], hashed(2), Some(Seal::Hole));
+    state.settle_unsure(end);
+    let record = state.close_for_record().expect("all was looked at");
+    assert!(!record.fresh[&0].is_unverified() && record.fresh[&1].is_unverified());
+}
