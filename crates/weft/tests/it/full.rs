@@ -72,12 +72,10 @@ fn a_full_disk_is_told_at_each_door_and_recovers() {
 
     // So does the mount.
     let at = node.mount("mnt");
-    let out = node.as_user("dd").args(["if=/dev/zero", "bs=1M", "count=40", "conv=fsync"]).arg({
-        let mut of = std::ffi::OsString::from("of=");
-        of.push(at.join("zeroes"));
-        of
-    });
-    let out = { out }.output().expect("dd runs");
+    let mut dd = node.as_user("dd");
+    dd.args(["if=/dev/zero", "bs=1M", "count=40", "conv=fsync"]);
+    dd.arg(format!("of={}", at.join("zeroes").display()));
+    let out = dd.output().expect("dd runs");
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(!out.status.success() && out.status.signal().is_none(), "{said}");
     assert!(said.contains("No space left on device"), "{said}");

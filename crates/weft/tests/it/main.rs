@@ -6,6 +6,13 @@
 //! file named by `WEFT_NOT_RUN`, and fails the test where nobody counts.
 
 mod commands;
+mod copying;
+mod corrupt;
+mod full;
 mod http;
+mod input;
+mod killed;
 mod life;
 mod node;
+mod rights;
+mod trees;
