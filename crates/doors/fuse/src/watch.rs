@@ -16,10 +16,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep_until};
 use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Want};
 use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, limits};
 
@@ -56,8 +55,10 @@ pub(crate) struct Watcher {
     ended: watch::Receiver<bool>,
     since: ChangeSeq,
     due: Due,
-    /// When something large was last dropped.
-    dropped: Option<Instant>,
+    /// When something large may be dropped again.
+    drop_from: Instant,
+    /// When the feed may be asked again.
+    ask_from: Instant,
 }
 
 /// What is to be dropped, as soon as the last time is long enough ago: a program that
@@ -89,7 +90,8 @@ impl Watcher {
         refused: mpsc::Receiver<Option<ContainerId>>,
         ended: watch::Receiver<bool>,
     ) -> Self {
-        Self { door, refused, ended, since: AHEAD, due: Due::default(), dropped: None }
+        let now = Instant::now();
+        Self { door, refused, ended, since: AHEAD, due: Due::default(), drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -105,12 +107,15 @@ impl Watcher {
             let door = self.door.clone();
             let (root, since) = (door.root(), self.since);
             let call = door.call_within(limits::CALL_DEADLINE);
-            let rested = self.dropped.map_or_else(Instant::now, |last| last + limits::MOUNT_DROP_REST);
+            let answer = async {
+                sleep_until(self.ask_from).await;
+                door.fs.watch(&call, &root, since).await
+            };
             tokio::select! {
                 biased;
-                () = sleep_until(rested), if self.due.is_any() => self.pay().await,
+                () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
                 Some(container) = self.refused.recv() => self.due.add(container),
-                answer = door.fs.watch(&call, &root, since) => match answer {
+                answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
                     Err(error) => self.lost(error.kind()).await,
                 },
@@ -136,7 +141,7 @@ impl Watcher {
         } else {
             self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         }
-        sleep(limits::MOUNT_WATCH_REST).await;
+        self.ask_from = Instant::now() + limits::MOUNT_WATCH_REST;
     }
 
     /// The feed broke: nothing that is kept is certain until it is found again, and
@@ -147,23 +152,15 @@ impl Watcher {
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
             self.drop_nodes(None).await;
         }
-        let rest = if kind == ErrorKind::Unsupported { limits::CALL_DEADLINE } else { limits::MOUNT_DROP_REST };
-        self.rest(rest).await;
-    }
-
-    /// Rests, but deals with refusals meanwhile.
-    async fn rest(&mut self, span: Duration) {
-        let end = Instant::now() + span;
-        while let Ok(Some(container)) = tokio::time::timeout_at(end, self.refused.recv()).await {
-            self.due.add(container);
-            self.pay().await;
-        }
+        let unable = kind == ErrorKind::Unsupported;
+        let rest = if unable { limits::CALL_DEADLINE } else { limits::MOUNT_DROP_REST };
+        self.ask_from = Instant::now() + rest;
     }
 
     /// Drops what is due.
     async fn pay(&mut self) {
         let due = std::mem::take(&mut self.due);
-        self.dropped = Some(Instant::now());
+        self.drop_from = Instant::now() + limits::MOUNT_DROP_REST;
         if due.look {
             self.look_again().await;
         }

@@ -151,23 +151,33 @@ impl Bed {
 
     /// Gives users rights over everything; alice keeps all of hers.
     pub fn allow(&self, who: &[(&str, Rights)]) {
-        let (call, root) = (self.call("alice", 99), At::root(RelPath::EMPTY));
-        let mut acl = self.runtime.block_on(self.model.policy(&call, &root)).expect("shown").acl;
+        self.allow_at("", Scope::Container, who);
+    }
+
+    /// Gives users rights over a directory and what lies below; alice keeps all of hers.
+    pub fn allow_below(&self, path: &str, who: &[(&str, Rights)]) {
+        self.allow_at(path, Scope::Subtree, who);
+    }
+
+    fn allow_at(&self, path: &str, scope: Scope, who: &[(&str, Rights)]) {
+        let (call, at) = (self.call("alice", 99), At::root(path.try_into().expect("a path")));
+        let mut acl = self.runtime.block_on(self.model.policy(&call, &at)).expect("shown").acl;
         let everyone = [("alice", Rights::ALL)].into_iter().chain(who.iter().copied());
         acl.entries = everyone
             .map(|(user, rights)| AclEntry::allow(Who::Caller(self.domain.name(user)), rights))
             .collect();
-        self.protect(&PolicyEdit { acl: Some(acl), ..PolicyEdit::default() });
+        self.protect(&at, scope, &PolicyEdit { acl: Some(acl), ..PolicyEdit::default() });
     }
 
     /// Limits how many bytes there may be.
     pub fn limit(&self, bytes: u64) {
-        self.protect(&PolicyEdit { bytes_max: Some(Some(bytes)), ..PolicyEdit::default() });
+        let edit = PolicyEdit { bytes_max: Some(Some(bytes)), ..PolicyEdit::default() };
+        self.protect(&At::root(RelPath::EMPTY), Scope::Container, &edit);
     }
 
-    fn protect(&self, edit: &PolicyEdit) {
-        let (call, root) = (self.call("alice", 99), At::root(RelPath::EMPTY));
-        self.runtime.block_on(self.model.protect(&call, &root, Scope::Container, edit)).expect("protected");
+    fn protect(&self, at: &At, scope: Scope, edit: &PolicyEdit) {
+        let call = self.call("alice", 99);
+        self.runtime.block_on(self.model.protect(&call, at, scope, edit)).expect("protected");
     }
 
     /// Returns the mount.

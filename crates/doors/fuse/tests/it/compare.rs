@@ -363,8 +363,6 @@ fn random_system_calls_answer_as_on_tmpfs() {
     let bed = Bed::new();
     let tmpfs = tempfile::tempdir_in("/dev/shm").expect("a directory on tmpfs");
     let tags = keeps_tags(tmpfs.path());
-    // Only what the process itself gives, on both sides.
-    rustix::process::umask(Mode::empty());
     let cases = if std::env::var_os("WEFT_TEST_FULL").is_some() { 100_000 } else { 4_000 };
     let number = AtomicU32::new(0);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });

@@ -13,7 +13,7 @@ use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{is_child, start, until};
+use crate::raw::{is_child, say, start, until};
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -58,7 +58,7 @@ fn a_stuck_call_holds_nobody_else_up_and_ends_by_its_deadline() {
 #[test]
 fn a_program_in_a_stuck_call_can_be_killed() {
     if let Some(path) = is_child("read") {
-        println!("begun");
+        say("begun");
         let _ = fs::read(path);
         return;
     }

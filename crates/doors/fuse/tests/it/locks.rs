@@ -8,7 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use crate::bed::{Bed, can_mount, mounted};
-use crate::raw::{Kind, SOON, be_interrupted, in_the_way, is_child, lock, start, until};
+use crate::raw::{Kind, SOON, be_interrupted, in_the_way, is_child, lock, say, start, until};
 
 fn open(path: impl AsRef<Path>) -> File {
     File::options().read(true).write(true).create(true).truncate(false).open(path).expect("opened")
@@ -23,14 +23,14 @@ fn as_child() -> bool {
     if let Some(path) = is_child("hold") {
         let file = open(path);
         lock(&file, Kind::Write, 10, 10, false).expect("free");
-        println!("held");
+        say("held");
         std::thread::park_timeout(SOON * 6);
         return true;
     }
     if let Some(path) = is_child("wait") {
         be_interrupted();
         let file = open(path);
-        println!("begun");
+        say("begun");
         let answer = number(lock(&file, Kind::Write, 0, 0, true));
         std::process::exit(if answer == Some(Errno::INTR) { 44 } else { 45 });
     }

@@ -276,7 +276,7 @@ mounted! {
     }
 
     fn copies_within_the_mount_stay_within_it(bed) {
-        let bytes: Vec<u8> = (0..2_000_000_u32).map(|i| (i * 7 >> 3) as u8).collect();
+        let bytes: Vec<u8> = (0..2_000_000_u32).map(|i| ((i * 7) >> 3) as u8).collect();
         fs::write(bed.join("a"), &bytes).expect("written");
         let from = File::open(bed.join("a")).expect("opened");
         let to = File::options().read(true).write(true).create_new(true).open(bed.join("b")).expect("made");
@@ -288,7 +288,7 @@ mounted! {
         (&to).read_to_end(&mut made).expect("read");
         assert!(made[..500].iter().all(|byte| *byte == 0) && made[500..] == bytes[1000..]);
         // A mode that no longer lets it be opened does not take the opens their rights.
-        to.set_permissions(fs::Permissions::from_mode(0)).expect("changed");
+        to.set_permissions(fs::Permissions::from_mode(0o000)).expect("changed");
         let copied = rustix::fs::copy_file_range(&from, Some(&mut 0), &to, Some(&mut 0), 100);
         assert_eq!(copied, Ok(100));
     }

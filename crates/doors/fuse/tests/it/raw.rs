@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Error, Result};
+use std::io::{BufRead, BufReader, Error, Result, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
@@ -111,6 +111,12 @@ pub fn is_child(part: &str) -> Option<PathBuf> {
     let given = std::env::var_os("WEFT_TEST_CHILD")?;
     let (name, path) = given.to_str()?.split_once(' ')?;
     (name == part).then(|| path.into())
+}
+
+/// Says a line to the parent, at once.
+pub fn say(word: &str) {
+    let mut out = std::io::stdout();
+    writeln!(out, "{word}").and_then(|()| out.flush()).expect("the parent listens");
 }
 
 /// A child that runs one test of this binary again, as `part`.

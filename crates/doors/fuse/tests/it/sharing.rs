@@ -12,7 +12,7 @@ use weft_core::Rights;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{Mapping, is_child, start, until};
+use crate::raw::{Mapping, is_child, say, start, until};
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -197,7 +197,10 @@ fn an_open_sees_bytes_and_length_even_if_the_feed_lags() {
     bed.store("f", &[2; 30_000]);
     assert_eq!(old.metadata().expect("there").len(), 10_000, "the feed lags, or this tests nothing");
     let file = File::open(bed.join("f")).expect("opened");
-    assert_eq!((file.metadata().expect("there").len(), byte(&file, 5000), byte(&file, 29_999)), (30_000, 2, 2));
+    assert_eq!(
+        (file.metadata().expect("there").len(), byte(&file, 5000), byte(&file, 29_999)),
+        (30_000, 2, 2)
+    );
 }
 
 #[test]
@@ -248,27 +251,50 @@ fn an_append_behind_anothers_shows_where_it_went() {
     });
 }
 
+/// A child that reads a mapping until it faults.
+fn reads_a_mapping() -> bool {
+    let Some(path) = is_child("map") else { return false };
+    let file = File::open(path).expect("opened");
+    let mapping = Mapping::new(&file, false);
+    assert_eq!(mapping.read(5000), 1);
+    say("mapped");
+    loop {
+        assert_eq!(mapping.read(5000), 1);
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn a_mapping_of_what_may_no_longer_be_read_faults() {
-    if let Some(path) = is_child("map") {
-        let file = File::open(path).expect("opened");
-        let mapping = Mapping::new(&file, false);
-        assert_eq!(mapping.read(5000), 1);
-        println!("mapped");
-        loop {
-            assert_eq!(mapping.read(5000), 1);
-            std::thread::yield_now();
-        }
-    }
-    if !can_mount("a_mapping_of_what_may_no_longer_be_read_faults") {
+    const TEST: &str = "a_mapping_of_what_may_no_longer_be_read_faults";
+    if reads_a_mapping() || !can_mount(TEST) {
         return;
     }
     let bed = Bed::new();
     bed.store("f", &[1; 10_000]);
     bed.allow(&[("bob", Rights::READING)]);
     let again = bed.mount_again("bob", 2);
-    let mut child = start("sharing::a_mapping_of_what_may_no_longer_be_read_faults", "map", &again.join("f"));
+    let mut child = start(&format!("sharing::{TEST}"), "map", &again.join("f"));
     child.hear("mapped");
     bed.allow(&[]);
     assert_eq!(child.end().signal(), Some(libc::SIGBUS));
+}
+
+/// The change that takes the right away is one that its loser may not see.
+#[test]
+fn a_mapping_faults_also_if_the_change_of_policy_is_hidden() {
+    const TEST: &str = "a_mapping_faults_also_if_the_change_of_policy_is_hidden";
+    if reads_a_mapping() || !can_mount(TEST) {
+        return;
+    }
+    let bed = Bed::new();
+    fs::create_dir(bed.join("d")).expect("made");
+    bed.store("d/f", &[1; 10_000]);
+    bed.allow_below("d", &[("bob", Rights::READING)]);
+    let again = bed.mount_again("bob", 2);
+    let mut child = start(&format!("sharing::{TEST}"), "map", &again.join("d/f"));
+    child.hear("mapped");
+    bed.allow_below("d", &[]);
+    assert_eq!(child.end().signal(), Some(libc::SIGBUS));
+    until("it is not there any more", || !again.join("d/f").exists());
 }

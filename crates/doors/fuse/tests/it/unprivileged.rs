@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 
 use crate::bed::{Bed, can_mount, not_run};
-use crate::raw::{command, is_child};
+use crate::raw::{command, is_child, say};
 
 /// Debian's `nobody` and `nogroup`.
 const NOBODY: u32 = 65534;
@@ -15,7 +15,7 @@ fn a_user_without_privileges_mounts_works_and_unmounts() {
     const TEST: &str = "a_user_without_privileges_mounts_works_and_unmounts";
     if is_child("nobody").is_some() {
         as_nobody();
-        println!("it worked");
+        say("it worked");
         return;
     }
     if !can_mount(TEST) {
