@@ -354,3 +354,11 @@ async fn found(sys: &Sys, space: &Space, keys_disk: &dyn Disk, settings: &Settin
     space.write(Ack::Durable, act).await?;
     Ok(Founded { domain: id, administrator: founder, password: told, root_key: format!("{KEYS}/root.key") })
 }
+
+/// Lets the next opening begin a new audit log. For whoever restores metadata from a backup: the
+/// log that was kept beside the later metadata counts notes that will be counted again.
+pub async fn begin_new_log(engine: Arc<dyn Engine>, space: SpaceId) -> Result<()> {
+    let space = Space::open(engine, space, &SCHEMA).await?;
+    let act = |txn: &mut SpaceTxn<'_>| weft_kv::Txn::delete(txn, &tables::audit_head_key());
+    space.write(Ack::Durable, act).await.map(drop)
+}

@@ -49,5 +49,5 @@ mod tables;
 mod throttle;
 
 pub use audit::AuditLog;
-pub use auth::{Auth, FirstPassword, Founded, Settings};
+pub use auth::{Auth, FirstPassword, Founded, Settings, begin_new_log};
 pub use keys::KeyState;

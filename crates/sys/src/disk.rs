@@ -54,11 +54,15 @@ pub enum FlushSite {
     StoreFanDir,
     /// The going of removed objects' files.
     StoreRemoveDir,
+    /// A copied object, before its backup or restore is said to be done.
+    StoreBackup,
+    /// The names of copied objects.
+    StoreBackupDir,
 }
 
 impl FlushSite {
     /// Every variant: tests and counters go over this.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::KvLogAppend,
         Self::KvLogMake,
         Self::KvLogDir,
@@ -76,6 +80,8 @@ impl FlushSite {
         Self::StoreSpareDir,
         Self::StoreFanDir,
         Self::StoreRemoveDir,
+        Self::StoreBackup,
+        Self::StoreBackupDir,
     ];
 }
 

@@ -2,6 +2,7 @@
 
 mod acl;
 mod audit;
+mod backup;
 mod cat;
 mod cp;
 mod du;
@@ -41,6 +42,10 @@ pub enum Command {
     Mount(mount::MountArgs),
     /// Take a mount away
     Umount(mount::UmountArgs),
+    /// Write a consistent copy of a running node
+    Backup(backup::BackupArgs),
+    /// Make a node from a backup
+    Restore(backup::RestoreArgs),
     /// Show how a node is
     Status,
     /// Prove who you are and keep the credential
@@ -97,6 +102,8 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Down => up::down(context),
         Command::Mount(args) => mount::run(context, &args),
         Command::Umount(args) => mount::umount(&args),
+        Command::Backup(args) => backup::backup(context, &args),
+        Command::Restore(args) => backup::restore(context, &args),
         Command::Status => status::run(context),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),

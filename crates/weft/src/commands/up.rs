@@ -122,7 +122,8 @@ fn detach(dir: &Path) -> Result<()> {
     let failed = |e| fault::error(e, "start", "a node in the background");
     std::fs::create_dir_all(dir).map_err(failed)?;
     let log_path = dir.join("log");
-    let log = std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
+    let log =
+        std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
     run_detached(log, &log_path)
 }
 

@@ -105,8 +105,7 @@ impl NodeDirectory {
 
 /// Writes a file that only we may read.
 fn write_closed(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // What an earlier build left there may be open to others.
     file.set_permissions(Permissions::from_mode(0o600))?;
     file.write_all(bytes)

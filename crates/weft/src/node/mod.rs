@@ -10,6 +10,7 @@
 //! ```
 
 mod audit;
+pub mod backup;
 mod directory;
 mod operator;
 

@@ -13,7 +13,7 @@ use weft_store::{Check, Directory};
 use weft_sys::Sys;
 use weft_volume::managed::Managed;
 
-use super::{Running, call_of};
+use super::{Running, backup, call_of};
 
 pub struct Operator {
     sys: Sys,
@@ -86,7 +86,7 @@ impl Node for Operator {
 
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
         self.demand_administrator(caller)?;
-        Err(Error::unsupported("this build cannot write a backup").about(into))
+        backup::write(&self.engine, &self.store, self.data.as_ref(), into.as_ref()).await
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {

@@ -1,0 +1,71 @@
+//! `weft backup` and `weft restore`
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use weft_core::service::{BackupReport, Node};
+use weft_core::{Error, Result};
+
+use crate::context::Context;
+use crate::node::{NodeDirectory, backup};
+use crate::show;
+
+/// Options of `weft backup`.
+#[derive(Args)]
+pub struct BackupArgs {
+    /// A directory of the node's machine that is not there yet
+    into: PathBuf,
+}
+
+/// Options of `weft restore`.
+#[derive(Args)]
+pub struct RestoreArgs {
+    /// A backup
+    from: PathBuf,
+    /// The directory of the node to make
+    dir: Option<PathBuf>,
+}
+
+pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
+    context.wait(async {
+        let client = context.client().await?;
+        let into = std::path::absolute(&args.into).map_err(|e| Error::invalid("not a path").caused_by(e))?;
+        let report = client.remote().backup(client.caller(), &into.to_string_lossy()).await?;
+        say(context, "backed up to", &report);
+        eprintln!("the node's keys are in it: whoever has them can speak for the domain");
+        Ok(())
+    })
+}
+
+pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
+    let dir = context.directory(args.dir.clone())?;
+    context.wait(async {
+        let report = into_new(context, &args.from, &dir).await?;
+        say(context, "restored to", &report);
+        Ok(())
+    })
+}
+
+async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupReport> {
+    let directory = NodeDirectory::take(dir, true, "restore")?;
+    let report = backup::restore(context.sys(), from, &directory).await?;
+    directory.release()?;
+    Ok(report)
+}
+
+fn say(context: &Context, done: &str, report: &BackupReport) {
+    if context.json() {
+        println!(
+            "{}",
+            serde_json::json!({
+                "path": report.path,
+                "metadata_bytes": report.metadata_bytes,
+                "objects": report.objects,
+                "object_bytes": report.object_bytes,
+            })
+        );
+        return;
+    }
+    let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
+    println!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects);
+}

@@ -1,0 +1,128 @@
+//! Backup of a running node, and restore into an empty directory.
+//!
+//! ```text
+//!   BACKUP/ meta/     the metadata, consistent      auth/keys/   the keys: keep them safe
+//!           objects/  the bytes                     auth/audit/  the log so far
+//!           complete  written last: without it there is nothing to restore
+//! ```
+//!
+//! Files written in place while the backup runs are in it as they would be after a
+//! crash; everything published, renamed or linked is there whole or not at all. A
+//! restored node begins a new audit log; the one from the backup lies beside it.
+
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::Path;
+use std::sync::Arc;
+
+use weft_core::service::BackupReport;
+use weft_core::{Error, Result};
+use weft_kv::{Embedded, Engine};
+use weft_store::Directory;
+use weft_sys::{Disk, RealDisk, Sys, fault};
+
+use super::{AUTH_SPACE, NodeDirectory};
+
+/// What says that a backup is whole, and which layout it has.
+const COMPLETE: &str = "complete";
+const LAYOUT: &str = "weft backup 1\n";
+
+/// Writes a backup to a new directory.
+pub async fn write(
+    engine: &Arc<dyn Engine>,
+    store: &Directory,
+    data: &Path,
+    into: &Path,
+) -> Result<BackupReport> {
+    let failed = |e| fault::error(e, "write a backup to", into.display());
+    DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
+    let disk = RealDisk::open(into)?;
+    let meta = part(&disk, into, "meta")?;
+    copy_tree(&data.join("auth"), &into.join("auth"))?;
+    let copied = store.backup(engine.backup(meta), part(&disk, into, "objects")?).await?;
+    let metadata_bytes = tree_bytes(&into.join("meta"))?;
+    let mut complete = File::create_new(into.join(COMPLETE)).map_err(failed)?;
+    complete.write_all(LAYOUT.as_bytes()).map_err(failed)?;
+    complete.sync_all().map_err(failed)?;
+    sync_dir(into)?;
+    let path = into.display().to_string();
+    Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
+}
+
+/// Makes a node's directory from a backup. Nothing may be there yet; cut off, it leaves
+/// a directory that no node starts from.
+pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
+    let unusable = |detail: &'static str| Error::invalid(detail).op("restore from").about(from.display());
+    let layout = std::fs::read_to_string(from.join(COMPLETE))
+        .map_err(|e| unusable("it is no whole backup").caused_by(e))?;
+    if layout != LAYOUT {
+        return Err(unusable("it was written by another version"));
+    }
+    if directory.is_founded() {
+        return Err(Error::exists("there is a node already")
+            .op("restore to")
+            .about(directory.path().display()));
+    }
+    let source = RealDisk::open(from)?;
+    let meta = directory.disk("meta")?;
+    Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::default())?;
+    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, weft_kv::Options::default())?);
+    let copied =
+        weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
+            .await?;
+    weft_auth::begin_new_log(engine.clone(), AUTH_SPACE).await?;
+    engine.close().await?;
+    let auth = directory.path().join("auth");
+    drop(directory.disk("auth")?);
+    copy_tree(&from.join("auth").join("audit"), &auth.join("audit-before-restore"))?;
+    // The keys come last: they make it a node that was founded.
+    copy_tree(&from.join("auth").join("keys"), &auth.join("keys"))?;
+    sync_dir(directory.path())?;
+    let path = directory.path().display().to_string();
+    let metadata_bytes = tree_bytes(&directory.path().join("meta"))?;
+    Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
+}
+
+fn part(disk: &RealDisk, into: &Path, name: &str) -> Result<Arc<dyn Disk>> {
+    let below = disk.beneath(name)?;
+    let path = into.join(name);
+    let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o700));
+    closed.map_err(|e| fault::error(e, "close", path.display()))?;
+    Ok(below)
+}
+
+/// Copies a tree of small files, closed to others, and brings it to disk.
+fn copy_tree(from: &Path, into: &Path) -> Result<()> {
+    let failed = |e| fault::error(e, "copy", from.display());
+    DirBuilder::new().mode(0o700).recursive(true).create(into).map_err(failed)?;
+    for entry in std::fs::read_dir(from).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let target = into.join(entry.file_name());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            copy_tree(&entry.path(), &target)?;
+            continue;
+        }
+        std::fs::copy(entry.path(), &target).map_err(failed)?;
+        let copy = File::open(&target).map_err(failed)?;
+        copy.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
+        copy.sync_all().map_err(failed)?;
+    }
+    sync_dir(into)
+}
+
+fn sync_dir(dir: &Path) -> Result<()> {
+    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|e| fault::error(e, "bring to disk", dir.display()))
+}
+
+fn tree_bytes(dir: &Path) -> Result<u64> {
+    let failed = |e| fault::error(e, "measure", dir.display());
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(dir).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let metadata = entry.metadata().map_err(failed)?;
+        bytes += if metadata.is_dir() { tree_bytes(&entry.path())? } else { metadata.len() };
+    }
+    Ok(bytes)
+}
