@@ -47,7 +47,7 @@ pub struct Attr {
     pub size: u64,
     /// Bytes of storage it takes.
     pub used: u64,
-    /// When it was last read; kept loosely, as `relatime` does.
+    /// When it was last read, as far as somebody says so: reading does not write.
     pub atime: Time,
     /// When its bytes or names last changed.
     pub mtime: Time,

@@ -164,16 +164,6 @@ impl Act<'_> {
         Ok(Copied { bytes: done, file: self.state.wcc(target, before) })
     }
 
-    /// Notes that a file is read, as loosely as `relatime`.
-    pub(super) fn read_now(&mut self, id: FileId) {
-        let now = self.now.wall;
-        if let Ok(inode) = self.state.inode_mut(id)
-            && (inode.atime <= inode.mtime || inode.atime <= inode.ctime)
-        {
-            inode.atime = now;
-        }
-    }
-
     pub(super) fn session_lives(&self) -> Result<()> {
         if self.state.sessions_ended.contains(&self.call.session) {
             return Err(Error::stale("the session has ended"));
@@ -379,12 +369,11 @@ impl OpenFile for ModelFile {
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         let lease = Arc::new(self.lease(call, &[Rights::READ, Rights::EXECUTE]).map_err(|e| e.op("read"))?);
-        let mut act = self.act(call)?;
+        let act = self.act(call)?;
         let content = match self.pinned() {
             Some(pinned) => pinned.content.clone(),
             None => act.state.content(self.id)?.clone(),
         };
-        act.read_now(self.id);
         let (at, length) = range.within(content.size());
         Ok(Box::new(ModelSource { lease, content, at, left: length }))
     }

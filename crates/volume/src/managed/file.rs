@@ -165,10 +165,10 @@ impl Volume {
         guard: &weft_core::form::Guard,
     ) -> Result<Changed<Attr>> {
         let print = super::act::fingerprint(call, &("set", at, set, guard))?;
-        let object = self.look(call, |view| {
-            let node = view.existing(at)?;
-            Ok(matches!(node.inode.layout, Layout::Whole { .. }).then_some(node))
-        })?;
+        // What cannot be found here is refused in the transaction, after a look whether
+        // the request was answered before.
+        let object = self.look(call, |view| Ok(view.existing(at).ok()))?;
+        let object = object.filter(|node| matches!(node.inode.layout, Layout::Whole { .. }));
         let (at, set, guard) = (at.clone(), set.clone(), *guard);
         let (Some(node), Some(size)) = (object.filter(|_| set.size.is_some_and(|size| size > 0)), set.size)
         else {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_core::form::{Ack, At, Call, Protected, Scope};
 use weft_core::policy::PolicyEdit;
-use weft_core::{ContainerId, FileId, Result, limits};
+use weft_core::{ContainerId, FileId, Result, Rights, limits};
 
 use super::Volume;
 use super::act::{Act, fingerprint};
@@ -43,8 +43,8 @@ impl View<'_> {
         let mut todo = vec![top.serial()];
         while let Some(dir) = todo.pop() {
             for entry in entries::after_cookie(self.read, dir, 0) {
-                let inode = inodes::load(self.read, entry.as_ref().map_or(0, |(_, link)| link.inode))?;
                 let (_, link) = entry?;
+                let inode = inodes::load(self.read, link.inode)?;
                 if inode.container != top.inode.container {
                     continue;
                 }
@@ -84,13 +84,13 @@ impl Volume {
         let (volume, again) = (self.clone(), call.clone());
         let (at, edit) = (at.clone(), edit.clone());
         self.undropped(call, async move {
-            let below = volume.look(&again, |view| match scope {
-                Scope::Container => Ok(Below::Few),
-                Scope::Subtree => {
-                    let node = view.existing(&at)?;
+            let below = volume.look(&again, |view| match (scope, view.existing(&at)) {
+                (Scope::Subtree, Ok(node)) if view.has(&node, Rights::ACL_WRITE)? => {
                     let own = view.governing(view.home(&node)?)?.rules.root == node.serial();
                     if own { Ok(Below::Few) } else { view.below(&node) }
                 }
+                // What is refused is refused in the transaction.
+                _ => Ok(Below::Few),
             })?;
             let number = volume.number().await?;
             // A policy counts from its reply on, and the issuer is told only what is on
