@@ -212,7 +212,8 @@ impl Chain {
     }
 
     /// Appends a batch and flushes it. After an error nothing of it counts, and the same batch
-    /// may be tried again.
+    /// is to be tried again: it then lies over what the first try left, is as long, and is
+    /// flushed anew.
     pub(super) fn append(&mut self, records: Vec<AuditRecord>, notes: Option<u64>) -> Result<KnownHead> {
         if self.end >= limits::AUDIT_FILE_BYTES {
             self.begin(self.number() + 1)?;
@@ -221,12 +222,8 @@ impl Chain {
         let body = Body::Records { first: self.next, notes, records };
         let (bytes, link) = self.encode(&body, self.number())?;
         let file = self.file.as_ref().ok_or_else(|| Error::internal("the audit log has no file"))?;
-        let written = file.write_at(&bytes, self.end).and_then(|()| file.sync(FlushSite::AuditBatch));
-        if let Err(error) = written {
-            // Written again, the bytes are flushed again; but a crash must not find half of them.
-            file.set_len(self.end)?;
-            return Err(error);
-        }
+        file.write_at(&bytes, self.end)?;
+        file.sync(FlushSite::AuditBatch)?;
         self.end += bytes.len() as u64;
         (self.link, self.next, self.notes) = (link, body.next(), notes);
         let head = KnownHead { file: self.number(), next: self.next, link: self.link };

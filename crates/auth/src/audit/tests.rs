@@ -1,15 +1,21 @@
 use ed25519_dalek::{Signer, SigningKey};
-use weft_core::proof::{Purpose, Signed};
-use weft_core::{KeyId, Time};
-use weft_sys::{Random, SeededRandom};
+use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust};
+use weft_core::{DomainId, KeyId, Time};
+use weft_sys::{Disk, Open, Random, SeededRandom, SimDisk};
 
 use super::frame::{Body, Fault, Head, Link, MAGIC, decode, encode};
 use super::*;
 
+const OURS: u8 = 7;
+
 fn sign(head: &Head) -> Result<Signed> {
-    let key = SigningKey::from_bytes(&[7; 32]);
+    sign_with(OURS, Purpose::Audit, head)
+}
+
+fn sign_with<T: serde::Serialize>(key: u8, purpose: Purpose, head: &T) -> Result<Signed> {
+    let key = SigningKey::from_bytes(&[key; 32]);
     let claims = postcard::to_stdvec(head).expect("plain data");
-    let signature = key.sign(&Purpose::Audit.message(&claims)).to_bytes();
+    let signature = key.sign(&purpose.message(&claims)).to_bytes();
     Ok(Signed::assemble(claims, KeyId::of_public_key(key.verifying_key().as_bytes()), signature))
 }
 
@@ -64,5 +70,60 @@ fn no_mutated_frame_is_taken_for_another() {
             Err(Fault::Short(wanted)) => assert!(wanted <= limits::AUDIT_FRAME_BYTES_MAX, "seed {seed}"),
             Err(Fault::Wrong(_)) => {}
         }
+    }
+}
+
+/// Makes the trust of a domain whose root key is `root` and whose audit key is [`OURS`].
+fn trust_of(root: u8) -> (DomainId, Trust) {
+    let public = |key: u8| SigningKey::from_bytes(&[key; 32]).verifying_key().to_bytes();
+    let (from, until) = (Time::EPOCH, Time::MAX);
+    let claims =
+        CertificateClaims { key: public(OURS), purpose: Purpose::Audit, volumes: Vec::new(), from, until };
+    let statement = sign_with(root, Purpose::Certificate, &claims).expect("plain data");
+    let domain = DomainId::of_root_key(&public(root));
+    let mut trust = Trust::none();
+    trust.add_domain(domain);
+    trust.add(&KeyCertificate { root: public(root), statement }).expect("the root key signed it");
+    (domain, trust)
+}
+
+/// Writes a log of an opening and two batches, whose hashes all match, signed by `keys` in turn.
+/// Returns where each frame starts, and the end.
+fn write_log(disk: &SimDisk, domain: DomainId, keys: [u8; 3]) -> Vec<u64> {
+    let opening = Body::Opening { domain, number: 1, previous: [0; 32], next: 1, notes: 0 };
+    let batch = |first| {
+        let Body::Records { records, .. } = batch(&["read"]) else { unreachable!("a batch") };
+        Body::Records { first, notes: 0, records }
+    };
+    let (mut log, mut link, mut starts) = (MAGIC.to_vec(), [0; 32], Vec::new());
+    for (body, key) in [opening, batch(1), batch(2)].iter().zip(keys) {
+        starts.push(log.len() as u64);
+        let sign = |head: &Head| sign_with(key, Purpose::Audit, head);
+        let (bytes, next) = encode(body, &link, 1, Time::EPOCH, sign).expect("it fits");
+        log.extend(bytes);
+        link = next;
+    }
+    starts.push(log.len() as u64);
+    let file = disk.open(&chain::name_of(1), Open::Make).expect("room");
+    file.set_len(0).and_then(|()| file.write_at(&log, 0)).expect("room");
+    starts
+}
+
+#[test]
+fn a_log_whose_hashes_match_but_that_the_domain_did_not_sign_is_broken_where_that_begins() {
+    let (domain, trust) = trust_of(1);
+    let disk = SimDisk::new();
+    let verdict = |keys| {
+        let starts = write_log(&disk, domain, keys);
+        let files = vec![chain::FileMark { number: 1, first: 1 }];
+        let extent = chain::Extent { files, end: starts[3], known: None };
+        (starts, read::verify(&disk, &extent, &trust, domain).expect("it can be read"))
+    };
+    assert_eq!(verdict([OURS; 3]).1, AuditVerdict::Whole { records: 2 });
+    for (keys, place) in [([OURS, OURS, 9], 2), ([OURS, 9, 9], 1), ([9, 9, 9], 0)] {
+        let (starts, AuditVerdict::Broken { offset, detail, .. }) = verdict(keys) else {
+            panic!("signed by another key and nobody noticed")
+        };
+        assert_eq!((offset, detail.contains("signed")), (starts[place], true), "{detail}");
     }
 }

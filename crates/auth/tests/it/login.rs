@@ -1,13 +1,18 @@
 //! Passwords and uids.
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use weft_auth::Auth;
 use weft_core::service::{Evidence, NewUser, Revoke, Secret, UserEdit};
-use weft_core::{ErrorKind, limits};
+use weft_core::{ErrorKind, Result, limits};
+use weft_kv::{Ack, Boot, Commit, Embedded, Engine, NoteKind, Notes, Snapshot, SpaceId, Supports, WriteFn};
+use weft_sys::{Disk, SimDisk};
 
-use crate::scene::{FOUNDER_UID, ROOT_WORD, SOCKET, Scene, scene};
+use crate::scene::{FOUNDER_UID, ROOT_WORD, SOCKET, Scene, read_decision, scene, settings};
 
 #[test]
 fn a_first_start_makes_a_domain_with_an_administrator_and_a_second_one_finds_it() {
@@ -193,12 +198,86 @@ fn after_many_wrong_passwords_the_right_one_works_a_second_later_and_others_noti
     });
 }
 
+#[test]
+fn what_repeats_is_answered_without_the_tables() {
+    scene(10, |node| async move {
+        let Scene { sys, engine, auth, .. } = node;
+        drop(auth);
+        let engine = Arc::new(Counted { engine, looks: AtomicU64::new(0) });
+        let disk = SimDisk::new();
+        let opened = Auth::open(sys.clone(), engine.clone(), SpaceId(3), Arc::new(disk), settings()).await;
+        let (auth, _) = opened.expect("a first start");
+        let (authority, mut token) = (auth.authority(), None);
+        let mut seen = Vec::new();
+        for round in 0..2 {
+            let before = engine.looks.load(Ordering::SeqCst);
+            let admin =
+                authority.authenticate(&Evidence::SocketUid(FOUNDER_UID), SOCKET).await.expect("known");
+            let nobody = authority.authenticate(&Evidence::SocketUid(4321), SOCKET).await.expect("anyone");
+            let password = Secret::new(ROOT_WORD);
+            let evidence = Evidence::Password { user: "admin".to_owned(), password };
+            let by_password = authority.authenticate(&evidence, SOCKET).await.expect("right");
+            if token.is_none() {
+                let life = Duration::from_secs(3600);
+                let signed = authority.credential(&admin, &Default::default(), life).await.expect("it may");
+                token = Some(Evidence::Token(Secret::new(signed.to_token())));
+            }
+            let by_token = authority.authenticate(token.as_ref().expect("made"), SOCKET).await.expect("good");
+            let decision = read_decision(&sys, &admin);
+            let granted = auth.issuer().issue(&decision).expect("allowed");
+            let own = auth.node_caller().expect("the node is itself");
+            let session = auth.sessions().begin(&admin).expect("room");
+            auth.sessions().renew(session.id).expect("it lives");
+            let callers = [admin, nobody, by_password, by_token, own].map(|caller| caller.credential());
+            seen.push((callers, granted.claims().id));
+            let looks = engine.looks.load(Ordering::SeqCst) - before;
+            assert_eq!(looks == 0, round == 1, "round {round}: {looks} looks");
+        }
+        assert_eq!(seen[0], seen[1]);
+    });
+}
+
+/// Counts how often anybody looks into the tables.
+struct Counted {
+    engine: Arc<Embedded>,
+    looks: AtomicU64,
+}
+
+#[async_trait::async_trait]
+impl Engine for Counted {
+    fn supports(&self) -> Supports {
+        self.engine.supports()
+    }
+    fn snapshot(&self) -> Result<Box<dyn Snapshot>> {
+        self.looks.fetch_add(1, Ordering::SeqCst);
+        self.engine.snapshot()
+    }
+    async fn write(&self, ack: Ack, act: WriteFn) -> Result<Commit> {
+        self.engine.write(ack, act).await
+    }
+    async fn flush(&self) -> Result<Commit> {
+        self.engine.flush().await
+    }
+    fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>> {
+        self.engine.notes(kind)
+    }
+    async fn backup(&self, into: Arc<dyn Disk>) -> Result<Commit> {
+        self.engine.backup(into).await
+    }
+    fn boot(&self) -> Boot {
+        self.engine.boot()
+    }
+    async fn close(&self) -> Result<()> {
+        self.engine.close().await
+    }
+}
+
 /// On the real machine: threads, and argon2 on them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "a runtime with real threads is what is tested")]
 async fn a_hundred_wrong_passwords_at_once_leave_the_right_one_working() {
     let sys = weft_sys::Sys::real();
-    let node = std::sync::Arc::new(Scene::start(&sys, weft_sys::SimDisk::new()).await);
+    let node = Arc::new(Scene::start(&sys, SimDisk::new()).await);
     let attempts: Vec<_> = (0..100)
         .map(|n| {
             let node = node.clone();

@@ -134,10 +134,7 @@ impl Scene {
     }
 
     pub fn decision_on(&self, caller: &Caller, rights: Rights, objects: Objects, epoch: u64) -> Decision {
-        let who = if caller.is_anyone() { Who::Anyone } else { Who::Caller(caller.name().clone()) };
-        let acl = Acl::new(vec![AclEntry::allow(who, rights)]);
-        let now = self.sys.clock().moment();
-        decide(&acl, caller, &Ask { container: box_0(), epoch, rights, objects, now, peer: None })
+        decision_at(&self.sys, caller, rights, objects, epoch)
     }
 
     pub fn pass(&self, span: Duration) {
@@ -148,4 +145,16 @@ impl Scene {
 /// A container of volume 0.
 pub fn box_0() -> ContainerId {
     ContainerId::new(VolumeId(0), 5)
+}
+
+/// Returns the decision that gives the caller `read` on a container of volume 0.
+pub fn read_decision(sys: &Sys, caller: &Caller) -> Decision {
+    decision_at(sys, caller, Rights::READ, Objects::All, 1)
+}
+
+fn decision_at(sys: &Sys, caller: &Caller, rights: Rights, objects: Objects, epoch: u64) -> Decision {
+    let who = if caller.is_anyone() { Who::Anyone } else { Who::Caller(caller.name().clone()) };
+    let acl = Acl::new(vec![AclEntry::allow(who, rights)]);
+    let now = sys.clock().moment();
+    decide(&acl, caller, &Ask { container: box_0(), epoch, rights, objects, now, peer: None })
 }
