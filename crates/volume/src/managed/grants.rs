@@ -13,7 +13,6 @@ use weft_kv::Read;
 
 use super::Volume;
 use super::table::containers::{self, Head};
-use super::table::inodes::Layout;
 use super::view::{Bits, Node, View};
 
 /// What a kept proof is valid for.
@@ -29,17 +28,9 @@ pub(super) struct GrantKey {
 }
 
 impl View<'_> {
-    /// Returns proof that the caller may do `op` (one right) with a file's bytes, under
-    /// the id and label they have. `Denied` or `NotFound` if it may not.
-    pub(super) fn grant(&self, node: &Node, op: Rights, bits: Bits) -> Result<Granted> {
-        let label = match node.inode.layout {
-            Layout::Whole { label, .. } => label,
-            Layout::Inline => node.inode.container,
-        };
-        self.grant_on(node, op, bits, node.object(), label)
-    }
-
-    /// The same for bytes that an open was pinned to, whatever the file has become.
+    /// Returns proof that the caller may do `op` (one right) with a file's bytes, under an
+    /// id and label: those they have, or those that an open was pinned to. `Denied` or
+    /// `NotFound` if it may not.
     pub(super) fn grant_on(
         &self,
         node: &Node,

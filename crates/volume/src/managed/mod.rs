@@ -83,6 +83,7 @@ use self::table::containers::{self, Head, Rules};
 use self::table::{inodes, unnamed, volume};
 use self::view::View;
 
+pub use self::check::mend;
 pub use self::sweep::Swept;
 
 /// The feed of changes: one note with each, for the volume itself.
@@ -189,37 +190,7 @@ impl Managed {
     /// `NotFound` if there is none.
     pub async fn open(config: Config) -> Result<Self> {
         let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
-        let row = volume::find(&space.snapshot()?)?
-            .ok_or_else(|| Error::not_found("there is no volume here").op("open the volume"))?;
-        if row.id != config.volume {
-            return Err(Error::invalid(format!("it is volume {}, not {}", row.id, config.volume))
-                .op("open the volume"));
-        }
-        let lockers = locks_kept::Lockers::of(unnamed::lockers(&space.snapshot()?)?);
-        let volume = Arc::new(Volume {
-            started: config.sys.clock().tick(),
-            sys: config.sys,
-            space,
-            issuer: config.issuer,
-            store: config.store,
-            id: row.id,
-            generation: row.generation,
-            node: config.node,
-            audited: config.audited,
-            numbers: numbers::Numbers::default(),
-            policies: Cache::new(limits::POLICIES_CACHED),
-            granted: Cache::new(limits::CAPABILITIES_CACHED),
-            opens: opens::Opens::default(),
-            files: files::Files::default(),
-            locks: locks::Locks::default(),
-            feed: feed::Feed::default(),
-            stagings: stages::Stagings::default(),
-            making: Mutex::default(),
-            policy_changes: AtomicU64::new(0),
-            policy_changed: Notify::new(),
-            lockers,
-            to_tidy: Notify::new(),
-        });
+        let volume = Volume::assemble(config, space)?;
         volume.mend_after_crash().await?;
         let work = Background(vec![volume.clone().follow_feed()?, volume.clone().tidy_behind()]);
         Ok(Self { volume, _work: Arc::new(work) })
@@ -253,6 +224,41 @@ fn make_root(
 }
 
 impl Volume {
+    /// Puts together a volume that was made before. Nothing is read of it but what it is.
+    fn assemble(config: Config, space: Space) -> Result<Arc<Self>> {
+        let row = volume::find(&space.snapshot()?)?
+            .ok_or_else(|| Error::not_found("there is no volume here").op("open the volume"))?;
+        if row.id != config.volume {
+            return Err(Error::invalid(format!("it is volume {}, not {}", row.id, config.volume))
+                .op("open the volume"));
+        }
+        let lockers = locks_kept::Lockers::of(unnamed::lockers(&space.snapshot()?)?);
+        Ok(Arc::new(Self {
+            started: config.sys.clock().tick(),
+            sys: config.sys,
+            space,
+            issuer: config.issuer,
+            store: config.store,
+            id: row.id,
+            generation: row.generation,
+            node: config.node,
+            audited: config.audited,
+            numbers: numbers::Numbers::default(),
+            policies: Cache::new(limits::POLICIES_CACHED),
+            granted: Cache::new(limits::CAPABILITIES_CACHED),
+            opens: opens::Opens::default(),
+            files: files::Files::default(),
+            locks: locks::Locks::default(),
+            feed: feed::Feed::default(),
+            stagings: stages::Stagings::default(),
+            making: Mutex::default(),
+            policy_changes: AtomicU64::new(0),
+            policy_changed: Notify::new(),
+            lockers,
+            to_tidy: Notify::new(),
+        }))
+    }
+
     /// Returns the name of the engine's present boot.
     fn boot(&self) -> u64 {
         self.space.boot().0

@@ -66,6 +66,24 @@ pub(crate) fn rules(read: &dyn Read, container: ContainerId) -> Result<Rules> {
     decode(&key, &read.get(&key)?.ok_or_else(|| missing(container))?)
 }
 
+/// Returns a container's rules if they are there.
+pub(crate) fn find_rules(read: &dyn Read, container: ContainerId) -> Result<Option<Rules>> {
+    let key = key(Table::Policy, container);
+    read.get(&key)?.map(|value| decode(&key, &value)).transpose()
+}
+
+/// Returns the container that was made for an inode, if one was. For repairs: it goes
+/// over all of them.
+pub(crate) fn find_rules_of(read: &dyn Read, root: u64) -> Result<Option<ContainerId>> {
+    for id in all(read) {
+        let id = id?;
+        if find_rules(read, id).ok().flatten().is_some_and(|rules| rules.root == root) {
+            return Ok(Some(id));
+        }
+    }
+    Ok(None)
+}
+
 /// Writes a container.
 pub(crate) fn put(txn: &mut dyn Txn, container: ContainerId, head: Head, rules: &Rules) -> Result<()> {
     let at = key(Table::Head, container);

@@ -145,6 +145,77 @@ pub(crate) fn name_of(read: &dyn Read, dir: u64) -> Result<Option<BackLink>> {
     names_of(read, dir).next().transpose()
 }
 
+/// The three rows of a name, as keys. For checks and repairs, as all below.
+pub(crate) fn keys(dir: u64, name: &Name, link: &Link) -> [Key; 3] {
+    [by_name(dir, name.as_bytes()), by_cookie(dir, link.cookie), back(link.inode, dir, link.cookie)]
+}
+
+/// The three rows of a name.
+pub(crate) fn rows(dir: u64, name: &Name, link: &Link) -> Result<[(Vec<u8>, Vec<u8>); 3]> {
+    let [entry, cookie, up] = keys(dir, name, link);
+    let listed = Listed { name: name.clone(), inode: link.inode, generation: link.generation, kind: link.kind };
+    Ok([
+        (entry.to_vec(), encode(&entry, link)?),
+        (cookie.to_vec(), encode(&cookie, &listed)?),
+        (up.to_vec(), encode_bytes(&up, name.as_bytes())),
+    ])
+}
+
+/// Returns the entry with a cookie.
+pub(crate) fn listed(read: &dyn Read, dir: u64, cookie: u64) -> Result<Option<(Name, Link)>> {
+    let key = by_cookie(dir, cookie);
+    let Some(value) = read.get(&key)? else { return Ok(None) };
+    let Listed { name, inode, generation, kind } = decode(&key, &value)?;
+    Ok(Some((name, Link { inode, generation, kind, cookie })))
+}
+
+/// Returns the name that a back link says.
+pub(crate) fn back_name(read: &dyn Read, inode: u64, dir: u64, cookie: u64) -> Result<Option<Name>> {
+    let key = back(inode, dir, cookie);
+    read.get(&key)?.map(|value| Name::new(decode_bytes(&key, &value, "back link")?)).transpose()
+}
+
+/// Every entry by name.
+pub(crate) fn all(read: &dyn Read) -> impl Iterator<Item = Result<(u64, Name, Link)>> + '_ {
+    let prefix = Key::of(Table::Entry);
+    read.scan(&prefix, &prefix.end(), Order::Rising).map(|row| {
+        let (key, value) = row?;
+        let dir = Fields::of(&key).u64().ok_or_else(|| odd_key("entry by name"))?;
+        Ok((dir, Name::new(key.slice(9..))?, decode(&key, &value)?))
+    })
+}
+
+/// Every entry by cookie.
+pub(crate) fn all_listed(read: &dyn Read) -> impl Iterator<Item = Result<(u64, Name, Link)>> + '_ {
+    let prefix = Key::of(Table::Cookie);
+    read.scan(&prefix, &prefix.end(), Order::Rising).map(|row| {
+        let (key, value) = row?;
+        let mut fields = Fields::of(&key);
+        let ids = fields.u64().and_then(|dir| Some((dir, fields.u64()?)));
+        let (dir, cookie) = ids.ok_or_else(|| odd_key("entry by cookie"))?;
+        let Listed { name, inode, generation, kind } = decode(&key, &value)?;
+        Ok((dir, name, Link { inode, generation, kind, cookie }))
+    })
+}
+
+/// Every back link.
+pub(crate) fn all_back_links(read: &dyn Read) -> impl Iterator<Item = Result<(u64, BackLink)>> + '_ {
+    let prefix = Key::of(Table::BackLink);
+    read.scan(&prefix, &prefix.end(), Order::Rising).map(|row| {
+        let (key, value) = row?;
+        let name = Name::new(decode_bytes(&key, &value, "back link")?)?;
+        let mut fields = Fields::of(&key);
+        let ids = fields.u64().and_then(|inode| Some((inode, fields.u64()?, fields.u64()?)));
+        let (inode, parent, cookie) = ids.ok_or_else(|| odd_key("back link"))?;
+        Ok((inode, BackLink { parent, cookie, name }))
+    })
+}
+
+/// Returns whether a row by cookie is as it was written.
+pub(crate) fn is_listed(key: &[u8], value: &[u8]) -> bool {
+    decode::<Listed>(key, value).is_ok()
+}
+
 fn odd_key(what: &'static str) -> Error {
     Error::corrupt("a key of the volume's tables is malformed").about(what).hint("weft fsck")
 }

@@ -161,8 +161,17 @@ pub(crate) fn erase(txn: &mut dyn Txn, serial: u64, inode: &Inode) -> Result<()>
 
 /// Every inode, by serial.
 pub(crate) fn all(read: &dyn Read) -> impl Iterator<Item = Result<(u64, Inode)>> + '_ {
+    after(read, None)
+}
+
+/// Inodes by serial, after one or from the first.
+pub(crate) fn after(
+    read: &dyn Read,
+    serial: Option<u64>,
+) -> impl Iterator<Item = Result<(u64, Inode)>> + '_ {
     let prefix = Key::of(Table::Inode);
-    read.scan(&prefix, &prefix.end(), Order::Rising).map(|row| {
+    let from = serial.map_or_else(|| prefix.to_vec(), |serial| key(serial).next());
+    read.scan(&from, &prefix.end(), Order::Rising).map(|row| {
         let (key, value) = row?;
         let serial = Fields::of(&key).u64();
         let serial = serial.ok_or_else(|| Error::corrupt("an inode's key is malformed").hint("weft fsck"))?;
@@ -276,10 +285,39 @@ fn put_times(txn: &mut dyn Txn, dir: u64, times: &Times) -> Result<()> {
     txn.put(&key, &encode(&key, times)?)
 }
 
-/// Corrects what a directory's counters say. For repairs.
-pub(crate) fn correct(txn: &mut dyn Txn, dir: u64, entries: i64, directories: i64) -> Result<()> {
-    txn.bump(&field(dir, Field::Entries), entries)?;
-    txn.bump(&field(dir, Field::Directories), directories)
+/// Returns whether a directory's times are there.
+pub(crate) fn has_times(read: &dyn Read, dir: u64) -> bool {
+    let key = field(dir, Field::Times);
+    matches!(read.get(&key), Ok(Some(_)))
+}
+
+/// Returns the row that says a directory was last changed now. For repairs.
+pub(crate) fn times_row(dir: u64, now: Time) -> Result<(Vec<u8>, Vec<u8>)> {
+    let key = field(dir, Field::Times);
+    Ok((key.to_vec(), encode(&key, &Times { mtime: now, ctime: now, boot: 0 })?))
+}
+
+/// Returns the counters of a directory as they stand, negative ones too.
+pub(crate) fn raw_counts(read: &dyn Read, dir: u64) -> Result<(i64, i64)> {
+    Ok((count_at(read, &field(dir, Field::Entries))?, count_at(read, &field(dir, Field::Directories))?))
+}
+
+/// Returns the bumps that correct a directory's counters.
+pub(crate) fn tally_bumps(dir: u64, entries: i64, directories: i64) -> [(Vec<u8>, i64); 2] {
+    [(field(dir, Field::Entries).to_vec(), entries), (field(dir, Field::Directories).to_vec(), directories)]
+}
+
+/// Returns whether a row of a tally is as it was written.
+pub(crate) fn is_tally(key: &[u8], value: &Bytes) -> bool {
+    match key.last() {
+        Some(last) if *last == Field::Times as u8 => decode::<Times>(key, value).is_ok(),
+        _ => counter(value).is_ok(),
+    }
+}
+
+/// Returns whether a target's row is as it was written.
+pub(crate) fn is_target(key: &[u8], value: &Bytes) -> bool {
+    decode::<Target>(key, value).is_ok()
 }
 
 fn erase_tally(txn: &mut dyn Txn, dir: u64) -> Result<()> {

@@ -62,6 +62,72 @@ pub(crate) enum Table {
     Locker = 0x63,
 }
 
+impl Table {
+    /// Every table: checks go over this.
+    pub(crate) const ALL: [Self; 27] = [
+        Self::Volume,
+        Self::Numbers,
+        Self::Files,
+        Self::Inode,
+        Self::Tally,
+        Self::Inline,
+        Self::Target,
+        Self::Tag,
+        Self::Entry,
+        Self::Cookie,
+        Self::BackLink,
+        Self::Head,
+        Self::Policy,
+        Self::Used,
+        Self::Split,
+        Self::SplitQueue,
+        Self::Stage,
+        Self::Part,
+        Self::StageAt,
+        Self::Orphan,
+        Self::Garbage,
+        Self::Relabel,
+        Self::Writing,
+        Self::OnceHead,
+        Self::OnceSlot,
+        Self::Once,
+        Self::Locker,
+    ];
+
+    /// What people call one of its rows.
+    pub(crate) fn what(self) -> &'static str {
+        match self {
+            Self::Volume => "volume",
+            Self::Numbers => "counter of numbers",
+            Self::Files => "counter of files",
+            Self::Inode => "inode",
+            Self::Tally => "directory tally",
+            Self::Inline => "inline bytes",
+            Self::Target => "link target",
+            Self::Tag => "user attribute",
+            Self::Entry => "entry",
+            Self::Cookie => "entry by cookie",
+            Self::BackLink => "back link",
+            Self::Head => "container",
+            Self::Policy => "container policy",
+            Self::Used => "bytes used",
+            Self::Split => "split",
+            Self::SplitQueue => "split queue",
+            Self::Stage => "stage",
+            Self::Part => "part of a stage",
+            Self::StageAt => "stage by directory",
+            Self::Orphan => "orphan",
+            Self::Garbage => "object to remove",
+            Self::Relabel => "label",
+            Self::Writing => "written file",
+            Self::OnceHead => "replay ring",
+            Self::OnceSlot => "replay slot",
+            Self::Once => "kept answer",
+            Self::Locker => "lock holder",
+        }
+    }
+}
+
 /// A key, built on the stack.
 #[derive(Clone)]
 pub(crate) struct Key {
@@ -149,9 +215,5 @@ impl<'a> Fields<'a> {
         let (first, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(u128::from_be_bytes(*first))
-    }
-
-    pub(crate) fn rest(self) -> &'a [u8] {
-        self.0
     }
 }

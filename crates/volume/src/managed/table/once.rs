@@ -101,3 +101,53 @@ pub(crate) fn idle(read: &dyn Read, before: Time, max: usize) -> Result<Vec<Sess
     }
     Ok(idle)
 }
+
+/// Returns whether a row of one of the three tables is as it was written.
+pub(crate) fn is_whole(table: Table, key: &[u8], value: &[u8]) -> bool {
+    match table {
+        Table::OnceHead => decode::<Ring>(key, value).is_ok(),
+        Table::OnceSlot => decode::<Slot>(key, value).is_ok(),
+        _ => decode::<Given>(key, value).is_ok(),
+    }
+}
+
+/// Rows that lack their counterpart: places without an answer, answers without a place,
+/// either without their session's ring. For checks.
+pub(crate) fn odd_rows(read: &dyn Read) -> Result<Vec<(Bytes, &'static str)>> {
+    let mut odd = Vec::new();
+    let prefix = Key::of(Table::OnceSlot);
+    for row in read.scan(&prefix, &prefix.end(), Order::Rising) {
+        let (at, value) = row?;
+        let session = SessionId(Fields::of(&at).u128().unwrap_or_default());
+        let Slot(request) = decode(&at, &value)?;
+        let ring = Key::of(Table::OnceHead).u128(session.0);
+        if read.get(&ring)?.is_none() || read.get(&key(session, request))?.is_none() {
+            odd.push((at, Slot::WHAT));
+        }
+    }
+    let prefix = Key::of(Table::Once);
+    let (mut current, mut held) = (None, std::collections::HashSet::new());
+    for row in read.scan(&prefix, &prefix.end(), Order::Rising) {
+        let (at, _) = row?;
+        let mut fields = Fields::of(&at);
+        let (session, request) = (fields.u128().unwrap_or_default(), fields.u64().unwrap_or_default());
+        if current != Some(session) {
+            (current, held) = (Some(session), slots(read, SessionId(session))?);
+        }
+        if !held.contains(&request) {
+            odd.push((at, Given::WHAT));
+        }
+    }
+    Ok(odd)
+}
+
+/// The requests in a session's ring.
+fn slots(read: &dyn Read, session: SessionId) -> Result<std::collections::HashSet<u64>> {
+    let prefix = Key::of(Table::OnceSlot).u128(session.0);
+    read.scan(&prefix, &prefix.end(), Order::Rising)
+        .map(|row| {
+            let (key, value) = row?;
+            Ok(decode::<Slot>(&key, &value)?.0.0)
+        })
+        .collect()
+}

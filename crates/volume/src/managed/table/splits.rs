@@ -92,3 +92,14 @@ pub(crate) fn next(read: &dyn Read, split: &Split) -> Result<Option<(u64, u64)>>
     let dir = dir.ok_or_else(|| Error::corrupt("a split's key is malformed"))?;
     Ok(Some((dir, decode::<Moved>(&key, &value)?.0)))
 }
+
+/// Returns the row that says a split begins again at a directory. For repairs.
+pub(crate) fn queued(split: &Split, dir: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+    let key = queue_key(split, dir);
+    Ok((key.to_vec(), encode(&key, &Moved(0))?))
+}
+
+/// Returns whether a row of the queue is as it was written.
+pub(crate) fn is_queued(key: &[u8], value: &[u8]) -> bool {
+    decode::<Moved>(key, value).is_ok()
+}

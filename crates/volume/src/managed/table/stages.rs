@@ -72,7 +72,8 @@ fn mark(row: &StageRow, id: StageId) -> Key {
     Key::of(Table::StageAt).u64(row.dir).u128(row.caller.0).u128(id.0)
 }
 
-fn part_key(id: StageId, number: u32) -> Key {
+/// Returns where a part is.
+pub(crate) fn part_key(id: StageId, number: u32) -> Key {
     Key::of(Table::Part).u128(id.0).u32(number)
 }
 
@@ -154,9 +155,26 @@ pub(crate) fn all(
     })
 }
 
-/// Removes a mark that leads to no stage. For repairs.
-pub(crate) fn erase_mark(txn: &mut dyn Txn, key: &[u8]) -> Result<()> {
-    txn.delete(key)
+/// Returns the stage that a mark leads to. For checks and repairs, as all below.
+pub(crate) fn id_of_mark(key: &[u8]) -> Option<StageId> {
+    let mut fields = Fields::of(key);
+    fields.u64().and_then(|_| fields.u128()).and_then(|_| fields.u128()).map(StageId)
+}
+
+/// Returns where a stage's mark is.
+pub(crate) fn mark_key(row: &StageRow, id: StageId) -> Key {
+    mark(row, id)
+}
+
+/// Returns a stage's mark.
+pub(crate) fn mark_row(row: &StageRow, id: StageId) -> Result<(Vec<u8>, Vec<u8>)> {
+    let key = mark(row, id);
+    Ok((key.to_vec(), encode(&key, &Mark)?))
+}
+
+/// Returns whether a mark is as it was written.
+pub(crate) fn is_mark(key: &[u8], value: &[u8]) -> bool {
+    decode::<Mark>(key, value).is_ok()
 }
 
 fn odd_key() -> Error {

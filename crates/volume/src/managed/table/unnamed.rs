@@ -52,6 +52,12 @@ impl Marks {
         txn.delete(&self.key(inode))
     }
 
+    /// Returns the mark itself. For repairs.
+    pub(crate) fn row(self, inode: u64) -> Result<(Vec<u8>, Vec<u8>)> {
+        let key = self.key(inode);
+        Ok((key.to_vec(), encode(&key, &Present)?))
+    }
+
     /// The first `max` after `after`.
     pub(crate) fn some(self, read: &dyn Read, after: Option<u64>, max: usize) -> Result<Vec<u64>> {
         let prefix = Key::of(self.0);
@@ -118,6 +124,16 @@ pub(crate) fn lockers(read: &dyn Read) -> Result<Vec<SessionId>> {
     read.scan(&prefix, &prefix.end(), Order::Rising)
         .map(|row| Ok(SessionId(Fields::of(&row?.0).u128().ok_or_else(odd_key)?)))
         .collect()
+}
+
+/// Returns whether a mark is as it was written.
+pub(crate) fn is_mark(key: &[u8], value: &[u8]) -> bool {
+    decode::<Present>(key, value).is_ok()
+}
+
+/// Returns whether an object's row is as it was written.
+pub(crate) fn is_garbage_row(key: &[u8], value: &[u8]) -> bool {
+    decode::<Labelled>(key, value).is_ok()
 }
 
 fn odd_key() -> Error {
