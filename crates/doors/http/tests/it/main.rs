@@ -1,5 +1,6 @@
 //! The door over the plain in-memory model, by raw sockets and by programs nobody here wrote.
 
+mod beside;
 mod conditions;
 mod framing;
 mod front;
