@@ -1,5 +1,6 @@
 //! The figures, one file each, and how large each is made.
 
+mod form;
 mod http;
 mod kv;
 mod limits;
@@ -10,7 +11,21 @@ use crate::Result;
 use crate::machine::{self, Missing};
 use crate::report::Report;
 
-pub use rows::side;
+/// Runs our side of a comparison in this process: `LAYER FOLDER WHAT CALLERS COUNT DIRS`.
+/// Returns operations per second.
+pub fn side(words: &[String]) -> Result<f64> {
+    let [layer, folder, what, callers, count, dirs] = words else {
+        return Err("side wants six words".into());
+    };
+    let work = rows::Work { callers: callers.parse()?, count: count.parse()?, dirs: dirs.parse()? };
+    std::fs::create_dir_all(folder)?;
+    let runtime = tokio::runtime::Runtime::new()?;
+    match layer.as_str() {
+        "rows" => runtime.block_on(rows::run(folder.as_ref(), what, work)),
+        "form" => runtime.block_on(form::run(folder.as_ref(), what, work)),
+        _ => Err(format!("unknown layer: {layer}").into()),
+    }
+}
 
 /// How large a bench is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +69,9 @@ pub const FIGURES: &[Figure] = &[
     figure("kv.create", "durable creates by 1, 16 and 64 callers, beside SQLite", kv::create),
     figure("kv.read", "lookups and listings of resident rows, beside SQLite", kv::read),
     figure("kv.rename", "durable renames, beside SQLite", kv::rename),
+    figure("meta.create", "durable creates through the request form, beside SQLite", kv::form_create),
+    figure("meta.read", "lookups and listings through the request form, beside SQLite", kv::form_read),
+    figure("meta.rename", "durable renames through the request form, beside SQLite", kv::form_rename),
     figure("http.peers", "nginx, XRootD and the least durable server, alone", http::peers),
     figure("http.get.1g", "a resident file of 1 GiB, beside nginx and XRootD", http::get_large),
     figure("http.get.small", "170 KiB and 1 KiB over 16 connections, beside nginx", http::get_small),

@@ -1,5 +1,5 @@
-//! `kv.*`: the metadata engine beside SQLite (WAL, synchronous=FULL), rows of the same
-//! shape, each side a process of its own.
+//! `kv.*` and `meta.*`: the metadata engine, and the request form over it, beside SQLite
+//! (WAL, synchronous=FULL), rows of the same shape, each side a process of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,22 +12,37 @@ use crate::place::Place;
 use crate::report::{Better, Report};
 use crate::rounds::alternate;
 
+/// What of ours is measured.
+#[derive(Clone, Copy)]
+struct Layer {
+    /// How the figures' names begin.
+    name: &'static str,
+    /// How the side is called.
+    side: &'static str,
+}
+
+/// The engine alone, with a volume's rows.
+const ROWS: Layer = Layer { name: "kv", side: "rows" };
+/// The request form: rights, feed and audit on.
+const FORM: Layer = Layer { name: "meta", side: "form" };
+
 /// Two programs with the same five arguments: where, what, callers, count, directories.
 struct Sides {
+    layer: Layer,
     ours: PathBuf,
     theirs: PathBuf,
     place: Place,
 }
 
 impl Sides {
-    fn new() -> Result<Self> {
+    fn new(layer: Layer) -> Result<Self> {
         let theirs = program::program("sqlite_meta", &["-lsqlite3"])?;
-        Ok(Self { ours: std::env::current_exe()?, theirs, place: Place::new()? })
+        Ok(Self { layer, ours: std::env::current_exe()?, theirs, place: Place::new()? })
     }
 
     fn ours(&self, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
         let mut command = Command::new(&self.ours);
-        command.arg("side").arg(self.place.path().join("kv"));
+        command.arg("side").arg(self.layer.side).arg(self.place.path().join("kv"));
         arguments(command, what, callers, count, dirs)
     }
 
@@ -97,11 +112,11 @@ fn rate(side: &mut Command) -> Result<f64> {
     Ok(String::from_utf8_lossy(&done.stdout).trim().parse()?)
 }
 
-/// `kv.create`: durable creates in one directory and in many; SQLite with a transaction
+/// `create`: durable creates in one directory and in many; SQLite with a transaction
 /// for each create, and with one for all that wait.
-pub fn create(report: &mut Report, size: Size) -> Result<()> {
+fn create_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
     for (place, dirs) in [("one", 1), ("many", 64)] {
-        let sides = Sides::new()?;
+        let sides = Sides::new(layer)?;
         for (callers, peer_does, name) in [
             (1_u64, "create", "1"),
             (16, "create", "16"),
@@ -110,7 +125,7 @@ pub fn create(report: &mut Report, size: Size) -> Result<()> {
             (64, "grouped", "64.grouped"),
         ] {
             let count = callers * size.pick(4, 4000 / callers.isqrt(), 10_000);
-            let name = format!("kv.create.{place}.{name}");
+            let name = format!("{}.create.{place}.{name}", layer.name);
             sides.compare(
                 report,
                 size,
@@ -121,19 +136,20 @@ pub fn create(report: &mut Report, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// `kv.read`: lookups by 1 and 2 readers, listings in pages with attributes.
-pub fn read(report: &mut Report, size: Size) -> Result<()> {
+/// `read`: lookups by 1 and 2 readers, listings in pages with attributes.
+fn read_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
     let files = size.pick(640, 128_000, 1_024_000);
     for (place, dirs) in [("one", 1), ("many", 64)] {
-        let sides = Sides::new()?;
+        let sides = Sides::new(layer)?;
         sides.populate(files, dirs)?;
         for callers in [1, 2] {
-            let (name, count) = (format!("kv.lookup.{place}.{callers}"), size.pick(1000, 200_000, 1_000_000));
+            let (name, count) =
+                (format!("{}.lookup.{place}.{callers}", layer.name), size.pick(1000, 200_000, 1_000_000));
             let one =
                 One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, pure: true };
             sides.compare(report, size, &one)?;
         }
-        let name = format!("kv.list.{place}");
+        let name = format!("{}.list.{place}", layer.name);
         let count = files / dirs * size.pick(1, 4, 4);
         let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, pure: true };
         sides.compare(report, size, &one)?;
@@ -141,14 +157,44 @@ pub fn read(report: &mut Report, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// `kv.rename`: durable renames by 1 and 16 callers; each run makes its files first.
-pub fn rename(report: &mut Report, size: Size) -> Result<()> {
+/// `rename`: durable renames by 1 and 16 callers; each run makes its files first.
+fn rename_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
     for callers in [1, 16] {
-        let sides = Sides::new()?;
-        let (name, count) = (format!("kv.rename.{callers}"), callers * size.pick(4, 500, 2000));
+        let sides = Sides::new(layer)?;
+        let (name, count) = (format!("{}.rename.{callers}", layer.name), callers * size.pick(4, 500, 2000));
         let one =
             One { name: &name, what: "rename", peer_does: "rename", callers, count, dirs: 1, pure: false };
         sides.compare(report, size, &one)?;
     }
     Ok(())
+}
+
+/// `kv.create`.
+pub fn create(report: &mut Report, size: Size) -> Result<()> {
+    create_of(ROWS, report, size)
+}
+
+/// `meta.create`.
+pub fn form_create(report: &mut Report, size: Size) -> Result<()> {
+    create_of(FORM, report, size)
+}
+
+/// `kv.read`.
+pub fn read(report: &mut Report, size: Size) -> Result<()> {
+    read_of(ROWS, report, size)
+}
+
+/// `meta.read`.
+pub fn form_read(report: &mut Report, size: Size) -> Result<()> {
+    read_of(FORM, report, size)
+}
+
+/// `kv.rename`.
+pub fn rename(report: &mut Report, size: Size) -> Result<()> {
+    rename_of(ROWS, report, size)
+}
+
+/// `meta.rename`.
+pub fn form_rename(report: &mut Report, size: Size) -> Result<()> {
+    rename_of(FORM, report, size)
 }

@@ -30,32 +30,26 @@ const CHANGED: u8 = 6;
 
 /// What one run is to do.
 #[derive(Clone, Copy)]
-struct Work {
-    callers: u64,
-    count: u64,
-    dirs: u64,
+pub struct Work {
+    pub callers: u64,
+    pub count: u64,
+    pub dirs: u64,
 }
 
 impl Work {
-    fn share(self) -> u64 {
+    /// What each caller is to do.
+    pub fn share(self) -> u64 {
         self.count / self.callers
     }
 
-    fn rate(self, start: Instant) -> f64 {
+    /// Operations per second since `start`.
+    pub fn rate(self, start: Instant) -> f64 {
         (self.share() * self.callers) as f64 / start.elapsed().as_secs_f64()
     }
 }
 
-/// Runs one side: `FOLDER WHAT CALLERS COUNT DIRS`. Returns operations per second.
-pub fn side(words: &[String]) -> Result<f64> {
-    let [folder, what, callers, count, dirs] = words else { return Err("side wants five words".into()) };
-    let work = Work { callers: callers.parse()?, count: count.parse()?, dirs: dirs.parse()? };
-    std::fs::create_dir_all(folder)?;
-    let runtime = tokio::runtime::Runtime::new()?;
-    runtime.block_on(run(Path::new(folder), what, work))
-}
-
-async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
+/// Does one side's work.
+pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
     let sys = Sys::real();
     let engine = Arc::new(Embedded::open(sys, Arc::new(RealDisk::open(folder)?), Options::default())?);
     let space = Space::open(engine.clone(), SpaceId(1), &Schema { version: 1, migrations: &[] }).await?;

@@ -172,11 +172,9 @@ pub const CRATES: &[Crate] = &[
 pub const HOMES: &[(&str, &[&str])] = &[
     ("argon2", &["weft-auth"]),
     ("clap", &["weft"]),
-    ("fuser", &["weft-doors-fuse"]),
     ("getrandom", &["weft-sys"]),
     ("httparse", &["weft-doors-http"]),
     ("indicatif", &["weft"]),
-    ("insta", &[]),
     ("libc", &["weft-sys", "weft-doors-fuse"]),
     ("proptest", &["weft-conformance"]),
     ("redb", &["weft-kv"]),

@@ -7,6 +7,7 @@ mod cat;
 mod cp;
 mod du;
 mod find;
+mod fsck;
 mod group;
 mod ln;
 mod login;
@@ -44,6 +45,8 @@ pub enum Command {
     Umount(mount::UmountArgs),
     /// Write a consistent copy of a running node
     Backup(backup::BackupArgs),
+    /// Check a node's data, and mend them
+    Fsck(fsck::FsckArgs),
     /// Make a node from a backup
     Restore(backup::RestoreArgs),
     /// Show how a node is
@@ -103,6 +106,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Mount(args) => mount::run(context, &args),
         Command::Umount(args) => mount::umount(&args),
         Command::Backup(args) => backup::backup(context, &args),
+        Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Status => status::run(context),
         Command::Login(args) => login::run(context, &args),

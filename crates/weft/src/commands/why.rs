@@ -14,8 +14,8 @@ use crate::paths;
 pub struct WhyArgs {
     /// A file or directory
     path: OsString,
-    /// The rights to explain
-    #[arg(default_value = "read")]
+    /// The rights to explain; `=read` is that right alone, `read` the set of that name
+    #[arg(default_value = "=read")]
     rights: String,
     /// Explain it for somebody else
     #[arg(long = "for", value_name = "CALLER")]

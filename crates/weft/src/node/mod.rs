@@ -11,6 +11,7 @@
 
 mod audit;
 pub mod backup;
+pub mod check;
 mod directory;
 mod operator;
 
@@ -59,6 +60,8 @@ pub struct Running {
     volume: Managed,
     stopper: Stopper,
     doors: Vec<Task<()>>,
+    /// Copies audit records of writes into the log.
+    follower: Task<()>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
     founded: Option<Founded>,
@@ -68,6 +71,7 @@ impl Running {
     /// Starts a node over a directory that nobody else has, making what is not there yet.
     pub async fn start(sys: &Sys, directory: NodeDirectory, settings: &NodeSettings) -> Result<Self> {
         weft_sys::net::raise_descriptor_limit();
+        weft_sys::process::give_back_large_blocks();
         let engine: Arc<dyn Engine> =
             Arc::new(Embedded::open(sys.clone(), directory.disk("meta")?, weft_kv::Options::default())?);
         let auth_settings = AuthSettings {
@@ -84,9 +88,9 @@ impl Running {
         let store = Arc::new(
             Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?,
         );
-        let volume = open_volume(sys, &engine, &auth, store.clone(), founded.is_some()).await?;
+        let volume = open_volume(sys, &engine, &auth, store.clone()).await?;
         auth.sessions().watch(Arc::new(volume.clone()));
-        follow_audits(sys, &auth, &engine)?;
+        let follower = follow_audits(sys, &auth, &engine)?;
         let fs: Arc<dyn FileSystem> = Arc::new(volume.clone());
         let (stopper, stopping) = shutdown();
         let mut running = Self {
@@ -97,6 +101,7 @@ impl Running {
             volume,
             stopper,
             doors: Vec::new(),
+            follower,
             addresses: Vec::new(),
             stop_asked: Arc::default(),
             founded,
@@ -184,6 +189,8 @@ impl Running {
             }
         }
         drop(self.volume);
+        // What it has not copied yet stays in the engine, for the next start.
+        self.follower.abort();
         self.store.close().await?;
         self.auth.close().await?;
         self.engine.close().await?;
@@ -192,15 +199,13 @@ impl Running {
 }
 
 /// Copies the audit records of writes from the commits they came with into the log.
-fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<()> {
+fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<Task<()>> {
     let (log, notes) = (auth.audit_log(), engine.notes(managed::AUDITS)?);
-    drop(sys.spawn(async move {
+    Ok(sys.spawn(async move {
         if let Err(error) = log.follow(notes).await {
-            // The engine closes before the log does, so this is how it ends.
-            tracing::debug!(%error, "the audit of writes ends");
+            tracing::error!(%error, "the audit of writes ends");
         }
-    }));
-    Ok(())
+    }))
 }
 
 async fn greet(services: Arc<NativeServices>, guest: Guest) {
@@ -231,15 +236,15 @@ fn call_of(sys: &Sys, caller: &Caller) -> Call {
     }
 }
 
-async fn open_volume(
+/// What the one volume of a node works with.
+fn volume_config(
     sys: &Sys,
     engine: &Arc<dyn Engine>,
     auth: &Arc<Auth>,
     store: Arc<dyn ObjectStore>,
-    first: bool,
-) -> Result<Managed> {
+) -> Config {
     let for_node = auth.clone();
-    let config = Config {
+    Config {
         sys: sys.clone(),
         engine: engine.clone(),
         space: VOLUME_SPACE,
@@ -248,10 +253,19 @@ async fn open_volume(
         volume: VOLUME,
         node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| Caller::anyone())),
         audited: true,
-    };
+    }
+}
+
+async fn open_volume(
+    sys: &Sys,
+    engine: &Arc<dyn Engine>,
+    auth: &Arc<Auth>,
+    store: Arc<dyn ObjectStore>,
+) -> Result<Managed> {
+    let config = volume_config(sys, engine, auth, store);
     match Managed::open(config.clone()).await {
-        // A first start that was cut off has a domain and no volume yet.
-        Err(error) if error.kind() == ErrorKind::NotFound || first => {
+        // A first start, or one that was cut off, has a domain and no volume yet.
+        Err(error) if error.kind() == ErrorKind::NotFound => {
             Managed::create(config, auth.administrators().clone()).await
         }
         outcome => outcome,

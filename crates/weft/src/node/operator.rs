@@ -91,7 +91,10 @@ impl Node for Operator {
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         self.demand_administrator(caller)?;
-        let report = self.store.check(Check { repair: false, blocks: true }).await?;
+        let mut report = self.volume.check(&call_of(&self.sys, caller)).await?;
+        let objects = self.store.check(Check { repair: false, blocks: true }).await?;
+        report.objects += objects.objects;
+        report.findings.extend(objects.findings);
         Ok(report)
     }
 }

@@ -176,7 +176,7 @@ impl Found {
 
 /// A look at all tables at one moment.
 pub(super) struct Checker<'a> {
-    pub(super) read: &'a dyn Read,
+    pub(super) read: &'a (dyn Read + Sync),
     pub(super) volume: VolumeId,
     pub(super) administrators: CallerName,
     pub(super) now: Time,
