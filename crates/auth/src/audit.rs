@@ -357,8 +357,9 @@ impl Writer {
                 .and_then(|written| written);
             match written {
                 Ok(head) => {
-                    batch.tell();
+                    // Before anybody is told: who closes the engine has waited for this.
                     self.remember(head).await;
+                    batch.tell();
                     return;
                 }
                 Err(error) => {

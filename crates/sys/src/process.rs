@@ -22,6 +22,19 @@ pub fn gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// Has the memory of large blocks go back to the machine as soon as they are freed. The C
+/// library would keep them, and on some versions never find room for an aligned block in what
+/// it kept: a hundred checks of passwords, a few at a time, then hold a gigabyte.
+pub fn give_back_large_blocks() {
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
+    #[expect(unsafe_code, reason = "no library offers this call")]
+    {
+        const LARGE_BYTES: libc::c_int = 4 << 20;
+        // SAFETY: it only sets a number of the allocator, under the allocator's own lock.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES) };
+    }
+}
+
 /// Reads a file that holds a secret: regular, of this process's own user, and closed to
 /// everybody else. `None` if there is none; at most `max` bytes are read.
 ///

@@ -53,6 +53,17 @@ impl At {
     }
 }
 
+/// As people write it: `/a/b` from the root of the tree, else the id and what is below it.
+impl std::fmt::Display for At {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.base == FileId::ROOT, self.path.is_empty()) {
+            (true, _) => write!(f, "/{}", self.path),
+            (false, true) => self.base.fmt(f),
+            (false, false) => write!(f, "{}/{}", self.base, self.path),
+        }
+    }
+}
+
 /// Where a listing goes on (request-form law 5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cursor {
