@@ -98,6 +98,8 @@ fn rounds_through(way: &str, programs: &[&str]) {
         std::thread::sleep(moment());
         node.kill();
         if let Some(mount) = mount {
+            // The mount would wait for the node to come back, and the load with it.
+            signal(&maker.0, Signal::KILL);
             node.unmount(&mount);
         }
         wait(&mut maker.0);

@@ -80,7 +80,7 @@ fn a_tree_written_through_the_mount_is_the_same_over_http() {
     }
     let mut node = Node::start();
     let tree = node.make_dir("tree");
-    let (files, bytes) = gather(&tree, if full() { 50_000 } else { 2_000 });
+    let (files, bytes) = gather(&tree, if full() { 50_000 } else { 1_000 });
     let mnt = node.mount("mnt");
     let start = std::time::Instant::now();
     // `tar` in, and what `tar -d` finds of it.
