@@ -5,6 +5,9 @@
 //! `programs` and `trees` need the programs they name. What is missing is counted in the
 //! file named by `WEFT_NOT_RUN`, and fails the test where nobody counts.
 
+// Figures, and the log of a node whose test failed.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
 mod commands;
 mod copying;
 mod corrupt;
