@@ -15,7 +15,8 @@
 //! `watch` what it must be told. `errno` is the one table of errors.
 //!
 //! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
-//! wait for a lock must be killable and bytes must cross once (`docs/decisions/`). Writes
+//! wait for a lock must be killable and bytes must cross once
+//! (`docs/decisions/fuse-data-path.md`). Writes
 //! go through at once, without the kernel's write-back cache: what a program has written,
 //! HTTP shows, and a withdrawn right stops the next write. Names, attributes and pages
 //! are kept by the kernel until the change feed says otherwise; an open always sees what
