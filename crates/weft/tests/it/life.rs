@@ -128,7 +128,7 @@ fn a_start_that_cannot_work_says_why() {
     node.write("file", "");
     node.run(&["up", "file", "--http", "127.0.0.1:0"]).fails(1, &["error:", "file"]);
     if rustix::process::geteuid().is_root() {
-        node.run(&["up", "/root/x", "--http", "127.0.0.1:0"]).fails(3, &["error:", "/root/x"]);
+        node.run(&["up", "/not-ours/x", "--http", "127.0.0.1:0"]).fails(3, &["error:", "/not-ours"]);
         node.run(&["up", "/", "--http", "127.0.0.1:0"]).fails(3, &["error:", "somebody else"]);
     }
 }
