@@ -1,6 +1,8 @@
 //! Who may do what, through the real doors: two users, narrowed credentials, what is
 //! withdrawn, and what is read while it is.
 
+mod matrix;
+
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;

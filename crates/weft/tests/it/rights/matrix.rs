@@ -1,0 +1,187 @@
+//! The rights matrix: caller × right × kind × door, with the right and without it.
+//!
+//! What is expected stands in `rights.txt`, by hand. The run asks a real node for every
+//! cell, through HTTP, the native protocol and mounts with real system calls; what came is
+//! compared with what is written, and differences are named one by one.
+
+mod http;
+mod mount;
+mod native;
+mod table;
+mod world;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::OnceLock;
+
+use weft_core::Rights;
+use weft_core::rights::RIGHTS_COUNT;
+
+use crate::node::{full, have};
+use table::Table;
+use world::World;
+
+const CALLERS: [&str; 12] = [
+    "administrator",
+    "owner",
+    "member",
+    "domain",
+    "anyone",
+    "negative",
+    "narrowed-rights",
+    "narrowed-path",
+    "narrowed-host",
+    "stranger",
+    "revoked",
+    "expired",
+];
+const RIGHTS: [&str; RIGHTS_COUNT] = [
+    "read",
+    "write",
+    "append",
+    "list",
+    "traverse",
+    "insert",
+    "remove",
+    "rename",
+    "lock",
+    "attr-read",
+    "attr-write",
+    "acl-read",
+    "acl-write",
+    "execute",
+    "migrate",
+    "audit-read",
+    "lot",
+    "maintain",
+];
+const KINDS: [&str; 4] = ["file", "directory", "symlink", "fifo"];
+const DOORS: [&str; 3] = ["http", "native", "mount"];
+const SIDES: [&str; 2] = ["with", "without"];
+const ANSWERS: [&str; 7] =
+    ["allowed", "denied", "not-found", "unauthenticated", "revoked", "expired", "not-offered"];
+
+/// One question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cell {
+    caller: &'static str,
+    right: &'static str,
+    kind: &'static str,
+    door: &'static str,
+    side: &'static str,
+}
+
+/// What came, or is to come, for each question.
+type Answers = BTreeMap<Cell, String>;
+
+impl Cell {
+    fn all() -> impl Iterator<Item = Self> {
+        let cell = |caller, right, kind, door, side| Self { caller, right, kind, door, side };
+        CALLERS.iter().flat_map(move |caller| {
+            RIGHTS.iter().flat_map(move |right| {
+                KINDS.iter().flat_map(move |kind| {
+                    DOORS.iter().flat_map(move |door| {
+                        SIDES.iter().map(move |side| cell(*caller, *right, *kind, *door, *side))
+                    })
+                })
+            })
+        })
+    }
+
+    /// Returns the values of the columns that a rule speaks of, in their order.
+    fn columns(&self) -> [&'static str; 5] {
+        [self.caller, self.right, self.kind, self.door, self.side]
+    }
+
+    /// Returns the directory that the question is about.
+    fn dir(&self) -> String {
+        format!("/{}/{}.{}", self.caller, self.right, self.side)
+    }
+
+    /// Returns the path of the thing that the question is about.
+    fn thing(&self) -> String {
+        format!("{}/{}", self.dir(), self.kind)
+    }
+
+    /// Returns the path of a thing that this door alone removes or renames.
+    fn spare(&self) -> String {
+        format!("{}/{}.{}", self.dir(), self.door, self.kind)
+    }
+
+    /// Returns a path where this door makes something.
+    fn new_thing(&self) -> String {
+        format!("{}.new", self.spare())
+    }
+}
+
+/// Returns a right by its name.
+fn right(name: &str) -> Rights {
+    Rights::parse(&format!("={name}")).expect("a right")
+}
+
+/// Says where what came is not what is written.
+fn compare(expected: &Answers, came: &Answers) -> Vec<String> {
+    let line = |(cell, came): (&Cell, &String)| {
+        let expected = &expected[cell];
+        let columns = cell.columns().join(" ");
+        (expected != came).then(|| format!("{columns}: {expected} is written, {came} came"))
+    };
+    came.iter().filter_map(line).collect()
+}
+
+fn table() -> Table {
+    Table::parse(include_str!("../rights.txt"))
+}
+
+/// Asks everything, once for all tests. `None` where mounts cannot be made.
+fn came() -> Option<&'static Answers> {
+    static CAME: OnceLock<Option<Answers>> = OnceLock::new();
+    CAME.get_or_init(|| have("rights matrix", &["fusermount3"]).then(|| World::new().ask())).as_ref()
+}
+
+#[test]
+fn who_may_do_what_is_as_written_down_by_hand() {
+    let Some(came) = came() else { return };
+    let differences = compare(&table().expand(), came);
+    let offered = came.values().filter(|answer| *answer != "not-offered").count();
+    println!("{} cells, {offered} of them offered", came.len());
+    assert!(differences.is_empty(), "{} of {}:\n{}", differences.len(), came.len(), differences.join("\n"));
+}
+
+/// For each value of each column: one rule that says something else of one cell.
+#[test]
+fn one_wrong_expectation_in_any_column_is_found_and_nothing_else() {
+    let Some(came) = came() else { return };
+    let right = table().expand();
+    let mut planted = BTreeSet::new();
+    for (column, values) in [&CALLERS[..], &RIGHTS, &KINDS, &DOORS].into_iter().enumerate() {
+        for value in values {
+            if *value == "expired" && !full() {
+                continue;
+            }
+            let of_value = || came.keys().filter(|cell| cell.columns()[column] == *value);
+            let offered = || of_value().find(|c| !planted.contains(*c) && right[*c] != "not-offered");
+            let cell = *offered().or_else(|| of_value().next()).expect("every value has cells");
+            planted.insert(cell);
+            let wrong = if right[&cell] == "allowed" { "denied" } else { "allowed" };
+            let line = format!("{} {wrong}\n", cell.columns().join(" "));
+            let flipped = Table::parse(&format!("{}{line}", include_str!("../rights.txt"))).expand();
+            let expected = format!("{}: {wrong} is written, {} came", cell.columns().join(" "), right[&cell]);
+            assert_eq!(compare(&flipped, came), [expected], "{value}");
+        }
+    }
+    let late = usize::from(!full());
+    assert_eq!(planted.len(), CALLERS.len() - late + RIGHTS.len() + KINDS.len() + DOORS.len());
+}
+
+#[test]
+fn the_columns_are_those_of_the_model_and_every_rule_speaks() {
+    let mut all = Rights::NONE;
+    for name in RIGHTS {
+        all |= right(name);
+    }
+    assert_eq!(all, Rights::ALL);
+    assert_eq!(Cell::all().count(), CALLERS.len() * RIGHTS.len() * KINDS.len() * DOORS.len() * SIDES.len());
+    let table = table();
+    let silent = table.silent();
+    assert!(silent.is_empty(), "rules that decide no cell:\n{}", silent.join("\n"));
+}
