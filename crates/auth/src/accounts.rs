@@ -97,8 +97,10 @@ impl TableAccounts {
     async fn set_uid(&self, name: &CallerName, uid: Option<u32>) -> Result<UserRow> {
         check_uid(uid)?;
         let _gate = self.home.gate.write().await;
-        let user = name.clone();
+        let (user, id, at) = (name.clone(), name.id(), self.home.steady.stamp());
         let act = move |txn: &mut SpaceTxn<'_>| {
+            // What the old uid was given must not outlive its being this user.
+            revoke_line(txn, id, at)?;
             change_user(txn, &user, |txn, row| {
                 if let Some(old) = row.uid {
                     txn.delete(&tables::uid_key(old))?;
@@ -108,12 +110,15 @@ impl TableAccounts {
             })
         };
         let (row, _) = self.home.space.write(Ack::Durable, act).await?;
-        self.home.remembered.forget(name.id());
+        self.home.revocations.end_caller(id, at);
+        self.home.remembered.forget(id);
         Ok(row)
     }
 
     async fn edit(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
-        let themselves = caller.name() == name && is_whole(caller) && matches!(edit, UserEdit::Password(_));
+        let themselves = caller.name() == name
+            && is_whole(caller, self.home.steady.moment().wall)
+            && matches!(edit, UserEdit::Password(_));
         if themselves {
             self.home.live(caller)?;
         } else {
@@ -152,7 +157,9 @@ impl TableAccounts {
         let gone = || Error::not_found("the domain has no such group").about(group);
         let owner = owner.ok_or_else(gone)?;
         // The administrators' own group is theirs, not its founder's.
-        let owns = owner == *caller.name() && is_whole(caller) && *group != self.home.domain.administrators;
+        let owns = owner == *caller.name()
+            && is_whole(caller, self.home.steady.moment().wall)
+            && *group != self.home.domain.administrators;
         if owns || self.home.is_administrator(caller) {
             return Ok(owner);
         }
@@ -221,7 +228,7 @@ impl TableAccounts {
     async fn make_group(&self, caller: &Caller, name: &str) -> Result<GroupRecord> {
         self.home.live(caller)?;
         let maker = caller.name();
-        if self.own(maker, CallerKind::User).is_err() || !is_whole(caller) {
+        if self.own(maker, CallerKind::User).is_err() || !is_whole(caller, self.home.steady.moment().wall) {
             let detail = "groups are made by the domain's users, with a credential that is not narrowed";
             return Err(Error::not_permitted(detail).caller(maker));
         }

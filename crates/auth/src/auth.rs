@@ -173,6 +173,12 @@ impl Auth {
         &self.home.domain.administrators
     }
 
+    /// Checks that the caller may run the domain: an administrator, by a credential that still
+    /// runs and was not narrowed. Fails with `NotPermitted` or `Unauthenticated`.
+    pub fn demand_administrator(&self, caller: &Caller) -> Result<()> {
+        self.home.demand_administrator(caller)
+    }
+
     /// Returns the role that turns evidence into callers.
     pub fn authority(&self) -> Arc<dyn Authority> {
         self.authority.clone()

@@ -214,7 +214,11 @@ impl HomeAuthority {
     }
 
     fn may_revoke(&self, caller: &Caller, what: &Revoke) -> bool {
-        let own = |id: CallerId| caller.name().id() == id && !caller.is_anyone() && is_whole(caller);
+        let own = |id: CallerId| {
+            caller.name().id() == id
+                && !caller.is_anyone()
+                && is_whole(caller, self.home.steady.moment().wall)
+        };
         self.home.is_administrator(caller)
             || match what {
                 Revoke::Credential(id) => {

@@ -120,7 +120,7 @@ impl Home {
 
     /// Returns whether the caller is an administrator, by a credential that was not narrowed.
     pub(crate) fn is_administrator(&self, caller: &Caller) -> bool {
-        caller.is_or_is_in(self.domain.administrators.id()) && is_whole(caller)
+        caller.is_or_is_in(self.domain.administrators.id()) && is_whole(caller, self.steady.moment().wall)
     }
 
     /// Fails with `NotPermitted` unless the caller is an administrator, by a credential that was
@@ -230,9 +230,9 @@ pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<
 }
 
 /// Returns whether a credential carries everything its caller may do, from anywhere, by now.
-pub(crate) fn is_whole(caller: &Caller) -> bool {
+pub(crate) fn is_whole(caller: &Caller, now: Time) -> bool {
     let limits = caller.limits();
-    limits.rights == Rights::ALL && limits.paths.is_empty() && limits.hosts.is_empty()
+    limits.rights == Rights::ALL && limits.paths.is_empty() && limits.hosts.is_empty() && limits.from <= now
 }
 
 /// Returns the shorter of a wanted life and the longest there is.

@@ -90,6 +90,9 @@ pub const STAGE_PARTS_MAX: u32 = 10_000;
 /// How long an abandoned stage is kept before the sweep takes it.
 pub const STAGE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 
+/// How often a node looks for what abandoned uploads and crashes left behind.
+pub const SWEEP_EVERY: Duration = Duration::from_secs(3600);
+
 /// Bytes in one piece of a transfer: rights and seals are re-checked per piece.
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Bytes covered by one checksum of an object.
@@ -195,6 +198,8 @@ pub const RPC_BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one transfer that may be on their way before the receiver asks for more:
 /// one piece, since what is on its way cannot be taken back when a right ends.
 pub const RPC_WINDOW_BYTES: u32 = 1 << 20;
+/// How long after a call's deadline its answer may still arrive.
+pub const RPC_ANSWER_GRACE: Duration = Duration::from_secs(1);
 /// Calls one connection may have under way; more are answered `Busy`.
 pub const RPC_CALLS_MAX: usize = 1024;
 /// Frames that wait to be written to one connection.

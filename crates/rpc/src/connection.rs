@@ -136,7 +136,7 @@ impl Connection {
         until: Deadline,
     ) -> Result<(Answer, Bytes)> {
         let mut stream = self.start(header, body, payload).await?;
-        self.0.sys.within(until, stream.reply()).await
+        self.0.sys.within(heard_by(until), stream.reply()).await
     }
 
     /// Makes a call that is answered with bytes, for as long as `caller` lasts.
@@ -312,6 +312,12 @@ impl Drop for Stream {
             let _ = self.connection.0.out.try_send(Frame::new(self.number, &ToServer::Cancel, Bytes::new()));
         }
     }
+}
+
+/// The server is the first to find that a deadline has passed: what waits for something
+/// to happen then answers, and so does not fail.
+fn heard_by(until: Deadline) -> Deadline {
+    Deadline(until.0.plus(limits::RPC_ANSWER_GRACE))
 }
 
 fn unexpected() -> Error {

@@ -5,4 +5,5 @@
 //! [`ObjectStore`](weft_core::service::ObjectStore). What it must never know: protocols,
 //! keys, a concrete store or issuer.
 
+pub mod audited;
 pub mod managed;

@@ -53,11 +53,13 @@ impl SteadyFile {
     }
 }
 
-/// Makes a call of the file over whatever link there is. Writing the same bytes to the
-/// same place twice leaves what writing them once does.
+/// Makes a call of the file over whatever link there is, again if that is `$safe`.
 macro_rules! over {
     ($self:ident, $call:ident, |$file:ident| $act:expr) => {
-        steadily!($self.inner, $call, true, |link| async {
+        over!($self, $call, true, |$file| $act)
+    };
+    ($self:ident, $call:ident, $safe:expr, |$file:ident| $act:expr) => {
+        steadily!($self.inner, $call, $safe, |link| async {
             let $file = $self.over(&link, $call).await?;
             $act.await
         })
@@ -90,7 +92,8 @@ impl OpenFile for SteadyFile {
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
-        over!(self, call, |file| file.shape(call, shape))
+        // Cutting a file twice would cut what somebody else wrote in between.
+        over!(self, call, false, |file| file.shape(call, shape))
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {

@@ -129,8 +129,8 @@ impl FileSystem for Steady {
     }
 
     async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
-        // Opening changes nothing unless it makes the file only if it is new.
-        let safe = !how.make.as_ref().is_some_and(|make| make.exclusive);
+        // Opening changes nothing unless it cuts the file, or makes it only if it is new.
+        let safe = !how.truncate && !how.make.as_ref().is_some_and(|make| make.exclusive);
         let (epoch, opened) = steadily!(self.0, call, safe, |link| async {
             link.remote.open(call, at, how).await.map(|opened| (link.epoch, opened))
         })?;

@@ -4,7 +4,7 @@ use quick_cache::sync::Cache;
 use tokio::sync::Semaphore;
 use weft_core::attr::Version;
 use weft_core::form::{Call, Opened, Piece, Range};
-use weft_core::{Error, FileId, Result, limits};
+use weft_core::{Error, ErrorKind, FileId, Result, limits};
 use weft_sys::Sys;
 
 use crate::codec::digest::{Algorithm, Sum, Value};
@@ -32,7 +32,9 @@ impl Sums {
         if let Some(value) = self.known.get(&key) {
             return Ok(value);
         }
-        let _turn = self.at_once.acquire().await.map_err(|_| Error::internal("digests are never closed"))?;
+        let turn =
+            async { self.at_once.acquire().await.map_err(|_| Error::internal("digests are never closed")) };
+        let _turn = sys.within(call.until, turn).await?;
         if let Some(value) = self.known.get(&key) {
             return Ok(value);
         }
@@ -49,6 +51,12 @@ async fn compute(sys: &Sys, call: &Call, opened: &Opened, algorithm: Algorithm) 
     while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
         bytes += piece.length() as u64;
         sum = take_in(sys, sum, piece).await?;
+        // A hole is read as fast as memory: others must get their turn, and an end.
+        tokio::task::yield_now().await;
+        if call.until.passed(sys.clock()) {
+            let detail = "the digest of the file takes longer than a request may";
+            return Err(Error::new(ErrorKind::Deadline, detail));
+        }
     }
     if bytes != opened.attr.size {
         return Err(Error::corrupt("the stored bytes end too early"));

@@ -195,7 +195,7 @@ impl Connection {
             let busy = Error::new(ErrorKind::Busy, "too many calls are under way on this connection");
             return self.replies.send(reply(stream, &busy)).await;
         }
-        let (call, opens) = match self.peer.call(&self.services, header).await {
+        let (call, opens) = match self.peer.call(&self.services, header, needs_session(&body)).await {
             Ok(found) => found,
             Err(error) => return self.replies.send(reply(stream, &error)).await,
         };
@@ -254,6 +254,27 @@ impl Drop for Connection {
                 task.abort();
             }
         }
+    }
+}
+
+/// Whether a call may leave something in a session: opens, locks, answers to replay.
+fn needs_session(body: &CallBody) -> bool {
+    match body {
+        CallBody::Authority(_)
+        | CallBody::Accounts(_)
+        | CallBody::Node(_)
+        | CallBody::Audit(_)
+        | CallBody::Supports(_) => false,
+        CallBody::Request(_)
+        | CallBody::Batch(_)
+        | CallBody::Open(..)
+        | CallBody::File(..)
+        | CallBody::Stage(..)
+        | CallBody::Staged(_)
+        | CallBody::OnStage(..)
+        | CallBody::Lock(..)
+        | CallBody::Test(..)
+        | CallBody::Unlock(..) => true,
     }
 }
 

@@ -116,18 +116,19 @@ impl Peer {
         }
     }
 
-    /// Rebuilds what accompanies a call from what was verified here. Session 0 is
-    /// none: for calls that need none.
+    /// Rebuilds what accompanies a call from what was verified here. Without a session
+    /// (0) only calls can be made that leave nothing in one.
     pub(crate) async fn call(
         &mut self,
         services: &Services,
         header: &CallHeader,
+        in_session: bool,
     ) -> Result<(Call, Arc<OpenTable>)> {
         let caller = self.caller(services, header.credential).await?;
         let (session, opens) = match (header.session, self.sessions.get(&header.session)) {
             (_, Some(Ok(begun))) => (begun.id, begun.opens.clone()),
             (_, Some(Err(report))) => return Err(report.clone().into()),
-            (0, None) => (SessionId(0), Arc::default()),
+            (0, None) if !in_session => (SessionId(0), Arc::default()),
             (_, None) => return Err(Error::stale("there is no such session on this connection")),
         };
         let until = Deadline::within(services.sys.clock(), Duration::from_millis(header.left_ms.into()));

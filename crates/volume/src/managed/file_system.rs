@@ -72,7 +72,11 @@ impl Volume {
                 return Ok(LockLease { until });
             }
             let Some(until) = until else {
-                return Err(if reclaims { locked() } else { locked().hint("former holders may reclaim their locks; try again shortly") });
+                return Err(if reclaims {
+                    locked()
+                } else {
+                    locked().hint("former holders may reclaim their locks; try again shortly")
+                });
             };
             let end = if reclaims { until } else { until.min(self.started.plus(limits::SESSION_GRACE)) };
             tokio::select! {
@@ -185,9 +189,8 @@ impl FileSystem for Managed {
         let print = fingerprint(call, &("make", at, &new, set))?;
         let number = self.volume.number().await?;
         let (place, set) = (at.clone(), set.clone());
-        let made = self.volume.change(call, move |act| {
-            act.once(&print, |act| act.make(&place, &new, &set, number))
-        });
+        let made =
+            self.volume.change(call, move |act| act.once(&print, |act| act.make(&place, &new, &set, number)));
         made.await.map_err(|e| e.op("make").about(at))
     }
 
@@ -195,9 +198,8 @@ impl FileSystem for Managed {
         let print = fingerprint(call, &("link", file, to))?;
         let cookie = self.volume.number().await?;
         let (file, place) = (file.clone(), to.clone());
-        let linked = self.volume.change(call, move |act| {
-            act.once(&print, |act| act.link(&file, &place, cookie))
-        });
+        let linked =
+            self.volume.change(call, move |act| act.once(&print, |act| act.link(&file, &place, cookie)));
         linked.await.map_err(|e| e.op("link").about(to))
     }
 
@@ -214,7 +216,7 @@ impl FileSystem for Managed {
         let (source, target, guard) = (from.clone(), to.clone(), *guard);
         let (volume, again) = (self.volume.clone(), call.clone());
         let work = async move {
-            let renamed = volume.change(&again, move |act| {
+            let renamed = volume.change_whenever(&again, again.ack, move |act| {
                 let mut epochs = Vec::new();
                 let answer = act.once(&print, |act| {
                     let (answer, begun) = act.rename(&source, &target, (how, cookie), &guard)?;
@@ -237,9 +239,8 @@ impl FileSystem for Managed {
     async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
         let print = fingerprint(call, &("remove", at, kind, guard))?;
         let (place, guard) = (at.clone(), *guard);
-        let removed = self.volume.change(call, move |act| {
-            act.once(&print, |act| act.remove(&place, kind, &guard))
-        });
+        let removed =
+            self.volume.change(call, move |act| act.once(&print, |act| act.remove(&place, kind, &guard)));
         let removed = removed.await.map_err(|e| e.op("remove").about(at))?;
         self.volume.ended(None);
         Ok(removed)
@@ -262,9 +263,8 @@ impl FileSystem for Managed {
     async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
         let print = fingerprint(call, &("tag", at, edits, guard))?;
         let (place, edits, guard) = (at.clone(), edits.to_vec(), *guard);
-        let tagged = self.volume.change(call, move |act| {
-            act.once(&print, |act| act.tag(&place, &edits, &guard))
-        });
+        let tagged =
+            self.volume.change(call, move |act| act.once(&print, |act| act.tag(&place, &edits, &guard)));
         tagged.await.map_err(|e| e.op("tag").about(at))
     }
 

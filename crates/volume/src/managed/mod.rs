@@ -92,7 +92,8 @@ pub const CHANGES: NoteKind = NoteKind(1);
 /// with each, for whoever keeps the audit log.
 pub const AUDITS: NoteKind = NoteKind(2);
 
-const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+/// The schema of the volume's tables: what a tool needs to open their space.
+pub const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
 
 /// Directories on one way to the root; more means that a directory lies below itself.
 const DEPTH_MAX: usize = limits::TREE_DEPTH_MAX;
@@ -184,6 +185,21 @@ impl Managed {
         };
         space.write(Ack::Durable, act).await.map_err(|e| e.op("make the volume"))?;
         Self::open(config).await
+    }
+
+    /// Returns whether the reads of a container's files are to be recorded. Where that
+    /// cannot be found out, they are.
+    pub fn audits_reads(&self, container: ContainerId) -> bool {
+        let volume = &self.volume;
+        let find = || {
+            let snapshot = volume.space.snapshot()?;
+            let head = containers::head(&snapshot, container)?;
+            match volume.policies.get(&(container, head)) {
+                Some(rules) => Ok(rules.audit_reads),
+                None => containers::rules(&snapshot, container).map(|rules| rules.audit_reads),
+            }
+        };
+        find().map_or(true, |reads: AuditReads| reads == AuditReads::All)
     }
 
     /// Opens a volume that was made before, and mends what a crash left half-done.

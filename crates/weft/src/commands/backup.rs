@@ -32,7 +32,9 @@ pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
         let into = std::path::absolute(&args.into).map_err(|e| Error::invalid("not a path").caused_by(e))?;
         let report = client.remote().backup(client.caller(), &into.to_string_lossy()).await?;
         say(context, "backed up to", &report);
-        eprintln!("the node's keys are in it: whoever has them can speak for the domain");
+        eprintln!(
+            "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself"
+        );
         Ok(())
     })
 }

@@ -47,7 +47,7 @@ impl Audit for Guarded {
     }
 
     async fn records(&self, caller: &Caller, filter: &AuditFilter) -> Result<AuditPage> {
-        if !caller.is_or_is_in(self.auth.administrators().id()) {
+        if self.auth.demand_administrator(caller).is_err() {
             self.demand(caller, filter).await?;
         }
         self.auth.audit().records(caller, filter).await

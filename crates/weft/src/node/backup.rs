@@ -1,7 +1,7 @@
 //! Backup of a running node, and restore into an empty directory.
 //!
 //! ```text
-//!   BACKUP/ meta/     the metadata, consistent      auth/keys/   the keys: keep them safe
+//!   BACKUP/ meta/     the metadata, consistent      auth/keys/   the signing keys, not the root key
 //!           objects/  the bytes                     auth/audit/  the log so far
 //!           complete  written last: without it there is nothing to restore
 //! ```
@@ -27,6 +27,8 @@ use super::{AUTH_SPACE, NodeDirectory};
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
 const LAYOUT: &str = "weft backup 1\n";
+/// The one key that no backup holds: it is put away by hand, and a node runs without it.
+const ROOT_KEY: &str = "root.key";
 
 /// Writes a backup to a new directory.
 pub async fn write(
@@ -39,7 +41,7 @@ pub async fn write(
     DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
     let disk = RealDisk::open(into)?;
     let meta = part(&disk, into, "meta")?;
-    copy_tree(&data.join("auth"), &into.join("auth"))?;
+    copy_tree(&data.join("auth"), &into.join("auth"), &[ROOT_KEY])?;
     let copied = store.backup(engine.backup(meta), part(&disk, into, "objects")?).await?;
     let metadata_bytes = tree_bytes(&into.join("meta"))?;
     let mut complete = File::create_new(into.join(COMPLETE)).map_err(failed)?;
@@ -75,9 +77,9 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     engine.close().await?;
     let auth = directory.path().join("auth");
     drop(directory.disk("auth")?);
-    copy_tree(&from.join("auth").join("audit"), &auth.join("audit-before-restore"))?;
+    copy_tree(&from.join("auth").join("audit"), &auth.join("audit-before-restore"), &[])?;
     // The keys come last: they make it a node that was founded.
-    copy_tree(&from.join("auth").join("keys"), &auth.join("keys"))?;
+    copy_tree(&from.join("auth").join("keys"), &auth.join("keys"), &[])?;
     sync_dir(directory.path())?;
     let path = directory.path().display().to_string();
     let metadata_bytes = tree_bytes(&directory.path().join("meta"))?;
@@ -92,15 +94,19 @@ fn part(disk: &RealDisk, into: &Path, name: &str) -> Result<Arc<dyn Disk>> {
     Ok(below)
 }
 
-/// Copies a tree of small files, closed to others, and brings it to disk.
-fn copy_tree(from: &Path, into: &Path) -> Result<()> {
+/// Copies a tree of small files, closed to others, but for those called `without`, and
+/// brings it to disk.
+fn copy_tree(from: &Path, into: &Path, without: &[&str]) -> Result<()> {
     let failed = |e| fault::error(e, "copy", from.display());
     DirBuilder::new().mode(0o700).recursive(true).create(into).map_err(failed)?;
     for entry in std::fs::read_dir(from).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let target = into.join(entry.file_name());
         if entry.file_type().map_err(failed)?.is_dir() {
-            copy_tree(&entry.path(), &target)?;
+            copy_tree(&entry.path(), &target, without)?;
+            continue;
+        }
+        if without.iter().any(|name| entry.file_name() == *name) {
             continue;
         }
         std::fs::copy(entry.path(), &target).map_err(failed)?;

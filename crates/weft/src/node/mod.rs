@@ -32,6 +32,7 @@ use weft_mover::Mover;
 use weft_store::Directory;
 use weft_sys::net::Peer;
 use weft_sys::{Sys, Task};
+use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
 
 pub use directory::NodeDirectory;
@@ -62,6 +63,7 @@ pub struct Running {
     doors: Vec<Task<()>>,
     /// Copies audit records of writes into the log.
     follower: Task<()>,
+    sweeper: Task<()>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
     founded: Option<Founded>,
@@ -91,7 +93,11 @@ impl Running {
         let volume = open_volume(sys, &engine, &auth, store.clone()).await?;
         auth.sessions().watch(Arc::new(volume.clone()));
         let follower = follow_audits(sys, &auth, &engine)?;
-        let fs: Arc<dyn FileSystem> = Arc::new(volume.clone());
+        let sweeper = sweep_behind(sys, &auth, &volume);
+        let (below, audited) = (volume.clone(), volume.clone());
+        let reads = Arc::new(move |container| audited.audits_reads(container));
+        let fs: Arc<dyn FileSystem> =
+            Arc::new(Audited::new(sys.clone(), Arc::new(below), auth.audit(), reads));
         let (stopper, stopping) = shutdown();
         let mut running = Self {
             directory,
@@ -102,6 +108,7 @@ impl Running {
             stopper,
             doors: Vec::new(),
             follower,
+            sweeper,
             addresses: Vec::new(),
             stop_asked: Arc::default(),
             founded,
@@ -188,12 +195,16 @@ impl Running {
                 tracing::warn!(%error, "a door did not close in time");
             }
         }
+        // Each is closed whatever became of the others; the first failure is told.
+        let mut outcomes = vec![self.volume.close().await];
         drop(self.volume);
+        self.sweeper.abort();
         // What it has not copied yet stays in the engine, for the next start.
         self.follower.abort();
-        self.store.close().await?;
-        self.auth.close().await?;
-        self.engine.close().await?;
+        outcomes.push(self.store.close().await);
+        outcomes.push(self.auth.close().await);
+        outcomes.push(self.engine.close().await);
+        outcomes.into_iter().collect::<Result<()>>()?;
         self.directory.release()
     }
 }
@@ -206,6 +217,24 @@ fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<Tas
             tracing::error!(%error, "the audit of writes ends");
         }
     }))
+}
+
+/// Takes away, now and then, what crashes and abandoned uploads left behind.
+fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed) -> Task<()> {
+    let (own, auth, volume) = (sys.clone(), auth.clone(), volume.clone());
+    sys.spawn(async move {
+        loop {
+            own.sleep(limits::SWEEP_EVERY).await;
+            let swept = async {
+                let call = call_of(&own, &auth.node_caller()?);
+                volume.sweep(&call).await
+            };
+            match swept.await {
+                Ok(swept) => tracing::debug!(?swept, "swept"),
+                Err(error) => tracing::warn!(%error, "the sweep did not come to its end"),
+            }
+        }
+    })
 }
 
 async fn greet(services: Arc<NativeServices>, guest: Guest) {

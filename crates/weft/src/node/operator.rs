@@ -7,7 +7,7 @@ use weft_auth::Auth;
 use weft_core::form::{At, FileSystem};
 use weft_core::proof::Caller;
 use weft_core::service::{BackupReport, CheckReport, Node, NodeStatus, ObjectStore};
-use weft_core::{Error, FileId, Result, Time};
+use weft_core::{FileId, Result, Time};
 use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
@@ -42,21 +42,10 @@ impl Operator {
         }
     }
 
-    fn is_administrator(&self, caller: &Caller) -> bool {
-        caller.is_or_is_in(self.auth.administrators().id())
-    }
-
     /// Returns how many files there are, as far as the caller may know.
     async fn files(&self, caller: &Caller) -> u64 {
         let space = self.volume.space(&call_of(&self.sys, caller), &At::id(FileId::ROOT)).await;
         space.map_or(0, |space| space.files)
-    }
-
-    fn demand_administrator(&self, caller: &Caller) -> Result<()> {
-        if self.is_administrator(caller) {
-            return Ok(());
-        }
-        Err(Error::denied("only administrators may").caller(caller.name()))
     }
 }
 
@@ -69,7 +58,11 @@ impl Node for Operator {
             domain: self.auth.domain(),
             started: self.started,
             pid: std::process::id(),
-            data: if self.is_administrator(caller) { self.data.clone() } else { String::new() },
+            data: if self.auth.demand_administrator(caller).is_ok() {
+                self.data.clone()
+            } else {
+                String::new()
+            },
             doors: self.doors.clone(),
             bytes_total: space.bytes_total,
             bytes_free: space.bytes_free,
@@ -79,18 +72,18 @@ impl Node for Operator {
     }
 
     async fn stop(&self, caller: &Caller) -> Result<()> {
-        self.demand_administrator(caller)?;
+        self.auth.demand_administrator(caller)?;
         self.stop_asked.notify_one();
         Ok(())
     }
 
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
-        self.demand_administrator(caller)?;
+        self.auth.demand_administrator(caller)?;
         backup::write(&self.engine, &self.store, self.data.as_ref(), into.as_ref()).await
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
-        self.demand_administrator(caller)?;
+        self.auth.demand_administrator(caller)?;
         let mut report = self.volume.check(&call_of(&self.sys, caller)).await?;
         let objects = self.store.check(Check { repair: false, blocks: true }).await?;
         report.objects += objects.objects;

@@ -1,0 +1,116 @@
+//! The audit of what no commit carries: reads and refusals.
+//!
+//! Writes are recorded by the volume itself, in the commit that makes them. This wrapper
+//! stands between the doors and the volume and records what leaves no trace there: bytes
+//! that were read, once for each open and when it ends, where the container says so; and
+//! every refusal, always.
+//!
+//! How to get it wrong: record before the act and call it done, or lose a record when a
+//! file is dropped and not closed. So a file records itself when it goes, either way.
+
+mod file;
+mod file_system;
+mod stage;
+
+use std::sync::Arc;
+
+use weft_core::form::{At, Call, FileSystem};
+use weft_core::service::{Audit, AuditOutcome, AuditRecord};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Rights};
+use weft_sys::Sys;
+
+/// Returns whether the reads of a container's files are to be recorded.
+pub type AuditsReads = Arc<dyn Fn(ContainerId) -> bool + Send + Sync>;
+
+/// A file system whose reads and refusals are recorded.
+#[derive(Clone)]
+pub struct Audited(Arc<Inner>);
+
+struct Inner {
+    sys: Sys,
+    below: Arc<dyn FileSystem>,
+    audit: Arc<dyn Audit>,
+    reads: AuditsReads,
+}
+
+impl Audited {
+    /// Records what passes to `below` in `audit`.
+    pub fn new(sys: Sys, below: Arc<dyn FileSystem>, audit: Arc<dyn Audit>, reads: AuditsReads) -> Self {
+        Self(Arc::new(Inner { sys, below, audit, reads }))
+    }
+}
+
+impl Inner {
+    /// Records a refusal; other failures are no decision about anybody.
+    async fn refused(&self, call: &Call, operation: &str, object: Option<FileId>, error: &Error) {
+        let refusal = matches!(
+            error.kind(),
+            ErrorKind::Denied
+                | ErrorKind::NotPermitted
+                | ErrorKind::Unauthenticated
+                | ErrorKind::Revoked
+                | ErrorKind::Expired
+        );
+        if !refusal {
+            return;
+        }
+        let because = match error.subject() {
+            Some(about) => format!("{about}: {}", error.detail()),
+            None => error.detail().to_owned(),
+        };
+        let outcome = AuditOutcome::Failed(error.kind());
+        let record = self.record(call, operation, (object, None), outcome, because, 0);
+        self.audit.record(record).await;
+    }
+
+    /// Records that bytes were read, and by which entry.
+    async fn read(&self, call: &Call, file: FileId, container: ContainerId, bytes: u64) {
+        let why = self.below.why(call, &At::id(file), Rights::READ, None).await;
+        let because = why.ok().and_then(|why| why.steps.last().map(|step| step.because.join("; ")));
+        let about = (Some(file), Some(container));
+        let record = self.record(call, "read", about, AuditOutcome::Done, because.unwrap_or_default(), bytes);
+        self.audit.record(record).await;
+    }
+
+    fn record(
+        &self,
+        call: &Call,
+        operation: &str,
+        (object, container): (Option<FileId>, Option<ContainerId>),
+        outcome: AuditOutcome,
+        because: String,
+        bytes: u64,
+    ) -> AuditRecord {
+        AuditRecord {
+            at: self.sys.clock().now(),
+            caller: call.caller.name().clone(),
+            credential: call.caller.credential(),
+            delegates: call.caller.claims().delegates.clone(),
+            from: call.from,
+            trace: call.trace,
+            operation: operation.to_owned(),
+            object,
+            container,
+            outcome,
+            because,
+            bytes,
+        }
+    }
+}
+
+/// Returns the inode an address names, if it names one by id.
+fn named(at: &At) -> Option<FileId> {
+    at.path.is_empty().then_some(at.base)
+}
+
+/// Makes a call and records it if it is refused.
+macro_rules! watched {
+    ($inner:expr, $call:ident, $operation:literal, $object:expr, $act:expr) => {{
+        let outcome = $act.await;
+        if let Err(error) = &outcome {
+            $inner.refused($call, $operation, $object, error).await;
+        }
+        outcome
+    }};
+}
+use watched;

@@ -1,0 +1,44 @@
+//! A stage whose refusals are recorded.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_core::attr::{Changed, SetAttr};
+use weft_core::form::{Call, Entry, Guard, Part, PartPage, Source, Stage};
+use weft_core::{Result, StageId};
+
+use super::{Inner, watched};
+
+pub(super) struct AuditedStage {
+    pub(super) inner: Arc<Inner>,
+    pub(super) below: Arc<dyn Stage>,
+}
+
+#[async_trait]
+impl Stage for AuditedStage {
+    fn id(&self) -> StageId {
+        self.below.id()
+    }
+
+    async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        watched!(self.inner, call, "put", None, self.below.put(call, number, offset, data))
+    }
+
+    async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
+        watched!(self.inner, call, "parts", None, self.below.parts(call, from))
+    }
+
+    async fn publish(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        watched!(self.inner, call, "publish", None, self.below.publish(call, parts, set, guard))
+    }
+
+    async fn discard(&self, call: &Call) -> Result<()> {
+        watched!(self.inner, call, "discard", None, self.below.discard(call))
+    }
+}
