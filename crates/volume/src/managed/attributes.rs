@@ -116,7 +116,15 @@ impl Act<'_, '_> {
         } else {
             (ChangeKind::Attr, Rights::ATTR_WRITE)
         };
-        self.record(&Deed { kind, operation: "set", node, place: None, to: None, by: (node, right), bytes: 0 })?;
+        self.record(&Deed {
+            kind,
+            operation: "set",
+            node,
+            place: None,
+            to: None,
+            by: (node, right),
+            bytes: 0,
+        })?;
         let file = self.wcc(node.id, before)?;
         Ok(Changed { value: self.attr(node)?, file, parents: [None, None] })
     }

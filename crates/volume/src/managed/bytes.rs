@@ -108,9 +108,8 @@ impl Volume {
     async fn write_inline(self: &Arc<Self>, lease: &Lease, at: WriteAt, bytes: Bytes) -> Result<Inline> {
         let (id, count) = (lease.id, bytes.len() as u64);
         let (op, verifier, ack) = (lease.op, self.verifier(), lease.call.ack);
-        let done = self
-            .change_whenever(&lease.call, ack, move |act| act.write_inline(id, op, at, &bytes))
-            .await?;
+        let done =
+            self.change_whenever(&lease.call, ack, move |act| act.write_inline(id, op, at, &bytes)).await?;
         Ok(match done {
             Some((at, file)) => Inline::Done(Written { at, bytes: count, file, ack, verifier }),
             None => Inline::TooLarge,
@@ -126,9 +125,8 @@ impl Volume {
     async fn promoted(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
         let writing = self.files.of(id.serial());
         let _alone = writing.gate.write().await;
-        let (node, bytes) = self.look_whenever(call, |view| {
-            Ok((view.node(id)?, inodes::inline(view.read, id.serial())?))
-        })?;
+        let (node, bytes) =
+            self.look_whenever(call, |view| Ok((view.node(id)?, inodes::inline(view.read, id.serial())?)))?;
         if node.inode.layout != Layout::Inline {
             return Ok(());
         }
@@ -202,9 +200,7 @@ impl Volume {
         drop(stroke);
         match failed {
             Some(error) => Err(error),
-            None => {
-                Ok(Written { at: start, bytes, file, ack: lease.call.ack, verifier: self.verifier() })
-            }
+            None => Ok(Written { at: start, bytes, file, ack: lease.call.ack, verifier: self.verifier() }),
         }
     }
 
@@ -247,12 +243,7 @@ impl Volume {
     }
 
     /// Brings the inode up to what its object has become.
-    async fn note_written(
-        self: &Arc<Self>,
-        lease: &Lease,
-        written: Wrote,
-        object: ObjectId,
-    ) -> Result<Wcc> {
+    async fn note_written(self: &Arc<Self>, lease: &Lease, written: Wrote, object: ObjectId) -> Result<Wcc> {
         if lease.call.ack == Ack::Durable && written.bytes > 0 {
             self.sync_object(&lease.call, lease.id, object).await?;
         }

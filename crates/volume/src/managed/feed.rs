@@ -82,7 +82,9 @@ impl Feed {
                     noted.change.seq = ChangeSeq(note.position.0);
                     ring.kept.push_back(noted);
                 }
-                Err(error) => tracing::error!(%error, position = note.position.0, "a change note is malformed"),
+                Err(error) => {
+                    tracing::error!(%error, position = note.position.0, "a change note is malformed")
+                }
             }
         }
         let mut dropped = None;

@@ -46,7 +46,13 @@ impl View<'_> {
         if label != node.inode.container || object != node.object() || op == Rights::EXECUTE {
             // The same answer, for the label that the bytes still carry at the store.
             let op = if op == Rights::EXECUTE { Rights::READ } else { op };
-            return self.volume.entrust(self.read, &self.call.caller, (label, object), op, self.call.from.peer);
+            return self.volume.entrust(
+                self.read,
+                &self.call.caller,
+                (label, object),
+                op,
+                self.call.from.peer,
+            );
         }
         let whole = self.unconfined(node, op, bits)?;
         let governing = self.governing(label)?;
@@ -59,9 +65,7 @@ impl View<'_> {
             op,
             object: whole.is_none().then_some(object),
         };
-        self.volume.kept(&key, op, object, self.now, || {
-            self.volume.issuer.issue(&whole.unwrap_or(decision))
-        })
+        self.volume.kept(&key, op, object, self.now, || self.volume.issuer.issue(&whole.unwrap_or(decision)))
     }
 
     /// Returns the decision for the whole container, if nothing but its ACL says a word.

@@ -101,8 +101,8 @@ impl Lease {
             let label = if object == self.object { label } else { self.label };
             view.grant_on(&node, self.op, self.bits, self.object, label)
         });
-        let granted = granted
-            .map_err(|e| Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(e))?;
+        let granted =
+            granted.map_err(|e| Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(e))?;
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Held { granted, seen };
         Ok(())
     }

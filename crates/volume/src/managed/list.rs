@@ -37,7 +37,9 @@ impl View<'_> {
                 self.page(entries::after_cookie(self.read, serial, *cookie), max, want)?
             }
             Cursor::ByName => self.page(entries::after_name(self.read, serial, None), max, want)?,
-            Cursor::After(name) => self.page(entries::after_name(self.read, serial, Some(name)), max, want)?,
+            Cursor::After(name) => {
+                self.page(entries::after_name(self.read, serial, Some(name)), max, want)?
+            }
         };
         let next = entries.last().filter(|_| more).map(|last| match from {
             Cursor::Start | Cursor::Cookie(_) => Cursor::Cookie(last.cookie),

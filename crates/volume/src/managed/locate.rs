@@ -131,8 +131,7 @@ impl View<'_> {
     /// or not. `Invalid` if it is an id alone.
     pub(super) fn spot(&self, at: &At) -> Result<Spot> {
         let place = self.locate(at)?;
-        let (dir, name) =
-            place.above.ok_or_else(|| Error::invalid("the address has no name to act on"))?;
+        let (dir, name) = place.above.ok_or_else(|| Error::invalid("the address has no name to act on"))?;
         Ok(Spot { dir, name, held: place.node.zip(place.link) })
     }
 }

@@ -138,9 +138,7 @@ impl Act<'_, '_> {
                 node.inode.size = target.len() as u64;
                 inodes::put_target(self.txn, serial, LinkTarget::Symlink(target.clone()))
             }
-            New::Reference(to) => {
-                inodes::put_target(self.txn, serial, LinkTarget::Reference(to.clone()))
-            }
+            New::Reference(to) => inodes::put_target(self.txn, serial, LinkTarget::Reference(to.clone())),
             New::Fifo => Ok(()),
         }
     }

@@ -85,7 +85,8 @@ impl Act<'_, '_> {
         if made && view.containers_above(&node)?.len() >= limits::CONTAINER_DEPTH_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "at most 64 containers lie on one path"));
         }
-        let root = if made { node.clone() } else { view.node_at(rules.root).unwrap_or_else(|_| node.clone()) };
+        let root =
+            if made { node.clone() } else { view.node_at(rules.root).unwrap_or_else(|_| node.clone()) };
         let traverse = match &edit.acl {
             Some(acl) => view.traverse_above(&root, acl)?,
             None => Vec::new(),
@@ -101,7 +102,8 @@ impl Act<'_, '_> {
         self.edit(container, edit, &mut epochs)?;
         let mut traverse_added = Vec::new();
         for (above, acl) in traverse {
-            let (mut head, mut rules) = (containers::head(self.txn, above)?, containers::rules(self.txn, above)?);
+            let (mut head, mut rules) =
+                (containers::head(self.txn, above)?, containers::rules(self.txn, above)?);
             head.serial += 1;
             rules.acl = acl;
             containers::put(self.txn, above, head, &rules)?;

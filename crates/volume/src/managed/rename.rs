@@ -67,8 +67,7 @@ impl Act<'_, '_> {
     }
 
     fn parents(&self, from: &Spot, to: &Spot, above: [Option<Before>; 2]) -> Result<[Option<Wcc>; 2]> {
-        let second =
-            if from.dir.id == to.dir.id { None } else { Some(self.wcc(to.dir.id, above[1])?) };
+        let second = if from.dir.id == to.dir.id { None } else { Some(self.wcc(to.dir.id, above[1])?) };
         Ok([Some(self.wcc(from.dir.id, above[0])?), second])
     }
 

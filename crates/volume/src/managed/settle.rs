@@ -11,13 +11,13 @@ use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 use weft_kv::SpaceTxn;
 use weft_sys::Sys;
 
-use super::{Managed, Volume};
 use super::bytes::used_of;
 use super::files::Writing;
 use super::opens::Closed;
-use super::view::Node;
 use super::table::inodes::{self, Layout};
 use super::table::{containers, unnamed};
+use super::view::Node;
+use super::{Managed, Volume};
 
 /// How many marks are looked at in one go.
 const BATCH: usize = 256;
@@ -82,9 +82,11 @@ impl Volume {
         Ok(())
     }
 
-    /// Mends what a crash left: files whose objects were being written are as their
-    /// objects are now, under versions that nobody has seen.
+    /// Mends what a crash left: objects whose new label the store knows and the rows do
+    /// not, and files whose objects were being written, which are as their objects are
+    /// now, under versions that nobody has seen.
     pub(super) async fn mend_after_crash(self: &Arc<Self>) -> Result<()> {
+        self.relabel_all().await?;
         let mut after = None;
         loop {
             let marked = unnamed::WRITING.some(&self.space.snapshot()?, after, BATCH)?;
@@ -159,9 +161,8 @@ impl Volume {
             return;
         }
         let Ok(snapshot) = self.space.snapshot() else { return };
-        let orphan = closed.file.is_some_and(|file| {
-            unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true)
-        });
+        let orphan =
+            closed.file.is_some_and(|file| unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true));
         if let Some(file) = closed.file.filter(|_| orphan) {
             self.opens.end(file);
         }

@@ -184,8 +184,10 @@ impl Volume {
             Rights::WRITE | Rights::REMOVE,
         )?;
         match self.store.remove(&granted, object).await {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
+            // Under another label it is nobody's object, which the next sweep finds.
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied) => {}
+            Err(error) => return Err(error),
         }
         self.space.write(Ack::Applied, move |txn| unnamed::remove_garbage(txn, object)).await?;
         Ok(())
@@ -198,6 +200,9 @@ impl Volume {
             let some = unnamed::RELABELS.some(&self.space.snapshot()?, after, BATCH)?;
             let Some(last) = some.last().copied() else { return Ok(()) };
             after = Some(last);
+            // The store forgets nothing: it is told only of moves that a crash cannot
+            // take back.
+            self.space.flush().await?;
             for serial in some {
                 self.relabel(serial).await?;
             }
@@ -227,21 +232,7 @@ impl Volume {
             }
             relabelled = Some((object, to));
         }
-        let act = move |txn: &mut SpaceTxn<'_>| {
-            let Some(mut inode) = inodes::find(txn, serial)? else {
-                return unnamed::RELABELS.remove(txn, serial);
-            };
-            if let (Some((object, to)), Layout::Whole { object: now, .. }) = (relabelled, inode.layout)
-                && now == object
-            {
-                inode.layout = Layout::Whole { object, label: to };
-                inodes::put(txn, serial, &inode)?;
-                if inode.container != to {
-                    return Ok(());
-                }
-            }
-            unnamed::RELABELS.remove(txn, serial)
-        };
+        let act = move |txn: &mut SpaceTxn<'_>| note_label(txn, serial, relabelled);
         self.space.write(Ack::Applied, act).await?;
         // Leases hold proof under the old label.
         self.policy_has_changed(&[]);
@@ -256,8 +247,7 @@ impl Volume {
             let mut after = None;
             loop {
                 let rights = Rights::MAINTAIN | Rights::LIST;
-                let granted =
-                    self.upkeep(&self.space.snapshot()?, container, Objects::All, rights)?;
+                let granted = self.upkeep(&self.space.snapshot()?, container, Objects::All, rights)?;
                 let page = self.store.list(&granted, after).await?;
                 found.extend(page.objects.iter().map(|stat| (stat.id, container)));
                 if found.len() >= CHUNK {
@@ -321,9 +311,8 @@ impl Volume {
 
     async fn sweep_replays(self: &Arc<Self>) -> Result<u64> {
         let before = self.sys.clock().now();
-        let before = weft_core::Time::from_nanos(
-            before.nanos().saturating_sub(limits::REPLAY_LIFE.as_nanos() as i64),
-        );
+        let before =
+            weft_core::Time::from_nanos(before.nanos().saturating_sub(limits::REPLAY_LIFE.as_nanos() as i64));
         let mut forgotten = 0;
         loop {
             let idle = once::idle(&self.space.snapshot()?, before, BATCH)?;
@@ -368,6 +357,30 @@ impl Volume {
         }
         Ok(count)
     }
+}
+
+/// Notes that an object carries a container's label now, wherever it is referred to.
+fn note_label(
+    txn: &mut SpaceTxn<'_>,
+    serial: u64,
+    relabelled: Option<(ObjectId, ContainerId)>,
+) -> Result<()> {
+    let inode = inodes::find(txn, serial)?;
+    if let Some((object, to)) = relabelled {
+        match inode {
+            Some(mut inode) if matches!(inode.layout, Layout::Whole { object: now, .. } if now == object) => {
+                inode.layout = Layout::Whole { object, label: to };
+                inodes::put(txn, serial, &inode)?;
+                if inode.container != to {
+                    // It has moved on meanwhile.
+                    return Ok(());
+                }
+            }
+            _ if unnamed::is_garbage(txn, object)? => unnamed::add_garbage(txn, object, to)?,
+            _ => {}
+        }
+    }
+    unnamed::RELABELS.remove(txn, serial)
 }
 
 fn report(what: &'static str, done: Result<()>) {

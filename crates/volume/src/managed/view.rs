@@ -388,7 +388,9 @@ impl<'a> View<'a> {
 
     /// Checks that a container may take so many bytes more.
     pub(super) fn room(&self, container: ContainerId, more: u64) -> Result<()> {
-        let Some(max) = self.governing(container)?.rules.bytes_max.filter(|_| more > 0) else { return Ok(()) };
+        let Some(max) = self.governing(container)?.rules.bytes_max.filter(|_| more > 0) else {
+            return Ok(());
+        };
         let used = containers::used(self.read, container)?;
         if used.saturating_add(more) <= max {
             return Ok(());

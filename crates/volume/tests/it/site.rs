@@ -11,19 +11,23 @@ use weft_core::model::ModelStore;
 use weft_core::service::{ObjectStore, SessionWatcher};
 use weft_core::{Clock, SessionId, VolumeId};
 use weft_kv::{Embedded, Engine, Options, SpaceId};
-use weft_sys::{SimClock, SimDisk, Sys};
+use weft_sys::{Disk, SimClock, SimDisk, Sys};
 use weft_volume::managed::{Config, Managed};
 
 /// Small, so that the log is cut and folded often.
-const OPTIONS: Options =
-    Options { segment_bytes: 256 << 10, fold_bytes: 128 << 10, overlay_bytes_max: 1 << 20, cache_bytes: 1 << 20 };
+const OPTIONS: Options = Options {
+    segment_bytes: 256 << 10,
+    fold_bytes: 128 << 10,
+    overlay_bytes_max: 1 << 20,
+    cache_bytes: 1 << 20,
+};
 
 /// A volume, its machine, and the domain that signs for it.
 pub struct Volume {
     pub sys: Sys,
     pub clock: Arc<SimClock>,
     pub domain: Arc<TestDomain>,
-    pub disk: SimDisk,
+    pub disk: Arc<dyn Disk>,
     pub store: Arc<dyn ObjectStore>,
     running: Mutex<Option<Running>>,
 }
@@ -41,14 +45,14 @@ impl Volume {
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
         let store = ModelStore::new(clock.clone() as Arc<dyn Clock>);
-        Self::on(sys, domain, SimDisk::new(), store, true).await
+        Self::on_disk(sys, domain, Arc::new(SimDisk::new()), store, true).await
     }
 
     /// Makes or opens a volume.
-    pub async fn on(
+    pub async fn on_disk(
         sys: Sys,
         domain: Arc<TestDomain>,
-        disk: SimDisk,
+        disk: Arc<dyn Disk>,
         store: Arc<dyn ObjectStore>,
         make: bool,
     ) -> Self {
@@ -60,8 +64,7 @@ impl Volume {
     }
 
     async fn start(&self, make: bool) -> Running {
-        let engine = Embedded::open(self.sys.clone(), Arc::new(self.disk.clone()), OPTIONS);
-        let engine: Arc<dyn Engine> = Arc::new(engine.expect("the engine opens"));
+        let engine = self.engine();
         let config = self.config(engine.clone());
         let managed = if make {
             Managed::create(config, self.domain.name(ADMINISTRATOR)).await
@@ -69,6 +72,12 @@ impl Volume {
             Managed::open(config).await
         };
         Running { managed: managed.expect("the volume opens"), engine }
+    }
+
+    /// Opens the engine by itself, while the volume is stopped.
+    pub fn engine(&self) -> Arc<dyn Engine> {
+        let engine = Embedded::open(self.sys.clone(), self.disk.clone(), OPTIONS);
+        Arc::new(engine.expect("the engine opens"))
     }
 
     /// Returns what the volume is made of.
@@ -92,14 +101,18 @@ impl Volume {
         running.clone().expect("it was started")
     }
 
-    /// Stops it and starts it again.
-    pub async fn reopen(&self) {
+    /// Stops it cleanly.
+    pub async fn stop(&self) {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Running { managed, engine } = running.expect("it was started");
         managed.close().await.expect("the volume settles");
         drop(managed);
         engine.close().await.expect("the engine closes");
-        drop(engine);
+    }
+
+    /// Stops it and starts it again.
+    pub async fn reopen(&self) {
+        self.stop().await;
         let running = self.start(false).await;
         *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }

@@ -44,7 +44,12 @@ impl Checker<'_> {
         let says = inodes::count(self.read)?;
         if says != inodes_there {
             let fix = Fix::Bump(Key::of(Table::Files).to_vec(), inodes_there as i64 - says as i64);
-            self.found.mendable("counter of files", format!("it says {says}, there are {inodes_there}"), "corrected", [fix]);
+            self.found.mendable(
+                "counter of files",
+                format!("it says {says}, there are {inodes_there}"),
+                "corrected",
+                [fix],
+            );
         }
         Ok(())
     }
@@ -120,7 +125,12 @@ impl Checker<'_> {
         let count = self.count(dir)?;
         if !inodes::has_times(self.read, dir) {
             let (key, value) = inodes::times_row(dir, self.now)?;
-            self.found.mendable("directory times", format!("of {dir:x}: not there"), "set to now", [Fix::Put(key, value)]);
+            self.found.mendable(
+                "directory times",
+                format!("of {dir:x}: not there"),
+                "set to now",
+                [Fix::Put(key, value)],
+            );
             return Ok(());
         }
         let tally = inodes::tally(self.read, dir)?;
@@ -132,7 +142,8 @@ impl Checker<'_> {
             );
             let (entries, directories) = inodes::raw_counts(self.read, dir)?;
             let (entries, directories) = (count.entries - entries, count.directories - directories);
-            let fixes = inodes::tally_bumps(dir, entries, directories).map(|(key, delta)| Fix::Bump(key, delta));
+            let fixes =
+                inodes::tally_bumps(dir, entries, directories).map(|(key, delta)| Fix::Bump(key, delta));
             self.found.mendable("directory counts", detail, "corrected", fixes);
         }
         Ok(())
@@ -168,7 +179,12 @@ impl Checker<'_> {
             }
             Layout::Whole { .. } if !bytes.is_empty() => {
                 let fix = delete(&Key::of(Table::Inline).u64(serial));
-                self.found.mendable("inline bytes", format!("of {serial:x}: it has an object"), "removed", [fix]);
+                self.found.mendable(
+                    "inline bytes",
+                    format!("of {serial:x}: it has an object"),
+                    "removed",
+                    [fix],
+                );
             }
             Layout::Whole { .. } => {}
         }

@@ -202,8 +202,8 @@ impl Checker<'_> {
 impl Volume {
     async fn checked(self: &Arc<Self>) -> Result<Found> {
         let snapshot = self.space.snapshot()?;
-        let administrators = volume_row::find(&snapshot)?
-            .map_or(CallerName::ANYONE, |row| row.administrators);
+        let administrators =
+            volume_row::find(&snapshot)?.map_or(CallerName::ANYONE, |row| row.administrators);
         let mut checker = Checker {
             read: &snapshot,
             volume: self.id,

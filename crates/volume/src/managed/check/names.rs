@@ -62,7 +62,12 @@ impl Checker<'_> {
             // An inode that can be told from its names is made again with them.
             if let Some(inode) = self.rebuilt(link.inode)? {
                 let fix = super::rows::put_inode(link.inode, &inode)?;
-                self.found.lost("inode", format!("{place}: its inode is not there"), "made again, empty", [fix]);
+                self.found.lost(
+                    "inode",
+                    format!("{place}: its inode is not there"),
+                    "made again, empty",
+                    [fix],
+                );
             } else {
                 self.found.lost("entry", format!("{place}: what it leads to is not there"), "removed", all());
             }
@@ -78,9 +83,12 @@ impl Checker<'_> {
             entries::listed(self.read, dir, link.cookie)?.is_some_and(|(n, l)| n == *name && l == *link);
         let back = entries::back_name(self.read, link.inode, dir, link.cookie)?.is_some_and(|n| n == *name);
         if !listed && !back {
-            self.found.mendable("entry", format!("{place}: nothing else knows of it"), "removed", [delete(
-                &Key::of(Table::Entry).u64(dir).bytes(name.as_bytes()),
-            )]);
+            self.found.mendable(
+                "entry",
+                format!("{place}: nothing else knows of it"),
+                "removed",
+                [delete(&Key::of(Table::Entry).u64(dir).bytes(name.as_bytes()))],
+            );
             return Ok(());
         }
         let what = if listed { "back link" } else { "entry by cookie" };
@@ -114,7 +122,12 @@ impl Checker<'_> {
             self.found.mendable("entry", format!("{place}: it is not there"), "made again", fixes);
         } else if free || !back {
             let fix = delete(&Key::of(Table::Cookie).u64(dir).u64(link.cookie));
-            self.found.mendable("entry by cookie", format!("{place}: there is no such name"), "removed", [fix]);
+            self.found.mendable(
+                "entry by cookie",
+                format!("{place}: there is no such name"),
+                "removed",
+                [fix],
+            );
         }
         Ok(())
     }
@@ -151,7 +164,8 @@ impl Checker<'_> {
         self.number += 1;
         let cookie = self.number.max(super::super::table::volume::leased(self.read)?) + serial;
         let link = Link { inode: serial, generation, kind, cookie };
-        let fixes = entries::rows(FileId::ROOT.serial(), &name, &link)?.map(|(key, value)| Fix::Put(key, value));
+        let fixes =
+            entries::rows(FileId::ROOT.serial(), &name, &link)?.map(|(key, value)| Fix::Put(key, value));
         let detail = format!("inode {serial:x} has no name left");
         self.found.mendable("inode", detail, "found again in the root", fixes);
         Ok(())

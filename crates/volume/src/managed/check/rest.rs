@@ -43,19 +43,39 @@ impl Checker<'_> {
         match (head, rules) {
             (None, Some(_)) if !members => {
                 let fix = delete(&Key::of(Table::Policy).u64(id.0));
-                self.found.mendable("container policy", format!("of {id}: there is no such container"), "removed", [fix]);
+                self.found.mendable(
+                    "container policy",
+                    format!("of {id}: there is no such container"),
+                    "removed",
+                    [fix],
+                );
             }
             (None, Some(_)) => {
                 let fix = self.new_head(id)?;
-                self.found.mendable("container", format!("{id} is not there"), "made again, a new epoch is begun", [fix]);
+                self.found.mendable(
+                    "container",
+                    format!("{id} is not there"),
+                    "made again, a new epoch is begun",
+                    [fix],
+                );
             }
             (Some(_), None) if !members => {
                 let fix = delete(&Key::of(Table::Head).u64(id.0));
-                self.found.mendable("container", format!("{id} has no policy and no members"), "removed", [fix]);
+                self.found.mendable(
+                    "container",
+                    format!("{id} has no policy and no members"),
+                    "removed",
+                    [fix],
+                );
             }
             (Some(_), None) => {
                 let fix = self.closed_policy(id)?;
-                self.found.lost("container policy", format!("of {id}: not there"), "left to the administrators alone", [fix]);
+                self.found.lost(
+                    "container policy",
+                    format!("of {id}: not there"),
+                    "left to the administrators alone",
+                    [fix],
+                );
             }
             (Some(head), Some(_)) => {
                 let says = containers::used(self.read, id)?;
@@ -63,13 +83,23 @@ impl Checker<'_> {
                 if says != is {
                     let raw = inodes::count_at(self.read, &Key::of(Table::Used).u64(id.0))?;
                     let fix = Fix::Bump(Key::of(Table::Used).u64(id.0).to_vec(), is as i64 - raw);
-                    self.found.mendable("bytes used", format!("of {id}: {says}, its files take {is}"), "corrected", [fix]);
+                    self.found.mendable(
+                        "bytes used",
+                        format!("of {id}: {says}, its files take {is}"),
+                        "corrected",
+                        [fix],
+                    );
                 }
                 let leaving = !splits::out_of(self.read, id)?.is_empty();
                 if leaving != head.leaving {
                     let head = containers::Head { leaving, serial: head.serial + 1, ..head };
                     let fix = super::rows::put_row(Key::of(Table::Head).u64(id.0), &head)?;
-                    self.found.mendable("container", format!("{id}: a split is under way, or not"), "corrected", [fix]);
+                    self.found.mendable(
+                        "container",
+                        format!("{id}: a split is under way, or not"),
+                        "corrected",
+                        [fix],
+                    );
                 }
             }
             (None, None) => {}
@@ -92,7 +122,12 @@ impl Checker<'_> {
             let (id, row) = stage?;
             if self.read.get(&stages::mark_key(&row, id))?.is_none() {
                 let (key, value) = stages::mark_row(&row, id)?;
-                self.found.mendable("stage by directory", format!("of {id}: not there"), "made again", [Fix::Put(key, value)]);
+                self.found.mendable(
+                    "stage by directory",
+                    format!("of {id}: not there"),
+                    "made again",
+                    [Fix::Put(key, value)],
+                );
             }
         }
         for row in self.rows(Table::Part).collect::<Vec<_>>() {
@@ -120,7 +155,12 @@ impl Checker<'_> {
                     _ => matches!(inode.layout, Layout::Whole { .. }),
                 });
                 if !right {
-                    self.found.mendable(what, format!("{serial:x} is no such inode"), "the mark is removed", [delete(&key)]);
+                    self.found.mendable(
+                        what,
+                        format!("{serial:x} is no such inode"),
+                        "the mark is removed",
+                        [delete(&key)],
+                    );
                 }
             }
         }
@@ -164,7 +204,12 @@ impl Checker<'_> {
         }
         for serial in lacking {
             let (key, value) = unnamed::RELABELS.row(serial)?;
-            self.found.mendable("label", format!("{serial:x} has another container's"), "marked", [Fix::Put(key, value)]);
+            self.found.mendable(
+                "label",
+                format!("{serial:x} has another container's"),
+                "marked",
+                [Fix::Put(key, value)],
+            );
         }
         Ok(())
     }
@@ -205,7 +250,12 @@ impl Checker<'_> {
     /// Kept answers: each in a place of its session's ring, each place with its answer.
     pub(super) fn replays(&mut self) -> Result<()> {
         for (key, what) in once::odd_rows(self.read)? {
-            self.found.mendable(what, format!("row {} has no counterpart", shown(&key)), "removed", [delete(&key)]);
+            self.found.mendable(
+                what,
+                format!("row {} has no counterpart", shown(&key)),
+                "removed",
+                [delete(&key)],
+            );
         }
         Ok(())
     }

@@ -85,7 +85,12 @@ impl Checker<'_> {
             Some(inode) => vec![put_inode(serial, &inode)?],
             None => vec![delete(key)],
         };
-        self.found.lost(Table::Inode.what(), detail, "its kind and names are kept, attributes are not", fixes);
+        self.found.lost(
+            Table::Inode.what(),
+            detail,
+            "its kind and names are kept, attributes are not",
+            fixes,
+        );
         Ok(())
     }
 

@@ -9,7 +9,11 @@ const FILE: FileId = FileId::ROOT;
 const BYTES: u64 = 24;
 
 fn lock(owner: u8, kind: LockKind, at: u64, length: u64) -> Lock {
-    Lock { scope: LockScope::Range(LockRange { at, length }), kind, owner: LockOwner(Bytes::from(vec![owner])) }
+    Lock {
+        scope: LockScope::Range(LockRange { at, length }),
+        kind,
+        owner: LockOwner(Bytes::from(vec![owner])),
+    }
 }
 
 /// What each of three owners has of each byte, the last byte standing for all after it.

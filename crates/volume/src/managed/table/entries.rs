@@ -67,7 +67,8 @@ pub(crate) fn add(txn: &mut dyn Txn, dir: u64, name: &Name, link: &Link) -> Resu
     let key = by_name(dir, name.as_bytes());
     txn.put(&key, &encode(&key, link)?)?;
     let key = by_cookie(dir, link.cookie);
-    let listed = Listed { name: name.clone(), inode: link.inode, generation: link.generation, kind: link.kind };
+    let listed =
+        Listed { name: name.clone(), inode: link.inode, generation: link.generation, kind: link.kind };
     txn.put(&key, &encode(&key, &listed)?)?;
     let key = back(link.inode, dir, link.cookie);
     txn.put(&key, &encode_bytes(&key, name.as_bytes()))
@@ -153,7 +154,8 @@ pub(crate) fn keys(dir: u64, name: &Name, link: &Link) -> [Key; 3] {
 /// The three rows of a name.
 pub(crate) fn rows(dir: u64, name: &Name, link: &Link) -> Result<[(Vec<u8>, Vec<u8>); 3]> {
     let [entry, cookie, up] = keys(dir, name, link);
-    let listed = Listed { name: name.clone(), inode: link.inode, generation: link.generation, kind: link.kind };
+    let listed =
+        Listed { name: name.clone(), inode: link.inode, generation: link.generation, kind: link.kind };
     Ok([
         (entry.to_vec(), encode(&entry, link)?),
         (cookie.to_vec(), encode(&cookie, &listed)?),

@@ -120,7 +120,9 @@ pub(crate) fn find(read: &dyn Read, serial: u64) -> Result<Option<Inode>> {
 /// Returns an inode that some row says is there.
 pub(crate) fn load(read: &dyn Read, serial: u64) -> Result<Inode> {
     find(read, serial)?.ok_or_else(|| {
-        Error::corrupt("a name leads to an inode that is not there").about(format!("inode {serial:x}")).hint("weft fsck")
+        Error::corrupt("a name leads to an inode that is not there")
+            .about(format!("inode {serial:x}"))
+            .hint("weft fsck")
     })
 }
 
@@ -165,10 +167,7 @@ pub(crate) fn all(read: &dyn Read) -> impl Iterator<Item = Result<(u64, Inode)>>
 }
 
 /// Inodes by serial, after one or from the first.
-pub(crate) fn after(
-    read: &dyn Read,
-    serial: Option<u64>,
-) -> impl Iterator<Item = Result<(u64, Inode)>> + '_ {
+pub(crate) fn after(read: &dyn Read, serial: Option<u64>) -> impl Iterator<Item = Result<(u64, Inode)>> + '_ {
     let prefix = Key::of(Table::Inode);
     let from = serial.map_or_else(|| prefix.to_vec(), |serial| key(serial).next());
     read.scan(&from, &prefix.end(), Order::Rising).map(|row| {

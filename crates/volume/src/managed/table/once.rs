@@ -92,7 +92,8 @@ pub(crate) fn idle(read: &dyn Read, before: Time, max: usize) -> Result<Vec<Sess
     let mut idle = Vec::new();
     for row in read.scan(&prefix, &prefix.end(), Order::Rising) {
         let (key, value) = row?;
-        if let (Some(session), true) = (Fields::of(&key).u128(), decode::<Ring>(&key, &value)?.last < before) {
+        if let (Some(session), true) = (Fields::of(&key).u128(), decode::<Ring>(&key, &value)?.last < before)
+        {
             idle.push(SessionId(session));
         }
         if idle.len() == max {

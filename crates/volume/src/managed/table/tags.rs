@@ -48,7 +48,9 @@ pub(crate) fn remove(txn: &mut dyn Txn, inode: u64, name: &TagName) -> Result<()
 /// Removes all of an inode's attributes; their bytes in all are bounded.
 pub(crate) fn erase(txn: &mut dyn Txn, inode: u64) -> Result<()> {
     let prefix = Key::of(Table::Tag).u64(inode);
-    let keys: Vec<Bytes> =
-        txn.scan(&prefix, &prefix.end(), Order::Rising).map(|row| row.map(|(key, _)| key)).collect::<Result<_>>()?;
+    let keys: Vec<Bytes> = txn
+        .scan(&prefix, &prefix.end(), Order::Rising)
+        .map(|row| row.map(|(key, _)| key))
+        .collect::<Result<_>>()?;
     keys.iter().try_for_each(|key| txn.delete(key))
 }
