@@ -239,10 +239,10 @@ impl Connection {
     /// and reading stop.
     fn cancel(&self, stream: u32) {
         let mut streams = lock(&self.streams);
-        if streams.get(&stream).is_some_and(|s| s.may_abandon) {
-            if let Some(task) = streams.remove(&stream).and_then(|s| s.task) {
-                task.abort();
-            }
+        if streams.get(&stream).is_some_and(|s| s.may_abandon)
+            && let Some(task) = streams.remove(&stream).and_then(|s| s.task)
+        {
+            task.abort();
         }
     }
 }

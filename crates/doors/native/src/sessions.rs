@@ -2,6 +2,7 @@
 //! back over another one finds what it had.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::form::{OpenFile, Stage};
@@ -44,8 +45,8 @@ impl OpenTable {
         loop {
             opens.last = opens.last.wrapping_add(1);
             let number = opens.last;
-            if !opens.files.contains_key(&number) {
-                opens.files.insert(number, file);
+            if let Entry::Vacant(free) = opens.files.entry(number) {
+                free.insert(file);
                 return Ok(number);
             }
         }
