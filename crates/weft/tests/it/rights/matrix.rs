@@ -60,6 +60,9 @@ const SIDES: [&str; 2] = ["with", "without"];
 const ANSWERS: [&str; 7] =
     ["allowed", "denied", "not-found", "unauthenticated", "revoked", "expired", "not-offered"];
 
+/// Bytes of a file that lie in an object of their own, so that it takes a capability to touch them.
+const LARGE: usize = 256 << 10;
+
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Cell {

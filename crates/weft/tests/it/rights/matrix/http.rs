@@ -1,6 +1,6 @@
 //! The methods of HTTP.
 
-use super::Cell;
+use super::{Cell, LARGE};
 use crate::http::{Answer, Http};
 
 /// Asks one thing.
@@ -10,8 +10,8 @@ pub fn ask(http: &Http, cell: &Cell) -> String {
     let answer = match (cell.right, cell.kind) {
         ("read" | "traverse", _) if has_bytes => http.get(&thing),
         ("list" | "traverse", "directory") => http.get(&directory),
-        ("write", _) if has_bytes => return put(&http.put(&thing, b"http")),
-        ("insert", "file") => return put(&http.put(&cell.new_thing(), b"http")),
+        ("write", _) if has_bytes => return put(&http.put(&thing, &[7; LARGE])),
+        ("insert", "file") => return put(&http.put(&cell.new_thing(), &[7; LARGE])),
         ("insert", "directory") => return put(&http.ask("MKCOL", &cell.new_thing(), &[], b"")),
         ("remove", "directory") => http.delete(&format!("{}/", cell.spare())),
         ("remove", _) => http.delete(&cell.spare()),

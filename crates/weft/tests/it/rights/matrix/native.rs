@@ -10,8 +10,8 @@ use weft_core::policy::{AuditReads, PolicyEdit};
 use weft_core::service::AuditFilter;
 use weft_core::{RelPath, Result, Rights};
 
-use super::Cell;
 use super::world::{Member, Person};
+use super::{Cell, LARGE};
 
 /// Returns the address of a path of the tree itself.
 pub fn at(path: &str) -> At {
@@ -34,8 +34,8 @@ async fn act(who: &Person, cell: &Cell, member: &Member) -> Option<Result<()>> {
     Some(match cell.right {
         "read" if has_bytes => read(who, thing, Rights::READ).await,
         "execute" if has_bytes => read(who, thing, Rights::EXECUTE).await,
-        "write" if has_bytes => write(who, thing, Rights::WRITE, WriteAt::Offset(0)).await,
-        "append" if has_bytes => write(who, thing, Rights::APPEND, WriteAt::End).await,
+        "write" if has_bytes => write(who, thing, Rights::WRITE, &[7; LARGE]).await,
+        "append" if has_bytes => write(who, thing, Rights::APPEND, b"native").await,
         "list" if cell.kind == "directory" => {
             fs.list(&call, &thing, Cursor::Start, PageMax::MAX, Want::default()).await.map(drop)
         }
@@ -91,9 +91,11 @@ async fn read(who: &Person, at: At, need: Rights) -> Result<()> {
     opened.file.close(&call).await
 }
 
-async fn write(who: &Person, at: At, need: Rights, place: WriteAt) -> Result<()> {
+/// Writes by one right: at the start, or at the end if that is all that may be done.
+pub async fn write(who: &Person, at: At, need: Rights, bytes: &'static [u8]) -> Result<()> {
     let (fs, call) = (&who.remote, who.call());
     let opened = fs.open(&call, &at.following(), &OpenHow { need, ..OpenHow::default() }).await?;
-    opened.file.write(&call, place, &mut BytesSource::new(&b"native"[..])).await?;
+    let place = if need == Rights::APPEND { WriteAt::End } else { WriteAt::Offset(0) };
+    opened.file.write(&call, place, &mut BytesSource::new(bytes)).await?;
     opened.file.close(&call).await
 }

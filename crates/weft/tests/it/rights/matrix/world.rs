@@ -23,7 +23,7 @@ use weft_sys::Sys;
 
 use super::mount::{self, Mount, Started};
 use super::native::{at, new};
-use super::{Answers, CALLERS, Cell, DOORS, KINDS, RIGHTS, SIDES, http, native, right};
+use super::{Answers, CALLERS, Cell, DOORS, KINDS, LARGE, RIGHTS, SIDES, http, native, right};
 use crate::http::Http;
 use crate::node::{Node, full};
 
@@ -156,7 +156,9 @@ struct Maker<'a> {
 
 impl World {
     pub fn new() -> Self {
-        let node = Node::start();
+        let mut node = Node::start();
+        // Containers are split faster here than a proof for one relabelling lives.
+        node.allow("labels lag behind");
         let runtime = Runtime::new().expect("a runtime");
         let token = node.token();
         let made = runtime.block_on(async {
@@ -397,16 +399,22 @@ impl<'a> Maker<'a> {
         entries.extend(who.iter().map(|who| AclEntry::allow(who.clone(), Rights::TRAVERSE)));
         self.protect(&top, Acl { version, entries }).await?;
         let version = self.admin.remote.policy(&self.admin.call(), &at(&top)).await?.acl.version;
-        let places = RIGHTS.into_iter().flat_map(|name| SIDES.map(|side| (caller, name, side)));
-        let made = places.map(|place| {
-            let acl = acl(caller, who.clone(), self.keeper.clone(), place.1, place.2, version);
-            async move { Ok::<_, weft_core::Error>((place, self.member(place, acl).await?)) }
+        let places: Vec<Place> =
+            RIGHTS.into_iter().flat_map(|name| SIDES.map(|side| (caller, name, side))).collect();
+        // First all things, then all policies: each split ends what was issued for the rest.
+        let things = try_join_all(places.iter().map(|place| self.things(*place))).await?;
+        let protected = places.iter().map(|(caller, name, side)| {
+            let acl = acl(caller, who.clone(), self.keeper.clone(), name, side, version);
+            async move { self.protect(&format!("/{caller}/{name}.{side}"), acl).await }
         });
-        try_join_all(made).await.map(|made| made.into_iter().collect())
+        let containers = try_join_all(protected).await?;
+        let members =
+            containers.into_iter().zip(things).map(|(container, things)| Member { container, things });
+        Ok(places.into_iter().zip(members).collect())
     }
 
-    async fn member(&self, place: Place, acl: Acl) -> Result<Member> {
-        let (caller, name, side) = place;
+    /// Makes the things of one container. The file's bytes are an object's, where it is read.
+    async fn things(&self, (caller, name, side): Place) -> Result<BTreeMap<&'static str, FileId>> {
         let dir = format!("/{caller}/{name}.{side}");
         let owner = user(caller).filter(|_| caller == "owner");
         let owner = owner.map(|user| CallerName::user(user, self.domain)).transpose()?;
@@ -420,6 +428,9 @@ impl<'a> Maker<'a> {
                 }
             }
         }
-        Ok(Member { container: self.protect(&dir, acl).await?, things })
+        if matches!(name, "read" | "write" | "append" | "execute" | "traverse") {
+            native::write(self.admin, at(&format!("{dir}/file")), Rights::WRITE, &[7; LARGE]).await?;
+        }
+        Ok(things)
     }
 }
