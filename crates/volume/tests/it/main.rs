@@ -1,8 +1,11 @@
 //! What a managed volume promises, over the embedded engine on a simulated disk.
 
+#![allow(clippy::disallowed_methods, reason = "laws are tried on a real runtime too")]
+
 mod crash;
 mod disk_store;
 mod mending;
 mod site;
 mod suite;
+mod together;
 mod workload;

@@ -65,10 +65,10 @@ pub fn run(context: &Context, args: &StatArgs) -> Result<()> {
             println!("id         {}", attr.id);
             println!("container  {}", attr.container);
             println!("you may    {rights}");
-            if attr.kind == Kind::Symlink {
-                if let LinkTarget::Symlink(target) = client.fs().target(&client.call(), &at).await? {
-                    println!("leads to   {}", String::from_utf8_lossy(&target));
-                }
+            if attr.kind == Kind::Symlink
+                && let LinkTarget::Symlink(target) = client.fs().target(&client.call(), &at).await?
+            {
+                println!("leads to   {}", String::from_utf8_lossy(&target));
             }
         }
         Ok(())
