@@ -29,6 +29,7 @@ struct Pulled {
 }
 
 /// How a write of inline bytes went.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
 enum Inline {
     Done(Written),
     /// The file is, or must become, an object.
@@ -380,7 +381,7 @@ fn end_of(shape: Shape) -> Result<u64> {
             (at, length)
         }
     };
-    let end = at.checked_add(length).unwrap_or(u64::MAX);
+    let end = at.saturating_add(length);
     check_size(end)?;
     Ok(end)
 }

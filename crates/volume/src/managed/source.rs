@@ -124,6 +124,9 @@ impl Source for ObjectSource {
 
 /// Bytes on their way in: what was pulled already first, then the rest, each piece
 /// after a look at the right, up to what there is room for. It remembers its last
+/// Is shown every byte that passes.
+pub(super) type Tap<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
+
 /// piece, so that a write which was interrupted can go on.
 pub(super) struct Inbound<'a> {
     pub(super) check: &'a (dyn Fn() -> Result<()> + Send + Sync),
@@ -138,7 +141,7 @@ pub(super) struct Inbound<'a> {
     /// Why the source itself failed, if it did: what came before is kept.
     pub(super) failed: Option<Error>,
     /// Looks at every piece that was taken.
-    pub(super) tap: Option<&'a mut (dyn FnMut(&[u8]) + Send)>,
+    pub(super) tap: Option<Tap<'a>>,
 }
 
 impl<'a> Inbound<'a> {

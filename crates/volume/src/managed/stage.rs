@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
+use tokio::sync::OwnedMutexGuard;
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{
     Ack, At, BytesSource, Call, ChangeKind, Entry, Guard, New, Part, PartPage, Range, Shape, Source, Stage,
@@ -186,6 +187,11 @@ impl Act<'_, '_> {
     /// Writes a part; what held its bytes before goes, unless it still does.
     fn put_part(&mut self, id: StageId, number: u32, part: &PartRow) -> Result<()> {
         let row = self.view().staged_of(id)?;
+        if let Some(object) = object_of(&part.held)
+            && unnamed::is_garbage(self.txn, object)?
+        {
+            return Err(Error::new(ErrorKind::Conflict, "the part was begun again by somebody else"));
+        }
         if let Some(old) = stages::part(self.txn, id, number)? {
             drop_bytes(self.txn, &row, &old, Some(&part.held))?;
         }
@@ -361,6 +367,13 @@ impl Standing<'_> {
     }
 }
 
+fn check_number(number: u32) -> Result<()> {
+    if number == 0 || number > limits::STAGE_PARTS_MAX {
+        return Err(Error::invalid("parts are numbered from 1 to 10000"));
+    }
+    Ok(())
+}
+
 /// A part being put.
 struct Putting {
     row: StageRow,
@@ -376,9 +389,6 @@ impl ManagedStage {
     fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
         self.volume.look(call, |view| {
             let row = view.staged_of(self.id)?;
-            if number == 0 || number > limits::STAGE_PARTS_MAX {
-                return Err(Error::invalid("parts are numbered from 1 to 10000"));
-            }
             view.may_publish(&view.target_of(&row)?)?;
             let held = view.part(self.id, number)?.filter(|_| offset > 0);
             let there = held.as_ref().map_or(0, |part| part.bytes);
@@ -521,6 +531,25 @@ impl ManagedStage {
         }
     }
 
+    /// Waits until nobody puts any of the parts there are, and keeps it so: what becomes
+    /// a file's bytes must not be written as a part any more.
+    async fn hold_parts(&self, call: &Call) -> Result<(Vec<u32>, Vec<OwnedMutexGuard<Tail>>)> {
+        let numbers: Vec<u32> = self.volume.look(call, |view| {
+            view.staged_of(self.id)?;
+            view.parts_of(self.id, 0).map(|part| part.map(|(number, _)| number)).collect()
+        })?;
+        let waits = async {
+            let mut held = Vec::with_capacity(numbers.len());
+            // In their order, so that two who publish do not wait for each other.
+            for number in &numbers {
+                held.push(self.volume.stagings.tail(self.id, *number).lock_owned().await);
+            }
+            Ok(held)
+        };
+        let held = self.volume.sys.within(call.until, waits).await?;
+        Ok((numbers, held))
+    }
+
     /// Brings the parts together into what can become a file's bytes, on disk.
     async fn content(&self, call: &Call, row: &StageRow, parts: &Parts) -> Result<Content> {
         let inline: Option<Vec<&Bytes>> = parts
@@ -599,8 +628,13 @@ impl ManagedStage {
         guard: &Guard,
     ) -> Result<Changed<Entry>> {
         let print = fingerprint(call, &("publish", self.id, parts, set, guard))?;
-        let replayed = self.volume.look(call, |view| answered(view.read, call, &print))?;
-        if let Some(answer) = replayed {
+        let replayed = || self.volume.look(call, |view| answered(view.read, call, &print));
+        if let Some(answer) = replayed()? {
+            return Ok(answer);
+        }
+        let (held, _alone) = self.hold_parts(call).await?;
+        // Whoever held the parts may have been this very call, sent before.
+        if let Some(answer) = replayed()? {
             return Ok(answer);
         }
         if set.size.is_some() {
@@ -612,6 +646,9 @@ impl ManagedStage {
             let staged: Parts = view.parts_of(self.id, 0).collect::<Result<_>>()?;
             Ok((row, staged))
         })?;
+        if !staged.iter().map(|(number, _)| number).eq(&held) {
+            return Err(Error::new(ErrorKind::Conflict, "parts were put while the stage was published"));
+        }
         let same = || staged.iter().map(|(number, part)| shown(*number, part)).eq(parts.iter().copied());
         if !parts.is_empty() && !same() {
             return Err(Error::invalid("the parts given are not the parts that are staged"));
@@ -638,9 +675,11 @@ impl Stage for ManagedStage {
     }
 
     async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        check_number(number).map_err(|e| e.op("stage"))?;
+        let tail = self.volume.stagings.tail(self.id, number).lock_owned();
+        let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
+        // Only now: whoever had the part until here may have begun it again.
         let putting = self.begin(call, number, offset).map_err(|e| e.op("stage"))?;
-        let tail = self.volume.stagings.tail(self.id, number);
-        let mut tail = tail.lock().await;
         let seen = AtomicU64::new(self.volume.policy_changes.load(Ordering::Acquire));
         let standing = Standing { stage: self, call, seen };
         let check = || standing.check();

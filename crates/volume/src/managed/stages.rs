@@ -7,7 +7,10 @@ use weft_core::{StageId, limits};
 
 /// Parts under way.
 #[derive(Default)]
-pub(super) struct Stagings(Mutex<HashMap<(StageId, u32), Arc<tokio::sync::Mutex<Tail>>>>);
+pub(super) struct Stagings(Mutex<HashMap<(StageId, u32), SharedTail>>);
+
+/// The end of a part, held by whoever adds to it.
+type SharedTail = Arc<tokio::sync::Mutex<Tail>>;
 
 /// The end of a part: whoever holds it goes on there.
 #[derive(Default)]

@@ -231,7 +231,8 @@ fn lost_and_cut_objects_are_found_and_what_is_left_is_served() {
             let config = volume.config(engine.clone());
             let admin = volume.domain.name(ADMINISTRATOR);
             let report = mend(config.clone(), admin.clone()).await.works();
-            assert_eq!(report.findings, dry.findings, "what was announced is what is done");
+            // What was announced is done, and what that leads to.
+            assert!(report.findings.starts_with(&dry.findings), "{:#?}", report.findings);
             assert!(mend(config, admin).await.works().findings.is_empty());
             engine.close().await.works();
             drop(engine);

@@ -21,14 +21,6 @@ struct Count {
 impl Checker<'_> {
     pub(super) fn inodes(&mut self) -> Result<()> {
         let mut inodes_there = 0;
-        let root = FileId::ROOT.serial();
-        if inodes::find(self.read, root)?.is_none()
-            && let Some(inode) = self.rebuilt(root)?
-        {
-            let fix = put_inode(root, &inode)?;
-            self.found.lost("inode", "the root is not there", "made again", [fix]);
-            return Ok(());
-        }
         let rows: Box<dyn Iterator<Item = Result<(u64, Inode)>>> = Box::new(inodes::all(self.read));
         for row in rows {
             let (serial, inode) = row?;

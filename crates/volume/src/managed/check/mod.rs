@@ -2,8 +2,9 @@
 //!
 //! Every name is three rows, every size two, every count what can be counted: where one
 //! row is wrong, the others say what it was. A check goes over everything once and
-//! names what it finds; mending writes the corrections and looks again, until nothing
-//! more is found: what one correction uncovers, the next round sees.
+//! names what it finds in the lowest layer where anything is wrong; mending writes the
+//! corrections and looks again, until nothing more is found: what one correction
+//! uncovers, the next round sees.
 //!
 //! What is lost for good (the bytes of a row that does not match its checksum) is said
 //! to be, and never made up.
@@ -30,7 +31,7 @@ use super::{Config, Managed, SCHEMA, Volume};
 /// Findings that one round names; more are found by the next.
 const FINDINGS_MAX: usize = 10_000;
 /// Rounds of mending: each uncovers less, and what is left after these is said.
-const ROUNDS_MAX: usize = 8;
+const ROUNDS_MAX: usize = 16;
 /// Corrections in one transaction.
 const BATCH: usize = 1_000;
 
@@ -194,6 +195,16 @@ impl Checker<'_> {
         self.read.scan(&prefix, &prefix.end(), Order::Rising)
     }
 
+    /// Everything beside names and inodes.
+    fn beside(&mut self) -> Result<()> {
+        self.beside_inodes()?;
+        self.containers()?;
+        self.stages()?;
+        self.marks()?;
+        self.replays()?;
+        self.numbers()
+    }
+
     pub(super) fn saw_number(&mut self, number: u64) {
         self.number = self.number.max(number);
     }
@@ -213,17 +224,18 @@ impl Volume {
             used: HashMap::new(),
             number: 0,
         };
-        checker.rows_decode()?;
-        // What cannot be read is mended first: everything else leans on it.
-        if checker.found.report.findings.is_empty() {
-            checker.names()?;
-            checker.inodes()?;
-            checker.beside_inodes()?;
-            checker.containers()?;
-            checker.stages()?;
-            checker.marks()?;
-            checker.replays()?;
-            checker.numbers()?;
+        // Layer by layer: what is wrong in one would look wrong in all above it.
+        let layers: [fn(&mut Checker<'_>) -> Result<()>; 5] = [
+            |checker| checker.rows_decode(),
+            |checker| checker.missing_inodes(),
+            |checker| checker.names(),
+            |checker| checker.inodes(),
+            |checker| checker.beside(),
+        ];
+        for layer in layers {
+            if checker.found.report.findings.is_empty() {
+                layer(&mut checker)?;
+            }
         }
         let mut found = checker.found;
         if found.report.findings.is_empty() {

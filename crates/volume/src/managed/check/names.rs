@@ -1,5 +1,7 @@
 //! Names: three rows each, of which two outvote the third.
 
+use std::collections::BTreeSet;
+
 use weft_core::attr::Kind;
 use weft_core::{FileId, Name, Result};
 
@@ -9,6 +11,35 @@ use super::super::table::key::{Key, Table};
 use super::{Checker, Fix, delete};
 
 impl Checker<'_> {
+    /// Inodes that names lead to or lie in and that are not there: those that can be
+    /// told from their names are made again first, so that what they hold keeps its place.
+    pub(super) fn missing_inodes(&mut self) -> Result<()> {
+        let root = FileId::ROOT.serial();
+        let mut missing = BTreeSet::new();
+        if inodes::find(self.read, root)?.is_none() {
+            missing.insert(root);
+        }
+        for row in entries::all(self.read) {
+            let (dir, _, link) = row?;
+            for serial in [dir, link.inode] {
+                if inodes::find(self.read, serial)?.is_none() {
+                    missing.insert(serial);
+                }
+            }
+            if missing.len() > super::FINDINGS_MAX {
+                break;
+            }
+        }
+        for serial in missing {
+            if let Some(inode) = self.rebuilt(serial)? {
+                let detail = format!("inode {serial:x} is not there");
+                let fix = super::rows::put_inode(serial, &inode)?;
+                self.found.lost("inode", detail, "its kind and names are kept, attributes are not", [fix]);
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn names(&mut self) -> Result<()> {
         let by_name: Vec<_> = self.odd_entries()?;
         for (dir, name, link) in by_name {
@@ -59,18 +90,7 @@ impl Checker<'_> {
             return Ok(());
         }
         let Some(inode) = inodes::find(self.read, link.inode)? else {
-            // An inode that can be told from its names is made again with them.
-            if let Some(inode) = self.rebuilt(link.inode)? {
-                let fix = super::rows::put_inode(link.inode, &inode)?;
-                self.found.lost(
-                    "inode",
-                    format!("{place}: its inode is not there"),
-                    "made again, empty",
-                    [fix],
-                );
-            } else {
-                self.found.lost("entry", format!("{place}: what it leads to is not there"), "removed", all());
-            }
+            self.found.lost("entry", format!("{place}: what it leads to is not there"), "removed", all());
             return Ok(());
         };
         if (inode.kind, inode.generation) != (link.kind, link.generation) {
