@@ -2,7 +2,8 @@
 //!
 //! What is expected stands in `rights.txt`, by hand. The run asks a real node for every
 //! cell, through HTTP, the native protocol and mounts with real system calls; what came is
-//! compared with what is written, and differences are named one by one.
+//! compared with what is written, and differences are named one by one. A credential that has
+//! run out is asked for with `WEFT_TEST_FULL=1` only: the skew of clocks takes a minute.
 
 mod http;
 mod mount;
