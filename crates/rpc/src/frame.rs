@@ -123,6 +123,7 @@ fn cut() -> Error {
 }
 
 #[cfg(test)]
+#[allow(clippy::disallowed_methods, reason = "frames are read on a real runtime here")]
 mod tests {
     use super::*;
     use crate::message::ToServer;
@@ -169,6 +170,29 @@ mod tests {
             let mut head = [0_u8; 12];
             head[word * 4..word * 4 + 4].copy_from_slice(&u32::MAX.to_le_bytes());
             assert_eq!(read(&head).await.expect_err("too large").kind(), ErrorKind::TooLarge);
+        }
+    }
+
+    /// Valid frames, each with a few bytes changed, cut or repeated: whatever comes is
+    /// frames or an error, and what is a frame decodes or is refused.
+    #[tokio::test]
+    async fn mutated_frames_are_read_or_refused_and_never_worse() {
+        let wire: Vec<u8> = sample()[..2].iter().flat_map(encode).collect();
+        let sys = weft_sys::Sys::simulated(7);
+        for _ in 0..20_000 {
+            let mut bytes = wire.clone();
+            for _ in 0..1 + sys.random().u64() % 4 {
+                let at = (sys.random().u64() as usize) % bytes.len();
+                match sys.random().u64() % 3 {
+                    0 => bytes[at] = sys.random().u64() as u8,
+                    1 => bytes.truncate(at.max(1)),
+                    _ => bytes.extend_from_within(..at),
+                }
+            }
+            for frame in read(&bytes).await.unwrap_or_default() {
+                let _ = frame.message::<ToServer>();
+                let _ = frame.message::<crate::message::ToClient>();
+            }
         }
     }
 }
