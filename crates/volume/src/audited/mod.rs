@@ -43,6 +43,8 @@ impl Audited {
 impl Inner {
     /// Records a refusal; other failures are no decision about anybody.
     async fn refused(&self, call: &Call, operation: &str, object: Option<FileId>, error: &Error) {
+        let told = error;
+        let error = reason(error);
         let refusal = matches!(
             error.kind(),
             ErrorKind::Denied
@@ -54,7 +56,7 @@ impl Inner {
         if !refusal {
             return;
         }
-        let because = match error.subject() {
+        let because = match told.subject() {
             Some(about) => format!("{about}: {}", error.detail()),
             None => error.detail().to_owned(),
         };
@@ -96,6 +98,13 @@ impl Inner {
             bytes,
         }
     }
+}
+
+/// Returns why something was refused: what the caller is told does not exist may be
+/// hidden from it, and then the reason is chained below.
+fn reason(error: &Error) -> &Error {
+    let below = std::error::Error::source(error).and_then(|source| source.downcast_ref::<Error>());
+    below.filter(|_| error.kind() == ErrorKind::NotFound).unwrap_or(error)
 }
 
 /// Returns the inode an address names, if it names one by id.

@@ -274,11 +274,6 @@ impl<'a> View<'a> {
 
     /// Returns the refusal that a decision amounts to.
     pub(super) fn refusal_of(&self, node: &Node, decision: &Decision) -> Error {
-        match self.may_know(node) {
-            Err(error) => return error,
-            Ok(false) => return hidden(),
-            Ok(true) => {}
-        }
         let missing = decision.asked() - decision.allowed();
         let inside = self.within_paths(node).is_ok_and(|left| left.contains(missing));
         let detail = match decision.because(missing) {
@@ -290,7 +285,13 @@ impl<'a> View<'a> {
                 format!("no entry of the container's ACL gives {missing}")
             }
         };
-        Error::denied(detail).caller(self.call.caller.name())
+        let denied = Error::denied(detail).caller(self.call.caller.name());
+        match self.may_know(node) {
+            Err(error) => error,
+            Ok(true) => denied,
+            // The reason is for logs and the audit; it is never shown.
+            Ok(false) => hidden().caused_by(denied),
+        }
     }
 
     /// Returns whether the caller may know of an inode: by some right on it, or by

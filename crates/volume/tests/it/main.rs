@@ -4,6 +4,7 @@
 
 mod crash;
 mod disk_store;
+mod laws;
 mod mending;
 mod site;
 mod suite;

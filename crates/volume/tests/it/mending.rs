@@ -7,10 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_conformance::file_system::site::{Outcome, Site, at, free, how, new_file, pattern};
 use weft_conformance::file_system::{ADMINISTRATOR, Subject};
+use weft_core::Rights;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{Ack, BytesSource, Expect, StageHint};
 use weft_core::service::{Finding, Severity};
-use weft_core::Rights;
 use weft_kv::{Order, Read, Space, SpaceId, Txn};
 use weft_sys::{SimDisk, simulate};
 use weft_volume::managed::mend;
@@ -222,7 +222,11 @@ fn lost_and_cut_objects_are_found_and_what_is_left_is_served() {
             let large = site.find("d/large").await.works();
             drop(site);
             let object = store.largest();
-            if how == "lost" { store.lose(object) } else { store.cut(object, 10) }
+            if how == "lost" {
+                store.lose(object)
+            } else {
+                store.cut(object, 10)
+            }
             let call = volume.domain.call(&volume.domain.caller("node:n1"), 0);
             let dry = volume.running().managed.check(&call).await.works();
             assert!(dry.findings.iter().any(|f| f.structure == "object" && f.severity == severity));

@@ -110,6 +110,17 @@ impl Volume {
         engine.close().await.expect("the engine closes");
     }
 
+    /// Ends it as `kill -9` would, but for what it had written, and starts it again.
+    pub async fn crash_in_place(&self) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Running { managed, engine } = running.expect("it was started");
+        drop(managed);
+        engine.close().await.expect("the engine closes");
+        drop(engine);
+        let running = self.start(false).await;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+    }
+
     /// Stops it and starts it again.
     pub async fn reopen(&self) {
         self.stop().await;

@@ -106,8 +106,12 @@ impl Hand {
                 drop(fs.make(call, &at(path), new, &none).await?);
             }
             Step::Link(file, to) => drop(fs.link(call, &at(file), &at(to)).await?),
-            Step::Rename(from, to, how) => drop(fs.rename(call, &at(from), &at(to), how, &free()).await?),
-            Step::Remove(path) => drop(fs.remove(call, &at(path), Expect::Any, &free()).await?),
+            Step::Rename(from, to, how) => {
+                fs.rename(call, &at(from), &at(to), how, &free()).await?;
+            }
+            Step::Remove(path) => {
+                fs.remove(call, &at(path), Expect::Any, &free()).await?;
+            }
             Step::Orphan(path) => {
                 let open = fs.open(call, &at(path), &how(Rights::READ)).await?;
                 self.open.push(open.file);

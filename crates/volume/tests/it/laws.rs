@@ -1,0 +1,280 @@
+//! What a managed volume promises beyond the form: flushes, grace, sweeps, large splits.
+
+use std::time::Duration;
+
+use weft_conformance::file_system::site::*;
+use weft_core::attr::SetAttr;
+use weft_core::form::{
+    Ack, At, BytesSource, Expect, Lock, LockKind, LockOwner, LockScope, StageHint, Wait, Want,
+};
+use weft_core::service::SessionWatcher;
+use weft_core::{ErrorKind, Rights, limits};
+use weft_sys::{FlushSite, SimDisk, Sys, simulate};
+
+use super::crash::volume_on;
+use super::site::Volume;
+
+fn lock() -> Lock {
+    Lock {
+        scope: LockScope::Whole,
+        kind: LockKind::Exclusive,
+        owner: LockOwner(bytes::Bytes::from_static(b"owner")),
+    }
+}
+
+async fn simulated(sys: &Sys) -> (SimDisk, Volume) {
+    let disk = SimDisk::new();
+    let (volume, _) = volume_on(sys, &disk, 1, true).await;
+    (disk, volume)
+}
+
+#[test]
+fn a_durable_create_costs_exactly_one_flush_and_an_applied_one_none() {
+    simulate(1, |sys| async move {
+        let (disk, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        // The first takes a lease of numbers.
+        site.file("warm", b"").await;
+        volume.running().engine.flush().await.works();
+        let flushes = || disk.counts().flushes.values().sum::<u64>();
+        let none = SetAttr::default();
+        for n in 0..20 {
+            let before = flushes();
+            let made = site.fs.make(&site.call().durable(), &at(&format!("f{n}")), new_file(), &none).await;
+            made.works();
+            assert_eq!(flushes() - before, 1, "create {n}");
+        }
+        let before = flushes();
+        site.fs.make(&site.call(), &at("applied"), new_file(), &none).await.works();
+        assert_eq!(flushes() - before, 0);
+    });
+}
+
+#[test]
+fn many_durable_creates_at_once_share_flushes() {
+    simulate(2, |sys| async move {
+        let (disk, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        site.file("warm", b"").await;
+        let before = disk.counts().flushes.values().sum::<u64>();
+        let creates = (0..64).map(|n| {
+            let (fs, call) = (site.fs.clone(), site.call().durable());
+            sys.spawn(async move {
+                fs.make(&call, &at(&format!("f{n}")), new_file(), &SetAttr::default()).await.works();
+            })
+        });
+        for create in creates.collect::<Vec<_>>() {
+            create.await.works();
+        }
+        let flushes = disk.counts().flushes.values().sum::<u64>() - before;
+        assert!(flushes <= 8, "64 creates took {flushes} flushes");
+    });
+}
+
+/// A durable upload is lost if either of its two flushes is a lie.
+#[test]
+fn each_flush_of_an_upload_is_needed() {
+    let survives = |ignore: Option<FlushSite>, seed: u64| {
+        simulate(seed, |sys| async move {
+            let (disk, volume) = simulated(&sys).await;
+            disk.set_faults(|faults| faults.ignore.extend(ignore));
+            let bytes = pattern(200_000, 9);
+            {
+                let site = Site::of(&volume);
+                let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+                stage.put(&site.call(), 1, 0, &mut BytesSource::new(bytes.clone())).await.works();
+                stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+            }
+            drop(volume);
+            let (volume, _) = volume_on(&sys, &disk.crash(seed), 2, false).await;
+            let site = Site::of(&volume);
+            let Ok(id) = site.find("f").await else { return false };
+            let file = site.fs.file(&site.call(), id, Rights::READ).await.works();
+            let read = read_of(&*file, &site.call(), weft_core::form::Range::ALL).await;
+            read.is_ok_and(|read| read[..] == bytes[..])
+        })
+    };
+    for seed in 0..20 {
+        assert!(survives(None, seed), "seed {seed}");
+    }
+    for site in [FlushSite::KvLogAppend, FlushSite::StoreObject] {
+        assert!((0..40).any(|seed| !survives(Some(site), seed)), "{site:?} could be left out");
+    }
+}
+
+#[test]
+fn after_a_restart_only_former_holders_lock_until_the_grace_is_over() {
+    simulate(3, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        site.file("f", b"").await;
+        let (old, new) = (site.call_of(&site.admin, 11), site.call_of(&site.admin, 12));
+        site.fs.lock(&old, &at("f"), &lock(), Wait::No).await.works();
+        drop(site);
+        volume.reopen().await;
+        let site = Site::of(&volume);
+        let early = site.fs.lock(&new, &at("f"), &lock(), Wait::No).await;
+        assert_eq!(early.fails(), ErrorKind::Locked, "the former holder may still come back");
+        site.fs.lock(&old, &at("f"), &lock(), Wait::No).await.works();
+        site.fs.unlock(&old, &at("f"), &lock()).await.works();
+        sys.sleep(limits::SESSION_GRACE).await;
+        site.fs.lock(&new, &at("f"), &lock(), Wait::No).await.works();
+    });
+}
+
+#[test]
+fn an_orphan_is_there_for_reclaiming_through_the_grace_and_swept_after_it() {
+    simulate(4, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        let (kept, left) = (site.file("kept", b"reclaimed").await, site.file("left", b"gone").await);
+        let opens = [site.open("kept", Rights::READ).await, site.open("left", Rights::READ).await];
+        for path in ["kept", "left"] {
+            site.fs.remove(&site.call(), &at(path), Expect::Any, &free()).await.works();
+        }
+        // The process goes without closing them.
+        std::mem::forget(opens);
+        drop(site);
+        volume.crash_in_place().await;
+        let site = Site::of(&volume);
+        let again = site.fs.open(&site.call(), &At::id(kept), &how(Rights::READ)).await.works().file;
+        sys.sleep(limits::SESSION_GRACE + Duration::from_secs(1)).await;
+        assert_eq!(
+            read_of(&*again, &site.call(), weft_core::form::Range::ALL).await.works(),
+            &b"reclaimed"[..]
+        );
+        assert_eq!(
+            site.fs.walk(&site.call(), &At::id(left), Want::default()).await.fails(),
+            ErrorKind::Stale
+        );
+        volume.running().managed.ended(site.call().session);
+        sys.sleep(Duration::from_secs(1)).await;
+        assert_eq!(
+            site.fs.walk(&site.call(), &At::id(kept), Want::default()).await.fails(),
+            ErrorKind::Stale
+        );
+    });
+}
+
+/// More members than one transaction moves: both policies bind until all are moved, a
+/// restart in the middle changes nothing, and in the end one container holds them.
+#[test]
+fn a_large_split_goes_on_behind_and_survives_a_restart() {
+    simulate(5, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        let (alice, bob) = (site.user("alice"), site.user("bob"));
+        site.dir("d").await;
+        for dir in 0..12 {
+            site.dir(&format!("d/{dir}")).await;
+            for file in 0..900 {
+                site.file(&format!("d/{dir}/{file}"), b"").await;
+            }
+        }
+        site.edit("", weft_core::form::Scope::Container, |all| {
+            all.push(weft_core::acl::AclEntry::allow(who(&alice), Rights::READING));
+            all.push(weft_core::acl::AclEntry::allow(who(&bob), Rights::READING));
+        })
+        .await;
+        let split = site.seal("d").await;
+        assert!(split.made && split.members_left > limits::SPLIT_MEMBERS_MAX as u64);
+        // At once: what the new policy does not give is refused, moved or not.
+        let call = site.call_of(&alice, 2);
+        let refused = site.find_as(&call, "d/11/899").await;
+        assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
+        let made = site.file("d/11/new", b"").await;
+        assert_eq!(site.attr(made).await.container, split.container, "what is made joins the new one");
+        drop(site);
+        volume.crash_in_place().await;
+        sys.sleep(Duration::from_secs(60)).await;
+        let site = Site::of(&volume);
+        for path in ["d", "d/0/0", "d/5/450", "d/11/899"] {
+            let id = site.find(path).await.works();
+            assert_eq!(site.attr(id).await.container, split.container, "{path}");
+        }
+        let call = volume.domain.call(&volume.domain.caller("node:n1"), 0);
+        let report = volume.running().managed.check(&call).await.works();
+        assert!(report.findings.is_empty(), "{:#?}", report.findings);
+    });
+}
+
+/// Changing the policy of many members writes as much as changing that of few.
+#[test]
+fn an_acl_edit_costs_the_same_whatever_the_container_holds() {
+    simulate(6, |sys| async move {
+        let (disk, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        let mut written = Vec::new();
+        for (dir, members) in [("few", 10), ("many", 5_000)] {
+            site.dir(dir).await;
+            site.seal(dir).await;
+            for file in 0..members {
+                site.file(&format!("{dir}/{file}"), b"").await;
+            }
+            volume.running().engine.flush().await.works();
+            let before = disk.counts().bytes;
+            site.edit(dir, weft_core::form::Scope::Container, |all| {
+                all.push(weft_core::acl::AclEntry::allow(who(&site.user("alice")), Rights::READING));
+            })
+            .await;
+            written.push(disk.counts().bytes - before);
+        }
+        assert!(written[1] <= written[0] * 2, "{written:?}");
+    });
+}
+
+#[test]
+fn a_sweep_takes_what_nothing_refers_to_and_nothing_else() {
+    simulate(7, |sys| async move {
+        let disk = SimDisk::new();
+        let (volume, store) = volume_on(&sys, &disk, 1, true).await;
+        let site = Site::of(&volume);
+        for path in ["kept", "removed"] {
+            let stage = site.fs.stage(&site.call(), &at(path), &StageHint::default()).await.works();
+            stage.put(&site.call(), 1, 0, &mut BytesSource::new(pattern(40_000, 1))).await.works();
+            stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        }
+        let stage = site.fs.stage(&site.call(), &at("later"), &StageHint::default()).await.works();
+        stage.put(&site.call(), 1, 0, &mut BytesSource::new(pattern(40_000, 2))).await.works();
+        // An object that no row knows, as a crash between two rows may leave one.
+        let stray = weft_core::ObjectId(77);
+        let root = site.attr(weft_core::FileId::ROOT).await.container;
+        let granted = volume.domain.granted(&site.admin, root, Rights::ALL);
+        weft_core::service::ObjectStore::make(&*store, &granted, stray, None).await.works();
+        site.fs.remove(&site.call(), &at("removed"), Expect::Any, &free()).await.works();
+        let node = volume.domain.caller("node:n1");
+        let swept = volume.running().managed.sweep(&site.call_of(&node, 0)).await.works();
+        assert_eq!(swept.objects, 1, "the stray one");
+        assert_eq!(store.objects().len(), 2, "the file's and the stage's");
+        let refused = volume.running().managed.sweep(&site.call_of(&site.user("alice"), 1)).await;
+        assert_eq!(refused.fails(), ErrorKind::Denied, "that there is a root is no secret");
+    });
+}
+
+#[test]
+fn an_acknowledged_durable_write_in_place_survives_and_a_torn_one_has_a_version_of_its_own() {
+    for seed in 0..10 {
+        simulate(seed, |sys| async move {
+            let (disk, volume) = simulated(&sys).await;
+            let (id, version) = {
+                let site = Site::of(&volume);
+                let id = site.file("f", &pattern(100_000, 1)).await;
+                let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+                let mut bytes = BytesSource::new(pattern(50_000, 2));
+                let call = site.call().durable();
+                file.write(&call, weft_core::form::WriteAt::Offset(10_000), &mut bytes).await.works();
+                let version = site.attr(id).await.version;
+                let mut more = BytesSource::new(pattern(50_000, 3));
+                let call = weft_core::form::Call { ack: Ack::Applied, ..call };
+                file.write(&call, weft_core::form::WriteAt::Offset(60_000), &mut more).await.works();
+                (id, version)
+            };
+            drop(volume);
+            let (volume, _) = volume_on(&sys, &disk.crash(seed), 2, false).await;
+            let site = Site::of(&volume);
+            let read = site.read(id).await;
+            assert!(read[10_000..60_000] == pattern(50_000, 2)[..], "seed {seed}");
+            assert_ne!(site.attr(id).await.version, version, "its bytes may be others");
+        });
+    }
+}
