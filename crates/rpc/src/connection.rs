@@ -1,6 +1,7 @@
 //! The client's end of a connection: many calls at once over one line.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -32,6 +33,8 @@ struct Shared {
     streams: Arc<Mutex<Streams>>,
     welcome: Welcome,
     reader: Task<()>,
+    /// The next number to present something under: one row for all who share the line.
+    numbers: AtomicU32,
 }
 
 impl Drop for Shared {
@@ -39,6 +42,9 @@ impl Drop for Shared {
         self.reader.abort();
     }
 }
+
+/// Numbers below mean the connection itself and anyone.
+const NUMBERS_FROM: u32 = 2;
 
 /// Frames that one stream may hold unread. A server that sends more than it was given
 /// room for fails that stream.
@@ -85,7 +91,8 @@ impl Connection {
         let streams = Arc::<Mutex<Streams>>::default();
         drop(sys.spawn(write_all(to, queue)));
         let reader = sys.spawn(read_all(frames, streams.clone()));
-        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader })))
+        let numbers = AtomicU32::new(NUMBERS_FROM);
+        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader, numbers })))
     }
 
     /// Returns what the server said of itself.
@@ -101,6 +108,11 @@ impl Connection {
     /// Returns why the connection ended, if it has.
     pub fn ended(&self) -> Option<Error> {
         self.streams().closed.clone().map(Error::from)
+    }
+
+    /// Returns a number that nothing was presented under on this connection.
+    pub(crate) fn number(&self) -> u32 {
+        self.0.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Sends a message that belongs to no call.

@@ -38,7 +38,6 @@ pub(crate) struct Shared {
 }
 
 struct Numbers {
-    last: u32,
     credentials: HashMap<CredentialId, u32>,
     sessions: HashMap<SessionId, u32>,
     /// The server's ids of sessions, and ours.
@@ -51,12 +50,8 @@ const NUMBER_ANYONE: u32 = 1;
 impl Remote {
     /// Speaks over a connection.
     pub fn new(connection: Connection, default: As) -> Self {
-        let numbers = Numbers {
-            last: NUMBER_ANYONE,
-            credentials: HashMap::new(),
-            sessions: HashMap::new(),
-            local: HashMap::new(),
-        };
+        let numbers =
+            Numbers { credentials: HashMap::new(), sessions: HashMap::new(), local: HashMap::new() };
         Self(Arc::new(Shared { connection, default, numbers: Mutex::new(numbers) }))
     }
 
@@ -96,13 +91,6 @@ impl Remote {
     }
 }
 
-impl Numbers {
-    fn next(&mut self) -> u32 {
-        self.last = self.last.wrapping_add(1).max(NUMBER_ANYONE + 1);
-        self.last
-    }
-}
-
 impl Shared {
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
         // Every change leaves the maps whole, so a panic elsewhere cannot spoil them.
@@ -126,7 +114,7 @@ impl Shared {
             let full = numbers.credentials.len() >= limits::RPC_NUMBERS_MAX / 2;
             let forgotten: Vec<_> =
                 if full { numbers.credentials.drain().map(|(_, n)| n).collect() } else { Vec::new() };
-            let number = numbers.next();
+            let number = self.connection.number();
             (number, forgotten)
         };
         for number in forgotten {
@@ -153,11 +141,11 @@ impl Shared {
         resume: Option<SessionGrant>,
     ) -> Result<(u32, SessionGrant)> {
         let number = {
-            let mut numbers = self.numbers();
+            let numbers = self.numbers();
             if numbers.sessions.len() >= limits::RPC_NUMBERS_MAX {
                 return Err(Error::new(ErrorKind::Busy, "too many sessions on one connection"));
             }
-            numbers.next()
+            self.connection.number()
         };
         let grant = self.connection.begin(number, credential, resume).await?;
         let mut numbers = self.numbers();
