@@ -53,7 +53,8 @@ fn cached_pages(file: BorrowedFd<'_>, at: u64, len: u64) -> Option<u64> {
     let mut found = Cachestat::default();
     // SAFETY: the descriptor is borrowed for the whole call, and both structures are laid out as
     // the kernel's, live across it and are of its size.
-    let answer = unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut found, 0) };
+    let answer =
+        unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut found, 0) };
     (answer == 0).then_some(found.nr_cache)
 }
 
