@@ -21,7 +21,11 @@ pub fn tree_path(text: &OsStr) -> Result<RelPath> {
         let shown = text.to_string_lossy().into_owned();
         Error::invalid("a path in the tree starts with `/`").op("use").about(shown)
     })?;
-    let below = below.strip_suffix(b"/").unwrap_or(below);
+    let below = match below.strip_suffix(b"/") {
+        // `//` is not a way to write `/`.
+        Some(shorter) if !shorter.is_empty() => shorter,
+        _ => below,
+    };
     RelPath::new(Bytes::copy_from_slice(below)).map_err(|e| e.op("use").about(text.to_string_lossy()))
 }
 

@@ -46,6 +46,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
                     Err(e) => return Err(fault::error(e, "write", "standard output")),
                 }
             }
+            opened.file.close(&client.call()).await?;
         }
         out.flush().map_err(|e| fault::error(e, "write", "standard output"))
     })

@@ -195,9 +195,14 @@ fn acl_why_and_audit_tell_the_same_story() {
     node.run(&["acl", "set", "/d", "--bytes-max", "1000000", "--audit-reads", "all"]).ok();
     assert!(node.run(&["acl", "show", "/d"]).ok().contains("audited reads all"));
     // The log has it all, in order, and is whole.
-    let log = node.run(&["audit", "/d"]).ok();
-    assert!(log.contains("protect") && log.contains("gives acl-write"), "{log}");
-    let records = node.run(&["audit", "--json"]).json();
+    // Records of writes are copied from their commits within a second.
+    let told = || node.run(&["audit", "/d"]).ok();
+    let log = wait_for(told, |log| log.contains("protect") && log.contains("gives acl-write"));
+    assert!(log.contains("alice") && log.contains(" read "), "reads are recorded too: {log}");
+    let records = wait_for(
+        || node.run(&["audit", "--json"]).json(),
+        |records| records.iter().any(|r| r["operation"] == "remove" && r["outcome"] == "denied"),
+    );
     let by = |who: &str| records.iter().any(|r| r["caller"].as_str().is_some_and(|c| c.starts_with(who)));
     assert!(by("alice@") && by("admin@"), "{records:?}");
     assert!(records.windows(2).all(|two| two[0]["position"].as_u64() < two[1]["position"].as_u64()));
@@ -228,4 +233,16 @@ fn a_changed_audit_log_is_found_and_the_place_named() {
 fn walk(dir: &std::path::Path) -> Vec<std::path::PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     entries.map(|entry| entry.expect("read").path()).filter(|path| path.is_file()).collect()
+}
+
+/// Asks again until the answer is as it must become, for ten seconds.
+fn wait_for<T: std::fmt::Debug>(ask: impl Fn() -> T, good: impl Fn(&T) -> bool) -> T {
+    for _ in 0..200 {
+        let answer = ask();
+        if good(&answer) {
+            return answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("it never came to be: {:?}", ask())
 }
