@@ -62,7 +62,7 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
 
 /// XRootD is large to install and resets a connection now and then when the machine is
 /// busy: the small sizes, which run as tests, do without it.
-fn start_xrootd(place: &Place, root: &std::path::Path, size: Size) -> Result<Server> {
+fn start_xrootd(place: &Place, root: &Path, size: Size) -> Result<Server> {
     match size {
         Size::Small => Err("not in the small size".into()),
         Size::Usual | Size::Full => xrootd::start(place.path(), root),
