@@ -99,7 +99,11 @@ impl Volume {
                 self.opens.settled(found.node.id);
             }
             match self.look(call, |view| view.node(found.node.id)) {
-                Ok(node) => return self.pinned(call, file, found, node, how),
+                Ok(node) => match self.pinned(call, file, found, node, how)? {
+                    Some(opened) => return Ok(opened),
+                    // Somebody published in between: what is there now is opened.
+                    None => tokio::task::yield_now().await,
+                },
                 Err(error) if error.kind() == ErrorKind::Stale && !at.path.is_empty() => continue,
                 Err(error) => return Err(error),
             }
@@ -116,7 +120,8 @@ impl Volume {
         ManagedFile { volume: self.clone(), id: found.node.id, need: how.need, open: Some(open) }
     }
 
-    /// Takes hold of the version that a pinned open is to see.
+    /// Takes hold of the version that a pinned open is to see. `None` if the file was
+    /// replaced meanwhile.
     fn pinned(
         &self,
         call: &Call,
@@ -124,20 +129,20 @@ impl Volume {
         found: Found,
         node: Node,
         how: &OpenHow,
-    ) -> Result<Opened> {
+    ) -> Result<Option<Opened>> {
         let mut attr = found.attr;
         if let (Pin::Version, Some(open)) = (how.pin, &mut file.open) {
-            let (object, label) = place_of(&node);
+            let (object, _) = place_of(&node);
             // Pinned first, looked at afterwards: what it shows then stays.
             self.opens.pin_object(open.number, object);
             let (pinned, now) = self.look(call, |view| view.pin(&node))?;
             if pinned.object != object {
-                return Err(Error::new(ErrorKind::Conflict, "the file changed while it was opened"));
+                return Ok(None);
             }
-            (attr, open.pinned) = (now, Some(Pinned { label, ..pinned }));
+            (attr, open.pinned) = (now, Some(pinned));
         }
         let Found { made, parent, .. } = found;
-        Ok(Opened { file: Arc::new(file), attr, made, parent })
+        Ok(Some(Opened { file: Arc::new(file), attr, made, parent }))
     }
 
     /// Opens with a transaction: something is made, or cut to nothing.

@@ -176,12 +176,25 @@ fn a_large_split_goes_on_behind_and_survives_a_restart() {
             all.push(weft_core::acl::AclEntry::allow(who(&bob), Rights::READING));
         })
         .await;
+        let mut files = Vec::new();
+        for dir in 0..12 {
+            files.push(site.find(&format!("d/{dir}/899")).await.works());
+        }
         let split = site.seal("d").await;
         assert!(split.made && split.members_left > limits::SPLIT_MEMBERS_MAX as u64);
         // At once: what the new policy does not give is refused, moved or not.
         let call = site.call_of(&alice, 2);
         let refused = site.find_as(&call, "d/11/899").await;
         assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
+        // By id, so that no directory above is asked: what still carries the old
+        // container's name is bound by the new one all the same.
+        let mut waiting = 0;
+        for id in files {
+            waiting += usize::from(site.attr(id).await.container != split.container);
+            let walked = site.fs.walk(&call, &At::id(id), Want::default()).await;
+            assert!(walked.is_err(), "the old policy alone does not open it");
+        }
+        assert!(waiting > 0, "all were moved before anybody could look");
         let made = site.file("d/11/new", b"").await;
         assert_eq!(site.attr(made).await.container, split.container, "what is made joins the new one");
         drop(site);
@@ -277,4 +290,34 @@ fn an_acknowledged_durable_write_in_place_survives_and_a_torn_one_has_a_version_
             assert_ne!(site.attr(id).await.version, version, "its bytes may be others");
         });
     }
+}
+
+/// Bytes of an object change under one version only if a crash can tell that they were
+/// being written.
+#[test]
+fn no_version_is_shown_again_over_other_bytes_after_a_crash() {
+    let mut changed = 0;
+    for seed in 0..40 {
+        changed += simulate(seed, |sys| async move {
+            let (disk, volume) = simulated(&sys).await;
+            let bytes = pattern(100_000, 1);
+            let (id, version) = {
+                let site = Site::of(&volume);
+                let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+                stage.put(&site.call(), 1, 0, &mut BytesSource::new(bytes.clone())).await.works();
+                stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+                let id = site.find("f").await.works();
+                let version = site.attr(id).await.version;
+                site.write(id, 0, &pattern(60_000, 2)).await;
+                (id, version)
+            };
+            drop(volume);
+            let (volume, _) = volume_on(&sys, &disk.crash(seed), 2, false).await;
+            let site = Site::of(&volume);
+            let differs = site.read(id).await[..] != bytes[..];
+            assert!(!differs || site.attr(id).await.version != version, "seed {seed}");
+            usize::from(differs)
+        });
+    }
+    assert!(changed > 0, "the disk kept none of what was written: nothing was tried");
 }
