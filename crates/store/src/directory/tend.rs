@@ -67,6 +67,10 @@ impl Inner {
     /// Says that something failed and has it tried again later.
     fn rest_after(&self, what: &'static str, done: Result<()>, due: &mut Due) {
         if let Err(error) = done {
+            if *self.closing.borrow() {
+                // The engine closes while this runs; the next start does it.
+                return;
+            }
             tracing::warn!(op = "tend", what, error = ?error, "will be tried again");
             due.at(self.clock().tick().plus(limits::STORE_RETRY));
         }

@@ -181,7 +181,9 @@ pub fn if_range_holds(field: &str, present: &Present, now: Time) -> bool {
 /// Reads one of HTTP's three forms of a date.
 pub fn parse_date(text: &str) -> Option<Time> {
     let since = httpdate::parse_http_date(text).ok()?.duration_since(UNIX_EPOCH).ok()?;
-    Some(Time::from_unix(i64::try_from(since.as_secs()).ok()?, 0))
+    // Beyond the last time there is, the last whole second of it.
+    let seconds = i64::try_from(since.as_secs()).ok()?.min(Time::MAX.seconds());
+    Some(Time::from_unix(seconds, 0))
 }
 
 /// Writes a time as HTTP does. Times before 1970 or after 9999 are shown as the nearest it can write.
@@ -196,6 +198,12 @@ mod tests {
     use super::*;
 
     const TAG: &str = "\"0.5.0-1\"";
+
+    #[test]
+    fn a_date_beyond_the_last_time_there_is_reads_back_as_it_is_shown() {
+        let time = parse_date("Sun, 06 Nov 3994 08:49:37 GMT").expect("a date");
+        assert_eq!(parse_date(&format_date(time)), Some(time));
+    }
 
     fn present() -> Present {
         Present { tag: Some(TAG.to_owned()), mtime: Time::from_unix(1_000_000, 500) }
