@@ -9,6 +9,7 @@ pub mod clock;
 pub mod domain;
 pub mod file_system;
 pub mod object_store;
+pub mod seeds;
 pub mod services;
 
 pub use clock::HandClock;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use weft_conformance::seeds;
 use weft_core::Result;
 use weft_core::form::Ack;
 use weft_kv::{Commit, Embedded, Engine, NoteKind, NotePosition, Options, Order, Snapshot, Txn, WriteFn};
@@ -300,44 +301,15 @@ impl Covered {
     }
 }
 
-/// Calls `each` with the seeds of this run, half of them new every time, on two threads.
-fn over_seeds(each: impl Fn(u64) -> Covered + Send + Sync) {
-    let (fixed, fresh) = match std::env::var("WEFT_CRASH_SEED") {
-        Ok(seed) => (vec![seed.parse().expect("WEFT_CRASH_SEED is a number")], 0),
-        Err(_) => (REGRESSIONS.into_iter().chain(0..SEEDS / 2).collect(), weft_sys::OsRandom.u64() >> 1),
-    };
-    let until = std::env::var("WEFT_CRASH_MINUTES").ok().map(|minutes| {
-        let minutes: u64 = minutes.parse().expect("WEFT_CRASH_MINUTES is a number");
-        Sys::real().clock().now().plus(std::time::Duration::from_secs(60 * minutes))
-    });
-    let clock = Sys::real();
-    let seeds = fixed.into_iter().chain((fresh..).take_while(|seed| {
-        fresh > 0 && until.map_or(seed - fresh < SEEDS / 2, |until| clock.clock().now() < until)
-    }));
-    let (seeds, total) = (Mutex::new(seeds), Mutex::new(Covered::default()));
-    std::thread::scope(|scope| {
-        for _ in 0..2 {
-            scope.spawn(|| {
-                loop {
-                    let Some(seed) = seeds.lock().expect("no holder panics").next() else { break };
-                    let covered = each(seed);
-                    total.lock().expect("no holder panics").add(&covered);
-                }
-            });
-        }
-    });
-    println!("first new seed {fresh}; covered {:?}", total.into_inner().expect("no holder panics"));
-}
-
 #[test]
 fn after_a_crash_there_is_a_whole_prefix_with_everything_that_was_promised() {
-    over_seeds(|seed| {
+    let total = Mutex::new(Covered::default());
+    seeds::each(&REGRESSIONS, SEEDS, |seed| {
         let (done, covered) = run(seed, None);
-        if let Err(why) = done {
-            panic!("{why}; again with WEFT_CRASH_SEED={seed}");
-        }
-        covered
+        done.unwrap_or_else(|why| panic!("{why}"));
+        total.lock().expect("no holder panics").add(&covered);
     });
+    println!("covered {:?}", total.into_inner().expect("no holder panics"));
 }
 
 /// The flushes that a backup or its restoration makes: they have a test of their own.

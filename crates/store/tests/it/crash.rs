@@ -5,10 +5,11 @@
 //! Method: a ledger of what each object may hold, kept beside the store, byte by byte.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft_conformance::object_store::bench::{HERE, THERE, pattern, read};
+use weft_conformance::seeds;
 use weft_core::form::{BytesSource, Range, Shape, WriteAt};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectStore, Severity};
@@ -385,36 +386,28 @@ fn run(seed: u64, ignore: Option<FlushSite>) -> Verdict<Covered> {
     })
 }
 
-/// Half of the seeds are fixed, half come from the machine.
-fn seed(n: u64) -> u64 {
-    if n.is_multiple_of(2) { n } else { weft_sys::OsRandom.u64() >> 1 }
-}
-
-/// Seeds of this run: `WEFT_STORE_SEED` names one, `WEFT_STORE_SEEDS` says how many.
-fn seeds() -> Vec<u64> {
-    let number = |name| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    match number("WEFT_STORE_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("WEFT_STORE_SEEDS").unwrap_or(SEEDS)).map(seed).collect(),
+impl Covered {
+    fn add(&mut self, other: &Self) {
+        self.crashes += other.crashes;
+        self.kills += other.kills;
+        self.halted += other.halted;
+        self.syncs += other.syncs;
+        self.seals += other.seals;
+        self.resealed += other.resealed;
+        self.removes += other.removes;
+        self.vanished += other.vanished;
+        self.notes += other.notes;
     }
 }
 
 #[test]
 fn what_was_synced_survives_and_nothing_else_is_ever_seen() {
-    let mut total = Covered::default();
-    for seed in seeds() {
-        let covered =
-            run(seed, None).unwrap_or_else(|wrong| panic!("{wrong}; again with WEFT_STORE_SEED={seed}"));
-        total.crashes += covered.crashes;
-        total.kills += covered.kills;
-        total.halted += covered.halted;
-        total.syncs += covered.syncs;
-        total.seals += covered.seals;
-        total.resealed += covered.resealed;
-        total.removes += covered.removes;
-        total.vanished += covered.vanished;
-        total.notes += covered.notes;
-    }
+    let total = Mutex::new(Covered::default());
+    seeds::each(&[], SEEDS, |seed| {
+        let covered = run(seed, None).unwrap_or_else(|wrong| panic!("{wrong}"));
+        total.lock().expect("no holder panics").add(&covered);
+    });
+    let total = total.into_inner().expect("no holder panics");
     println!("{total:?}");
     assert!(total.halted > 0 && total.resealed > 0 && total.vanished > 0 && total.kills > 0);
 }

@@ -41,6 +41,22 @@ pub enum Step {
 }
 
 impl Step {
+    /// Every kind.
+    pub const KINDS: [&str; 12] = [
+        "made",
+        "linked",
+        "renamed over",
+        "exchanged",
+        "renamed",
+        "removed",
+        "orphaned",
+        "written in place",
+        "attributes set",
+        "published",
+        "stages left",
+        "containers split",
+    ];
+
     pub fn roll(dice: &mut Dice) -> Self {
         let one = *dice.pick(NAMES);
         let two = *dice.pick(NAMES);
@@ -67,6 +83,25 @@ impl Step {
         }
     }
 
+    /// What is counted of it: the kinds of change that a power cut must have met.
+    /// `over`: something had the new name already.
+    pub fn kind(&self, over: bool) -> &'static str {
+        match self {
+            Self::Directory(_) | Self::File(_) | Self::Symlink(..) => "made",
+            Self::Link(..) => "linked",
+            Self::Rename(_, _, Replace::Exchange) => "exchanged",
+            Self::Rename(..) if over => "renamed over",
+            Self::Rename(..) => "renamed",
+            Self::Remove(_) => "removed",
+            Self::Orphan(_) => "orphaned",
+            Self::Write(..) | Self::Truncate(..) => "written in place",
+            Self::Mode(..) | Self::Tag(..) => "attributes set",
+            Self::Publish(..) => "published",
+            Self::Abandon(..) => "stages left",
+            Self::Protect(..) => "containers split",
+        }
+    }
+
     /// Whether a crash in the middle of it may leave part of it: a write in place tears.
     pub fn may_tear(&self) -> bool {
         matches!(self, Self::Write(..) | Self::Truncate(..))
@@ -87,6 +122,12 @@ impl Hand {
 
     pub fn call(&self) -> Call {
         self.domain.call(&self.domain.caller(ADMINISTRATOR), 1)
+    }
+
+    /// Returns whether a rename finds its new name taken.
+    pub async fn is_over(&self, step: &Step) -> bool {
+        let Step::Rename(_, to, _) = step else { return false };
+        self.fs.walk(&self.call(), &at(to), Want::default()).await.is_ok()
     }
 
     /// Makes a change; returns how it went.
