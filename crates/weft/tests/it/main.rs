@@ -17,5 +17,6 @@ mod input;
 mod killed;
 mod life;
 mod node;
+mod programs;
 mod rights;
 mod trees;
