@@ -157,6 +157,14 @@ pub const POLICIES_CACHED: usize = 4096;
 pub const CAPABILITIES_CACHED: usize = 16_384;
 /// How long an object that was written in place rests before it is sealed.
 pub const OBJECT_IDLE: Duration = Duration::from_secs(5);
+/// Bytes of an append that are waited for before it goes to the end of its file. A longer one has
+/// the end to itself until its last byte; nothing else of the file waits for it.
+pub const APPEND_HELD_BYTES: usize = 256 << 10;
+/// How long such an append may bring nothing while other appends wait for it.
+pub const APPEND_WAIT: Duration = Duration::from_secs(10);
+/// How often bytes are moved into an object for one write or change of extent, while others make
+/// the file small again.
+pub const PROMOTIONS_MAX: usize = 64;
 /// Parts of stages whose hash so far is kept in memory.
 pub const STAGE_TAILS_MAX: usize = 4096;
 /// How long answers are kept for replay after a session's last one.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use weft_core::attr::{Before, Wcc};
 use weft_core::form::{Ack, Call, ChangeKind, Shape, Source, WriteAt, Written};
 use weft_core::service::ObjectStat;
@@ -13,20 +13,12 @@ use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights,
 use super::Volume;
 use super::act::{Act, Deed};
 use super::files::Writing;
+use super::landing::{Pull, changed_meanwhile};
 use super::lease::Lease;
-use super::names::{check_size, too_large};
-use super::source::Inbound;
+use super::names::check_size;
 use super::table::inodes::{self, Layout};
-use super::table::{containers, unnamed};
+use super::table::unnamed;
 use super::view::Node;
-
-/// What there was to write, pulled as far as it fits beside the inode.
-struct Pulled {
-    bytes: BytesMut,
-    /// Whether the source came to its end.
-    all: bool,
-    failed: Option<Error>,
-}
 
 /// How a write of inline bytes went.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
@@ -37,72 +29,31 @@ enum Inline {
 }
 
 impl Volume {
-    /// Pulls the source to its end into a file.
+    /// Pulls the source to its end into a file. What was pulled before an error is
+    /// written.
     pub(super) async fn write(
         self: &Arc<Self>,
-        lease: &Lease,
+        lease: &Arc<Lease>,
         at: WriteAt,
         data: &mut dyn Source,
     ) -> Result<Written> {
         let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
-        let mut pulled = Pulled { bytes: BytesMut::new(), all: false, failed: None };
-        if node.inode.layout == Layout::Inline {
-            self.pull_inline(lease, &node, at, data, &mut pulled).await;
-        }
-        // What was pulled before an error is written.
-        let Pulled { bytes, all, failed } = pulled;
-        let bytes = bytes.freeze();
-        let written = self.write_pulled(lease, at, (bytes, all || failed.is_some()), data).await?;
-        failed.map_or(Ok(written), Err)
-    }
-
-    async fn write_pulled(
-        self: &Arc<Self>,
-        lease: &Lease,
-        at: WriteAt,
-        (bytes, all): (Bytes, bool),
-        data: &mut dyn Source,
-    ) -> Result<Written> {
-        if all && let Inline::Done(written) = self.write_inline(lease, at, bytes.clone()).await? {
-            return Ok(written);
-        }
-        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
-        if node.inode.layout == Layout::Inline {
-            self.promote(&lease.call, lease.id).await?;
-        }
-        let first = Some(bytes).filter(|bytes| !bytes.is_empty());
-        self.write_object(lease, at, first, data).await
-    }
-
-    async fn pull_inline(
-        &self,
-        lease: &Lease,
-        node: &Node,
-        at: WriteAt,
-        data: &mut dyn Source,
-        pulled: &mut Pulled,
-    ) {
+        let mut pull = Pull::new(lease, data);
         let start = match at {
             WriteAt::Offset(at) => at,
             WriteAt::End => node.inode.size,
         };
-        while start.saturating_add(pulled.bytes.len() as u64) <= limits::INLINE_BYTES_MAX {
-            let piece = match data.next(limits::PIECE_BYTES_MAX).await {
-                Ok(Some(piece)) => lease.check().and_then(|_| piece.into_bytes()),
-                Ok(None) => {
-                    pulled.all = true;
-                    return;
-                }
-                Err(error) => Err(error),
-            };
-            match piece {
-                Ok(piece) => pulled.bytes.extend_from_slice(&piece),
-                Err(error) => {
-                    pulled.failed = Some(error);
-                    return;
-                }
+        if let (Layout::Inline, Some(few)) = (node.inode.layout, limits::INLINE_BYTES_MAX.checked_sub(start))
+        {
+            let bytes = pull.gather(few as usize).await;
+            if pull.has_ended()
+                && let Inline::Done(written) = self.write_inline(lease, at, bytes.clone()).await?
+            {
+                return pull.failed.map_or(Ok(written), Err);
             }
+            pull.push_back(bytes);
         }
+        self.write_object(lease, at, &mut pull).await
     }
 
     /// Writes inline bytes in one transaction.
@@ -117,13 +68,9 @@ impl Volume {
         })
     }
 
-    /// Moves an inline file's bytes into an object of its own.
-    pub(super) async fn promote(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
-        let (volume, call) = (self.clone(), call.clone());
-        self.sys.spawn(async move { volume.promoted(&call, id).await }).await?
-    }
-
-    async fn promoted(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
+    /// Moves an inline file's bytes into an object of its own, unless somebody else
+    /// changes them meanwhile. To be run to its end.
+    pub(super) async fn promoted(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
         let writing = self.files.of(id.serial());
         let _alone = writing.gate.write().await;
         let (node, bytes) =
@@ -155,101 +102,10 @@ impl Volume {
             .await?;
         if swapped {
             self.mark_known(&writing, id.serial());
-            Ok(())
         } else {
             self.store.remove(&granted, object).await?;
-            Err(Error::new(ErrorKind::Conflict, "the file was changed by somebody else meanwhile"))
         }
-    }
-
-    /// Writes into a file's object.
-    async fn write_object(
-        self: &Arc<Self>,
-        lease: &Lease,
-        at: WriteAt,
-        first: Option<Bytes>,
-        data: &mut dyn Source,
-    ) -> Result<Written> {
-        let writing = self.files.of(lease.id.serial());
-        self.mark(&writing, lease.id.serial()).await?;
-        // An append goes alone, so that its bytes are one piece at the end.
-        let (_shared, _alone) = match at {
-            WriteAt::Offset(_) => (Some(writing.gate.read().await), None),
-            WriteAt::End => (None, Some(writing.gate.write().await)),
-        };
-        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
-        let Layout::Whole { object, label } = node.inode.layout else {
-            return Err(Error::new(ErrorKind::Conflict, "the file was replaced by somebody else meanwhile"));
-        };
-        let start = match at {
-            WriteAt::Offset(at) => at,
-            WriteAt::End => node.inode.size,
-        };
-        check_size(start)?;
-        let room = self.room_to_write(lease, &node, start)?;
-        let stroke = self.files.begin(&writing);
-        let check = || lease.check().map(drop);
-        let mut inbound = Inbound::new(&check, first, data, room);
-        if room == limits::FILE_BYTES_MAX - start {
-            inbound.full = too_large;
-        }
-        let stat = self.pour(lease, &node, (object, label), start, &mut inbound).await?;
-        let (bytes, failed) = (inbound.passed, inbound.failed.take());
-        writing.written(self.sys.clock().tick());
-        let written = Wrote { object, end: start + bytes, bytes, used: stat.map(|stat| used_of(&stat)) };
-        let file = self.note_written(lease, written, object).await?;
-        drop(stroke);
-        match failed {
-            Some(error) => Err(error),
-            None => Ok(Written { at: start, bytes, file, ack: lease.call.ack, verifier: self.verifier() }),
-        }
-    }
-
-    /// Lets the store pull, with a new proof whenever the old one is withdrawn and the
-    /// right is not.
-    async fn pour(
-        self: &Arc<Self>,
-        lease: &Lease,
-        node: &Node,
-        (object, label): (ObjectId, ContainerId),
-        start: u64,
-        inbound: &mut Inbound<'_>,
-    ) -> Result<Option<ObjectStat>> {
-        loop {
-            lease.check()?;
-            let granted = self.look_whenever(&lease.call, |view| {
-                if lease.op == Rights::WRITE && label == node.inode.container && lease.object == object {
-                    return Ok(lease.granted());
-                }
-                // An append, or bytes that have just become an object.
-                self.entrust(
-                    view.read,
-                    &lease.call.caller,
-                    (label, object),
-                    Rights::WRITE,
-                    lease.call.from.peer,
-                )
-            })?;
-            let at = WriteAt::Offset(start + inbound.passed);
-            match self.store.write(&granted, object, at, inbound).await {
-                Ok(written) => return Ok(Some(written.stat)),
-                Err(error) if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) => {
-                    lease.renew()?;
-                    // It may not have been written; written twice it is the same.
-                    inbound.push_back();
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Brings the inode up to what its object has become.
-    async fn note_written(self: &Arc<Self>, lease: &Lease, written: Wrote, object: ObjectId) -> Result<Wcc> {
-        if lease.call.ack == Ack::Durable && written.bytes > 0 {
-            self.sync_object(&lease.call, lease.id, object).await?;
-        }
-        let (id, op) = (lease.id, lease.op);
-        self.change_whenever(&lease.call, lease.call.ack, move |act| act.note_written(id, op, &written)).await
+        Ok(())
     }
 
     /// Brings an object's bytes to disk.
@@ -267,75 +123,84 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns how many bytes may come at an offset.
-    fn room_to_write(&self, lease: &Lease, node: &Node, start: u64) -> Result<u64> {
-        let size_left = limits::FILE_BYTES_MAX - start;
+    /// Checks that there is room for bytes at an offset.
+    pub(super) fn room_to_write(&self, lease: &Lease, node: &Node, start: u64, end: u64) -> Result<()> {
+        // Bytes that are there already are overwritten; holes among them are filled.
+        let held = node.inode.size.saturating_sub(start).min(node.inode.used);
         self.look_whenever(&lease.call, |view| {
-            let Some(max) = view.governing(node.inode.container)?.rules.bytes_max else {
-                return Ok(size_left);
-            };
-            let left = max.saturating_sub(containers::used(view.read, node.inode.container)?);
-            // Bytes that are there already are overwritten; holes among them are filled.
-            let held = node.inode.size.saturating_sub(start).min(node.inode.used);
-            Ok(left.saturating_add(held).min(size_left))
+            view.room(node.inode.container, (end - start).saturating_sub(held))
         })
     }
 
     /// Changes a file's extent.
-    pub(super) async fn shape(self: &Arc<Self>, lease: &Lease, shape: Shape) -> Result<Wcc> {
+    pub(super) async fn shape(self: &Arc<Self>, lease: &Arc<Lease>, shape: Shape) -> Result<Wcc> {
         let end = end_of(shape)?;
-        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
         let fits = !matches!(shape, Shape::Allocate { .. }) || end <= limits::INLINE_BYTES_MAX;
-        if node.inode.layout == Layout::Inline && fits {
+        for _ in 0..limits::PROMOTIONS_MAX {
+            let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
             let (id, call) = (lease.id, &lease.call);
-            let shaped = self.change_whenever(call, call.ack, move |act| act.shape_inline(id, shape)).await?;
+            let shaped = match node.inode.layout {
+                Layout::Inline if fits => {
+                    self.change_whenever(call, call.ack, move |act| act.shape_inline(id, shape)).await?
+                }
+                _ => {
+                    let (volume, lease) = (self.clone(), lease.clone());
+                    self.sys.spawn(async move { volume.shape_object(&lease, shape, end).await }).await??
+                }
+            };
             if let Some(wcc) = shaped {
                 return Ok(wcc);
             }
         }
-        if node.inode.layout == Layout::Inline {
-            self.look_whenever(&lease.call, |view| {
-                view.room(node.inode.container, end.saturating_sub(node.inode.used))
-            })?;
-            self.promote(&lease.call, lease.id).await?;
-        }
-        self.shape_object(lease, shape, end).await
+        Err(changed_meanwhile())
     }
 
-    async fn shape_object(self: &Arc<Self>, lease: &Lease, shape: Shape, end: u64) -> Result<Wcc> {
-        let writing = self.files.of(lease.id.serial());
-        self.mark(&writing, lease.id.serial()).await?;
-        let _alone = writing.gate.write().await;
-        let (node, granted) = self.look_whenever(&lease.call, |view| {
+    /// Changes the extent of a file's object. `None` if there was none.
+    async fn shape_object(self: &Arc<Self>, lease: &Lease, shape: Shape, end: u64) -> Result<Option<Wcc>> {
+        let serial = lease.id.serial();
+        let writing = self.files.of(serial);
+        let alone = writing.gate.write().await;
+        let node = self.look_whenever(&lease.call, |view| {
             let node = view.node(lease.id)?;
-            let Layout::Whole { object, label } = node.inode.layout else {
-                return Err(Error::new(ErrorKind::Conflict, "the file was replaced meanwhile"));
-            };
             if matches!(shape, Shape::Allocate { .. }) {
                 view.room(node.inode.container, end.saturating_sub(node.inode.used))?;
             }
-            let peer = lease.call.from.peer;
-            let granted =
-                self.entrust(view.read, &lease.call.caller, (label, object), Rights::WRITE, peer)?;
-            Ok((node, granted))
+            Ok(node)
         })?;
-        let object = node.object();
+        let Layout::Whole { object, label } = node.inode.layout else {
+            drop(alone);
+            return self.promoted(&lease.call, lease.id).await.map(|()| None);
+        };
+        let granted = self.look_whenever(&lease.call, |view| {
+            let rights = Rights::WRITE | Rights::READ;
+            self.entrust(view.read, &lease.call.caller, (label, object), rights, lease.call.from.peer)
+        })?;
+        self.mark(&writing, serial).await?;
         let stroke = self.files.begin(&writing);
-        let stat = self.store.shape(&granted, object, shape).await?;
+        let shaped = self.store.shape(&granted, object, shape).await;
         writing.written(self.sys.clock().tick());
+        // One that failed may have been carried out all the same.
+        let stat = match &shaped {
+            Ok(stat) => Some(*stat),
+            Err(_) => self.store.stat(&granted, object).await.ok(),
+        };
+        let (id, now) = (lease.id, stat.map(|stat| (stat.size, used_of(&stat))));
+        let noted = self
+            .change_whenever(&lease.call, Ack::Applied, move |act| act.note_shaped(id, object, now))
+            .await;
+        drop((stroke, alone));
+        shaped?;
+        let wcc = noted?;
         if lease.call.ack == Ack::Durable {
-            self.store.sync(&granted, object).await?;
+            self.sync_object(&lease.call, lease.id, object).await?;
+            self.space.flush().await?;
         }
-        let (id, size, used) = (lease.id, stat.size, used_of(&stat));
-        let call = &lease.call;
-        let wcc =
-            self.change_whenever(call, call.ack, move |act| act.note_shaped(id, object, size, used)).await?;
-        drop(stroke);
-        Ok(wcc)
+        Ok(Some(wcc))
     }
 
-    /// Marks, durably, that a file's object is about to be written in place.
-    async fn mark(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<()> {
+    /// Marks, durably, that a file's object is about to be written in place. Under the
+    /// file's gate: who settles it has that alone.
+    pub(super) async fn mark(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<()> {
         if writing.marked.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -359,11 +224,13 @@ impl Volume {
 /// What a write into an object did.
 #[derive(Clone, Copy)]
 pub(super) struct Wrote {
-    object: ObjectId,
+    pub(super) object: ObjectId,
     /// The byte after the last.
-    end: u64,
-    bytes: u64,
-    used: Option<u64>,
+    pub(super) end: u64,
+    pub(super) bytes: u64,
+    pub(super) used: Option<u64>,
+    /// Whether it failed: any byte may have changed.
+    pub(super) torn: bool,
 }
 
 /// Bytes that an object counts for: what the store has for it, at most its size.
@@ -500,12 +367,12 @@ impl Act<'_, '_> {
     }
 
     /// Brings an inode up to what was written into its object.
-    fn note_written(&mut self, id: FileId, op: Rights, written: &Wrote) -> Result<Wcc> {
+    pub(super) fn note_written(&mut self, id: FileId, op: Rights, written: &Wrote) -> Result<Wcc> {
         let Some(mut node) = self.still_on(id, written.object)? else {
             return Ok(Wcc { before: None, after: None });
         };
         let before: Option<Before> = self.before(&node)?;
-        if written.bytes == 0 {
+        if written.bytes == 0 && !written.torn {
             return self.wcc(id, before);
         }
         let size = node.inode.size.max(written.end);
@@ -515,11 +382,13 @@ impl Act<'_, '_> {
         self.wcc(id, before)
     }
 
-    fn note_shaped(&mut self, id: FileId, object: ObjectId, size: u64, used: u64) -> Result<Wcc> {
+    /// Brings an inode up to what its object's extent has become, as far as it is known.
+    fn note_shaped(&mut self, id: FileId, object: ObjectId, now: Option<(u64, u64)>) -> Result<Wcc> {
         let Some(mut node) = self.still_on(id, object)? else {
             return Ok(Wcc { before: None, after: None });
         };
         let before = self.before(&node)?;
+        let (size, used) = now.unwrap_or((node.inode.size, node.inode.used));
         self.resized(&mut node, size, used)?;
         self.record_write(&node, Rights::WRITE, 0)?;
         self.wcc(id, before)
@@ -546,7 +415,6 @@ impl Act<'_, '_> {
     pub(super) fn empty(&mut self, node: &mut Node) -> Result<()> {
         if let Layout::Whole { object, label } = node.inode.layout {
             unnamed::add_garbage(self.txn, object, label)?;
-            unnamed::WRITING.remove(self.txn, node.serial())?;
             unnamed::RELABELS.remove(self.txn, node.serial())?;
             node.inode.layout = Layout::Inline;
             node.inode.layout_serial += 1;

@@ -209,7 +209,7 @@ impl Volume {
             Err(answer) => return Ok(answer),
         };
         let lease = Lease::take(self, call, &node, (Rights::WRITE, Bits::WereCounted), place_of(&node))?;
-        self.shape(&lease, Shape::Truncate(size)).await?;
+        self.shape(&Arc::new(lease), Shape::Truncate(size)).await?;
         let only_size = SetAttr { size: None, ..set.clone() }.is_empty();
         self.change_whenever(call, call.ack, move |act| {
             act.once(&print, |act| {
@@ -467,12 +467,12 @@ impl OpenFile for ManagedFile {
             WriteAt::Offset(_) => (&[Rights::WRITE], "write"),
         };
         let (lease, _) = self.lease(call, any_of).map_err(|e| e.op(op))?;
-        self.volume.write(&lease, at, data).await.map_err(|e| e.op(op))
+        self.volume.write(&Arc::new(lease), at, data).await.map_err(|e| e.op(op))
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
         let (lease, _) = self.lease(call, &[Rights::WRITE]).map_err(|e| e.op("shape"))?;
-        self.volume.shape(&lease, shape).await.map_err(|e| e.op("shape"))
+        self.volume.shape(&Arc::new(lease), shape).await.map_err(|e| e.op("shape"))
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {

@@ -1,8 +1,10 @@
 //! What is known in memory of files whose objects are being written in place.
 //!
-//! Writers of one file share its gate; whoever changes the extent takes it alone. The
-//! first writer marks the file, durably, before a byte of the object changes: a crash
-//! then leaves a row that says "look at the object", and the version changes.
+//! Writers of one file share its gate, each for as long as one piece takes; whoever
+//! changes the extent takes it alone. The first writer marks the file, durably, before a
+//! byte of the object changes: a crash then leaves a row that says "look at the object",
+//! and the version changes. The mark is the file's, whatever objects come and go under
+//! it: only who settles the file takes it away.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,6 +27,8 @@ pub(super) struct Files {
 #[derive(Default)]
 pub(super) struct Writing {
     pub(super) gate: tokio::sync::RwLock<()>,
+    /// Held by whoever appends: two appends never mix.
+    pub(super) tail: tokio::sync::Mutex<()>,
     /// Whether the row that says so is on disk.
     pub(super) marked: AtomicBool,
     /// When it was last written, as a tick.

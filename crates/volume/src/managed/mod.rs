@@ -41,6 +41,7 @@ mod file;
 mod file_system;
 mod files;
 mod grants;
+mod landing;
 mod lease;
 mod list;
 mod locate;

@@ -34,7 +34,12 @@ pub(super) async fn settle_behind(sys: Sys, volume: Weak<Volume>, writing: Arc<W
             continue;
         }
         match volume.settle(&writing, serial).await {
-            Ok(()) => return volume.files.forget(serial),
+            Ok(true) => {
+                // What this task holds itself does not count.
+                drop(writing);
+                return volume.files.forget(serial);
+            }
+            Ok(false) => pause = limits::OBJECT_IDLE,
             Err(error) if error.kind() == ErrorKind::Unavailable => return,
             Err(error) => {
                 tracing::warn!(%error, inode = serial, "a written file could not be settled yet");
@@ -66,8 +71,9 @@ impl Managed {
 
 impl Volume {
     /// Brings an object that was written to disk, has it sealed, and takes its mark away.
-    async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<()> {
-        let _alone = writing.gate.write().await;
+    /// `false` if somebody is at the file: later, then.
+    async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<bool> {
+        let Ok(_alone) = writing.gate.try_write() else { return Ok(false) };
         let snapshot = self.space.snapshot()?;
         let layout = inodes::find(&snapshot, serial)?.map(|inode| inode.layout);
         if let Some(Layout::Whole { object, label }) = layout {
@@ -79,7 +85,7 @@ impl Volume {
         let act = move |txn: &mut SpaceTxn<'_>| unnamed::WRITING.remove(txn, serial);
         self.space.write(Ack::Applied, act).await?;
         writing.marked.store(false, Ordering::Release);
-        Ok(())
+        Ok(true)
     }
 
     /// Mends what a crash left: objects whose new label the store knows and the rows do

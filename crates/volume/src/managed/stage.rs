@@ -262,7 +262,6 @@ impl Act<'_, '_> {
         let was = node.inode.used;
         if let Layout::Whole { object, label } = node.inode.layout {
             unnamed::add_garbage(self.txn, object, label)?;
-            unnamed::WRITING.remove(self.txn, node.serial())?;
             unnamed::RELABELS.remove(self.txn, node.serial())?;
         }
         node.inode.layout_serial += 1;

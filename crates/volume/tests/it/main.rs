@@ -4,9 +4,12 @@
 
 mod crash;
 mod disk_store;
+mod in_place;
 mod laws;
 mod mending;
 mod site;
+mod slow;
 mod suite;
 mod together;
+mod unsteady_store;
 mod workload;

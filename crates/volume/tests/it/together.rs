@@ -2,45 +2,14 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{BytesSource, Call, Piece, Source, Stage, StageHint, Stopped};
+use weft_core::form::{BytesSource, Call, Source, Stage, StageHint};
 use weft_core::{ErrorKind, Result};
 
 use super::site::Volume;
-
-/// Hands out what a test sends it, when it sends it.
-struct Slow(UnboundedReceiver<Vec<u8>>);
-
-fn slow() -> (UnboundedSender<Vec<u8>>, Slow) {
-    let (sender, receiver) = unbounded_channel();
-    (sender, Slow(receiver))
-}
-
-#[async_trait]
-impl Source for Slow {
-    async fn next(&mut self, _max: usize) -> Result<Option<Piece>> {
-        Ok(self.0.recv().await.map(|bytes| Piece::Bytes(bytes.into())))
-    }
-
-    fn length(&self) -> Option<u64> {
-        None
-    }
-
-    fn stopped(&self) -> Stopped {
-        Box::pin(std::future::pending())
-    }
-}
-
-/// Lets everything that can go on do so.
-async fn rest() {
-    for _ in 0..1_000 {
-        tokio::task::yield_now().await;
-    }
-}
+use super::slow::{rest, slow};
 
 fn puts(
     stage: &Arc<dyn Stage>,

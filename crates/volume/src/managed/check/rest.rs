@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use weft_core::attr::Kind;
 use weft_core::{ContainerId, FileId, Result};
 
 use super::super::table::containers;
@@ -152,6 +153,8 @@ impl Checker<'_> {
                 let inode = inodes::find(self.read, serial)?;
                 let right = inode.is_some_and(|inode| match table {
                     Table::Orphan => inode.links == 0,
+                    // It may have been emptied since, and is settled later all the same.
+                    Table::Writing => inode.kind == Kind::File,
                     _ => matches!(inode.layout, Layout::Whole { .. }),
                 });
                 if !right {

@@ -1,0 +1,344 @@
+//! Laws of writing in place: a slow writer keeps nobody waiting, and whatever is
+//! interrupted, bytes never change under a version that was shown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_conformance::file_system::Subject;
+use weft_conformance::file_system::site::*;
+use weft_core::attr::{SetAttr, Version};
+use weft_core::form::{
+    At, BytesSource, Call, Guard, Range, Replace, Shape, Source, StageHint, WriteAt, Written,
+};
+use weft_core::{Deadline, ErrorKind, FileId, Result, Rights, limits};
+use weft_sys::{Disk, SimDisk, Sys, Task, simulate};
+
+use super::crash::volume_on;
+use super::disk_store::DiskStore;
+use super::site::Volume;
+use super::slow::{rest, slow};
+use super::unsteady_store::{Op, UnsteadyStore};
+use super::workload::domain;
+
+async fn unsteady_on(sys: &Sys, disk: &SimDisk) -> (Volume, Arc<UnsteadyStore>) {
+    let clock = sys.sim_clock().expect("it is simulated").clone();
+    let store = UnsteadyStore::over(DiskStore::open(disk, clock.clone(), 1));
+    let below = disk.beneath("kv").expect("a directory can be made");
+    let _ = disk.sync_dir("", weft_sys::FlushSite::StoreObject);
+    (Volume::on_disk(sys.clone(), domain(clock), below, store.clone(), true).await, store)
+}
+
+/// Waits for something that must not wait for anybody slow.
+async fn soon<T>(sys: &Sys, what: &str, work: impl Future<Output = T>) -> T {
+    let deadline = Deadline::within(sys.clock(), Duration::from_secs(20));
+    let done = sys.within(deadline, async { Ok(work.await) }).await;
+    done.unwrap_or_else(|_| panic!("{what} waits for the slow writer"))
+}
+
+fn writes(
+    site: &Site<'_>,
+    sys: &Sys,
+    id: FileId,
+    at: WriteAt,
+    mut source: impl Source + 'static,
+) -> Task<Result<Written>> {
+    let (fs, call) = (site.fs.clone(), site.call());
+    sys.spawn(async move {
+        let need = if at == WriteAt::End { Rights::APPEND } else { Rights::WRITE };
+        fs.file(&call, id, need).await?.write(&call, at, &mut source).await
+    })
+}
+
+async fn published(site: &Site<'_>, path: &str, bytes: &[u8]) -> FileId {
+    let call = site.call().durable();
+    let stage = site.fs.stage(&call, &at(path), &StageHint::default()).await.works();
+    stage.put(&call, 1, 0, &mut BytesSource::new(bytes.to_vec())).await.works();
+    stage.publish(&call, &[], &SetAttr::default(), &free()).await.works().value.id
+}
+
+#[test]
+fn a_writer_whose_bytes_are_slow_keeps_nobody_waiting() {
+    for slow_at in [WriteAt::Offset(10), WriteAt::End] {
+        simulate(1, |sys| async move {
+            let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+            let site = Site::of(&volume);
+            site.dir("d").await;
+            site.seal("d").await;
+            let id = site.file("f", &pattern(100_000, 1)).await;
+            let (pieces, source) = slow();
+            let write = writes(&site, &sys, id, slow_at, source);
+            pieces.send(pattern(50_000, 2)).expect("it is pulled");
+            rest().await;
+            soon(&sys, "a write", site.write(id, 0, b"others")).await;
+            let more = BytesSource::new(pattern(5_000, 3));
+            soon(&sys, "an append", writes(&site, &sys, id, WriteAt::End, more)).await.works().works();
+            let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+            soon(&sys, "a cut", file.shape(&site.call(), Shape::Truncate(90_000))).await.works();
+            // Into another container: its object gets another label.
+            let (call, from, to) = (site.call(), at("f"), at("d/f"));
+            let moved = site.fs.rename(&call, &from, &to, Replace::Never, &Guard::NONE);
+            soon(&sys, "a rename", moved).await.works();
+            let node = site.call_of(&volume.domain().caller("node:n1"), 9);
+            soon(&sys, "a sweep", volume.running().managed.sweep(&node)).await.works();
+            let report = soon(&sys, "a check", volume.running().managed.check(&node)).await.works();
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+            soon(&sys, "a clean stop", volume.running().managed.close()).await.works();
+            pieces.send(pattern(50_000, 2)).expect("it is pulled");
+            drop(pieces);
+            let written = write.await.works().works();
+            assert_eq!(written.bytes, 100_000);
+            let read = site.read(id).await;
+            let start = written.at as usize + 50_000;
+            assert!(read[start..start + 50_000] == pattern(50_000, 2)[..], "what came late is there");
+        });
+    }
+}
+
+#[test]
+fn appends_never_mix_however_long_and_slow_they_are() {
+    simulate(2, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let mut long = Vec::new();
+        for _ in 0..3 {
+            let (pieces, source) = slow();
+            long.push((pieces, writes(&site, &sys, id, WriteAt::End, source)));
+        }
+        for round in 0..6 {
+            for (n, (pieces, _)) in long.iter().enumerate() {
+                pieces.send(vec![n as u8 + 1; 100_000]).expect("it is pulled");
+            }
+            let short = BytesSource::new(vec![round + 10; 3_000]);
+            drop(writes(&site, &sys, id, WriteAt::End, short));
+            rest().await;
+        }
+        for (pieces, write) in long {
+            drop(pieces);
+            assert_eq!(write.await.works().works().bytes, 600_000);
+        }
+        rest().await;
+        let read = site.read(id).await;
+        let runs: Vec<(u8, usize)> =
+            read[100_000..].chunk_by(|a, b| a == b).map(|run| (run[0], run.len())).collect();
+        assert_eq!(runs.len(), 9, "an append was torn: {runs:?}");
+        assert!(
+            runs.iter().all(|(by, length)| *length == if *by < 10 { 600_000 } else { 3_000 }),
+            "{runs:?}"
+        );
+    });
+}
+
+/// An append that keeps others from the end must bring its bytes.
+#[test]
+fn a_long_append_that_brings_nothing_gives_up_the_end() {
+    simulate(3, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let (pieces, source) = slow();
+        let long = writes(&site, &sys, id, WriteAt::End, source);
+        pieces.send(vec![1; limits::APPEND_HELD_BYTES + 1]).expect("it is pulled");
+        rest().await;
+        let short = writes(&site, &sys, id, WriteAt::End, BytesSource::new(vec![2; 10]));
+        let refused = long.await.works();
+        assert_eq!(refused.fails(), ErrorKind::Deadline);
+        let at = short.await.works().works().at;
+        assert_eq!(at, 100_000 + limits::APPEND_HELD_BYTES as u64 + 1, "what came is kept");
+        drop(pieces);
+    });
+}
+
+/// How a file looked: never again over other bytes.
+struct Look {
+    id: FileId,
+    version: Version,
+    bytes: Vec<u8>,
+}
+
+impl Look {
+    async fn at(site: &Site<'_>, id: FileId) -> Self {
+        let version = site.attr(id).await.version;
+        Self { id, version, bytes: site.read(id).await.to_vec() }
+    }
+
+    /// Returns whether the bytes are others now; then the version must be, too.
+    async fn has_changed(&self, site: &Site<'_>, when: &str) -> bool {
+        let now = Self::at(site, self.id).await;
+        let differs = now.bytes != self.bytes;
+        assert!(!differs || now.version != self.version, "{when}: other bytes under the same version");
+        assert_eq!(site.attr(self.id).await.size, now.bytes.len() as u64, "{when}");
+        differs
+    }
+}
+
+/// Tries a scenario that ends in a power cut with many seeds: what was looked at before
+/// the last change is never there again with other bytes.
+fn no_cut_hides<F>(scenario: impl Fn(Sys, Arc<Volume>, Arc<UnsteadyStore>) -> F)
+where
+    F: Future<Output = Look>,
+{
+    let (mut changed, scenario) = (0, &scenario);
+    for seed in 0..40 {
+        changed += simulate(seed, |sys| async move {
+            let disk = SimDisk::new();
+            let (volume, store) = unsteady_on(&sys, &disk).await;
+            let look = scenario(sys.clone(), Arc::new(volume), store).await;
+            let (volume, _) = volume_on(&sys, &disk.crash(seed), 2, false).await;
+            usize::from(look.has_changed(&Site::of(&volume), &format!("seed {seed}")).await)
+        });
+    }
+    assert!(changed > 0, "the disk kept none of what was written: nothing was tried");
+}
+
+#[test]
+fn a_write_that_waited_while_its_file_was_settled_is_marked_all_the_same() {
+    no_cut_hides(|sys, volume, store| async move {
+        let site = Site::of(&*volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        site.write(id, 0, b"marked").await;
+        let go_on = store.hold(Op::Seal);
+        sys.sleep(limits::OBJECT_IDLE * 2).await;
+        // It is being settled, and looks as it will then.
+        let bytes = BytesSource::new(pattern(60_000, 2));
+        let write = writes(&site, &sys, id, WriteAt::Offset(0), bytes);
+        rest().await;
+        let look = Look::at(&site, id).await;
+        // The power goes when its bytes are at the store and nothing more is.
+        let _stuck = store.hold(Op::Write);
+        go_on.send(true).expect("it waits");
+        rest().await;
+        volume.running().engine.flush().await.works();
+        write.abort();
+        look
+    });
+}
+
+#[test]
+fn a_file_that_was_published_over_while_it_was_marked_is_marked_again() {
+    no_cut_hides(|_, volume, _| async move {
+        let site = Site::of(&*volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        site.write(id, 0, b"marked").await;
+        assert_eq!(published(&site, "f", &pattern(100_000, 2)).await, id);
+        let look = Look::at(&site, id).await;
+        site.write(id, 0, &pattern(60_000, 3)).await;
+        look
+    });
+}
+
+#[test]
+fn a_file_that_was_emptied_while_it_was_marked_is_marked_again() {
+    no_cut_hides(|_, volume, _| async move {
+        let site = Site::of(&*volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        site.write(id, 0, b"marked").await;
+        let none = SetAttr { size: Some(0), ..SetAttr::default() };
+        site.fs.set(&site.call(), &At::id(id), &none, &free()).await.works();
+        published(&site, "f", &pattern(100_000, 2)).await;
+        let look = Look::at(&site, id).await;
+        site.write(id, 0, &pattern(60_000, 3)).await;
+        look
+    });
+}
+
+#[test]
+fn what_a_writer_that_went_away_wrote_counts() {
+    simulate(5, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        for place in [WriteAt::Offset(90_000), WriteAt::End] {
+            let id = published(&site, "f", &pattern(100_000, 1)).await;
+            let look = Look::at(&site, id).await;
+            let (pieces, source) = slow();
+            let write = writes(&site, &sys, id, place, source);
+            pieces.send(pattern(limits::APPEND_HELD_BYTES + 1, 2)).expect("it is pulled");
+            rest().await;
+            write.abort();
+            rest().await;
+            look.has_changed(&site, "at once").await;
+            sys.sleep(limits::OBJECT_IDLE * 3).await;
+            assert!(look.has_changed(&site, "settled").await, "nothing was written");
+            let node = volume.domain().call(&volume.domain().caller("node:n1"), 0);
+            let report = volume.running().managed.check(&node).await.works();
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        }
+    });
+}
+
+#[test]
+fn what_a_write_or_a_cut_that_failed_did_counts() {
+    simulate(6, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        site.write(id, 0, b"its object is known").await;
+        let object = store.last(Op::Write);
+        let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+        let look = Look::at(&site, id).await;
+        store.fail(Op::Write, object);
+        let mut bytes = BytesSource::new(pattern(50_000, 2));
+        file.write(&site.call(), WriteAt::Offset(80_000), &mut bytes).await.fails();
+        assert!(look.has_changed(&site, "a write").await);
+        let look = Look::at(&site, id).await;
+        store.fail(Op::Shape, object);
+        file.shape(&site.call(), Shape::Truncate(20_000)).await.fails();
+        assert!(look.has_changed(&site, "a cut").await);
+    });
+}
+
+#[test]
+fn a_writer_whose_right_ends_stops_though_its_bytes_do_not_come() {
+    simulate(7, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let alice = site.user("alice");
+        site.allow("", &alice, Rights::READING | Rights::WRITE).await;
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let (pieces, mut source) = slow();
+        let (fs, call) = (site.fs.clone(), site.call_of(&alice, 2));
+        let write: Task<Result<Written>> = sys.spawn(async move {
+            fs.file(&call, id, Rights::WRITE).await?.write(&call, WriteAt::Offset(0), &mut source).await
+        });
+        pieces.send(pattern(10, 2)).expect("it is pulled");
+        rest().await;
+        site.forbid("", &alice).await;
+        let refused = soon(&sys, "a writer without a right", write).await.works();
+        assert_eq!(refused.fails(), ErrorKind::Revoked);
+        drop(pieces);
+    });
+}
+
+/// A file that others empty again and again can be written all the same.
+#[test]
+fn a_write_beside_others_that_empty_the_file_is_not_refused() {
+    simulate(8, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let mut tasks = Vec::new();
+        for n in 0..4_u8 {
+            let (fs, call): (_, Call) = (site.fs.clone(), site.call_of(&site.admin, u128::from(n) + 2));
+            tasks.push(sys.spawn(async move {
+                let file = fs.file(&call, id, Rights::WRITE).await?;
+                for round in 0..30_u64 {
+                    if n == 0 {
+                        let none = SetAttr { size: Some(0), ..SetAttr::default() };
+                        fs.set(&call, &At::id(id), &none, &free()).await?;
+                    } else {
+                        let mut bytes = BytesSource::new(vec![n; 20_000]);
+                        file.write(&call, WriteAt::Offset(round * 1_000), &mut bytes).await?;
+                    }
+                }
+                Ok(())
+            }));
+        }
+        for task in tasks {
+            let done: Result<()> = task.await.works();
+            done.works();
+        }
+        let file = site.fs.file(&site.call(), id, Rights::READ).await.works();
+        let read = read_of(&*file, &site.call(), Range::ALL).await.works();
+        assert_eq!(site.attr(id).await.size, read.len() as u64);
+    });
+}

@@ -1,0 +1,147 @@
+//! A store that a test can hold up, or make fail, at chosen operations.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::watch;
+use weft_core::form::{Range, Seek, Shape, Source, Verifier, WriteAt};
+use weft_core::proof::Granted;
+use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
+use weft_core::{Error, ErrorKind, ObjectId, Result};
+
+/// An operation to interfere with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    Write,
+    Shape,
+    Sync,
+    Seal,
+    Relabel,
+    Remove,
+}
+
+pub struct UnsteadyStore {
+    inner: Arc<dyn ObjectStore>,
+    held: Mutex<HashMap<Op, watch::Receiver<bool>>>,
+    failing: Mutex<HashSet<(Op, ObjectId)>>,
+    asked: Mutex<Vec<(Op, ObjectId)>>,
+}
+
+impl UnsteadyStore {
+    pub fn over(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
+        let (held, failing, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Arc::new(Self { inner, held, failing, asked })
+    }
+
+    /// Holds an operation up until the answer is dropped or told to go on.
+    pub fn hold(&self, op: Op) -> watch::Sender<bool> {
+        let (sender, receiver) = watch::channel(false);
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(op, receiver);
+        sender
+    }
+
+    /// Makes an operation on an object fail from now on.
+    pub fn fail(&self, op: Op, object: ObjectId) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert((op, object));
+    }
+
+    /// Returns the object that an operation was last asked for on.
+    pub fn last(&self, op: Op) -> ObjectId {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().rev().find(|known| known.0 == op).expect("it was asked for").1
+    }
+
+    async fn pass(&self, op: Op, object: ObjectId) -> Result<()> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push((op, object));
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner).get(&op).cloned();
+        if let Some(mut held) = held {
+            // Whoever held it up is gone, or says go on.
+            let _ = held.wait_for(|go| *go).await;
+        }
+        if self.failing.lock().unwrap_or_else(PoisonError::into_inner).contains(&(op, object)) {
+            return Err(Error::new(ErrorKind::Corrupt, "the test makes it fail").about(object));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ObjectStore for UnsteadyStore {
+    async fn make(&self, granted: &Granted, object: ObjectId, length: Option<u64>) -> Result<()> {
+        self.inner.make(granted, object, length).await
+    }
+
+    async fn read(&self, granted: &Granted, object: ObjectId, range: Range) -> Result<Box<dyn Source>> {
+        self.inner.read(granted, object, range).await
+    }
+
+    async fn write(
+        &self,
+        granted: &Granted,
+        object: ObjectId,
+        at: WriteAt,
+        data: &mut dyn Source,
+    ) -> Result<ObjectWritten> {
+        let written = self.inner.write(granted, object, at, data).await?;
+        // Its bytes are there, and may be though it says that it failed.
+        self.pass(Op::Write, object).await?;
+        Ok(written)
+    }
+
+    async fn shape(&self, granted: &Granted, object: ObjectId, shape: Shape) -> Result<ObjectStat> {
+        let stat = self.inner.shape(granted, object, shape).await?;
+        self.pass(Op::Shape, object).await?;
+        Ok(stat)
+    }
+
+    async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
+        self.inner.seek(granted, object, offset, what).await
+    }
+
+    async fn copy(
+        &self,
+        from: (&Granted, ObjectId),
+        range: Range,
+        to: (&Granted, ObjectId),
+        offset: u64,
+    ) -> Result<u64> {
+        self.inner.copy(from, range, to, offset).await
+    }
+
+    async fn stat(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
+        self.inner.stat(granted, object).await
+    }
+
+    async fn sync(&self, granted: &Granted, object: ObjectId) -> Result<Verifier> {
+        self.pass(Op::Sync, object).await?;
+        self.inner.sync(granted, object).await
+    }
+
+    async fn seal(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
+        self.pass(Op::Seal, object).await?;
+        self.inner.seal(granted, object).await
+    }
+
+    async fn relabel(&self, from: &Granted, to: &Granted, object: ObjectId) -> Result<()> {
+        self.pass(Op::Relabel, object).await?;
+        self.inner.relabel(from, to, object).await
+    }
+
+    async fn remove(&self, granted: &Granted, object: ObjectId) -> Result<()> {
+        self.pass(Op::Remove, object).await?;
+        self.inner.remove(granted, object).await
+    }
+
+    async fn list(&self, granted: &Granted, after: Option<ObjectId>) -> Result<ObjectPage> {
+        self.inner.list(granted, after).await
+    }
+
+    fn space(&self) -> Result<StoreSpace> {
+        self.inner.space()
+    }
+
+    fn verifier(&self) -> Verifier {
+        self.inner.verifier()
+    }
+}
