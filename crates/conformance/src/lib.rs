@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod domain;
 pub mod file_system;
+pub mod fuzz;
 pub mod object_store;
 pub mod seeds;
 pub mod services;

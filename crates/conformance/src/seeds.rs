@@ -7,6 +7,8 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use crate::fuzz::Named;
+
 /// How long each crash test goes on making new seeds with `./test --full`: the three of
 /// them (`kv`, `store`, `volume`) make an hour.
 const FULL: Duration = Duration::from_secs(20 * 60);
@@ -40,15 +42,4 @@ pub fn each(always: &[u64], count: u64, work: impl Fn(u64) + Sync) {
         }
     });
     println!("{} seeds", ran.into_inner().expect("no holder panics"));
-}
-
-/// Says which seed it was if the work with it panics.
-struct Named(u64);
-
-impl Drop for Named {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("seed {}; again with WEFT_SEED={}", self.0, self.0);
-        }
-    }
 }

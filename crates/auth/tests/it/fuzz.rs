@@ -1,50 +1,21 @@
 //! Parsers of what others hand in: valid → mutated → no panic, nothing believed.
 //!
-//! `WEFT_FUZZ_SECONDS` says for how long each runs (2 by default). A failure prints its seed.
+//! `WEFT_FUZZ_SECONDS` says for how long each runs. A failure prints its seed.
 
 use weft_auth::{FirstPassword, Settings};
+use weft_conformance::fuzz;
 use weft_core::acl::Circumstance;
 use weft_core::proof::{Caller, Granted, KeyCertificate, Purpose, Signed, Trust};
 use weft_core::service::{AuditFilter, AuditVerdict};
-use weft_core::{ErrorKind, Rights, Tick};
-use weft_sys::{Disk, Open, Random, SeededRandom, SimDisk, Sys, simulate};
+use weft_core::{ErrorKind, Rights};
+use weft_sys::{Disk, Open, Random, SeededRandom, SimDisk, simulate};
 
 use crate::scene::{Scene, scene, settings};
 
-/// Runs `one` with seed after seed until the time is over.
-#[expect(clippy::print_stdout, reason = "a failing run must be repeatable")]
-fn for_a_while(mut one: impl FnMut(u64)) {
-    let seconds = std::env::var("WEFT_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
-    let real = Sys::real();
-    let end = Tick(real.clock().tick().0 + seconds * 1_000_000_000);
-    let start = real.random().u64();
-    let mut runs = 0;
-    while real.clock().tick() < end {
-        // Half the seeds are the same each time.
-        one(if runs % 2 == 0 { runs } else { start.wrapping_add(runs) });
-        runs += 1;
-    }
-    println!("{runs} runs, new seeds from {start}");
-}
-
-/// Flips, cuts, repeats and inserts bytes.
+/// Mutates once to four times.
 fn mutated(valid: &[u8], random: &dyn Random) -> Vec<u8> {
-    let mut bytes = valid.to_vec();
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() as u64 + 1) as usize;
-        match random.below(6) {
-            0 | 1 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            2 if at < bytes.len() => bytes[at] = [0, 0x7f, 0x80, 0xff][random.below(4) as usize],
-            3 => bytes.truncate(at),
-            4 => {
-                let end = (at + random.below(40) as usize).min(bytes.len());
-                let part = bytes[at.min(end)..end].to_vec();
-                bytes.splice(at..at, part);
-            }
-            _ => bytes.insert(at, random.u64() as u8),
-        }
-    }
-    bytes
+    let roll = &mut |sides| random.below(sides);
+    (0..=roll(4)).fold(valid.to_vec(), |bytes, _| fuzz::mutated(&bytes, roll))
 }
 
 #[test]
@@ -55,7 +26,7 @@ fn no_mutated_credential_or_capability_is_believed_and_none_panics() {
         let (trust, revocations) = (node.auth.trust(), node.auth.revocations());
         let at = Circumstance { now: node.sys.clock().moment(), peer: None };
         let valid = [admin.signed().expect("it has one").clone(), granted.capability().clone()];
-        for_a_while(|seed| {
+        fuzz::for_a_while("token", |seed| {
             let random = SeededRandom::new(seed);
             let original = &valid[random.below(2) as usize];
             let token = mutated(original.to_token().as_bytes(), &random);
@@ -75,7 +46,7 @@ fn no_mutated_credential_or_capability_is_believed_and_none_panics() {
 fn no_mutated_certificate_makes_another_key_trusted() {
     scene(92, |node| async move {
         let certificates = node.auth.certificates().expect("rows");
-        for_a_while(|seed| {
+        fuzz::for_a_while("certificate", |seed| {
             let random = SeededRandom::new(seed);
             let original = &certificates[random.below(certificates.len() as u64) as usize];
             let bytes = mutated(&postcard::to_stdvec(original).expect("plain data"), &random);
@@ -95,7 +66,7 @@ fn no_mutated_certificate_makes_another_key_trusted() {
 #[test]
 fn a_node_starts_over_any_mutated_audit_file_and_the_log_goes_on() {
     let settings = || Settings { founder_password: FirstPassword::None, ..settings() };
-    for_a_while(|seed| {
+    fuzz::for_a_while("audit file", |seed| {
         simulate(seed, |sys| async move {
             let node = Scene::try_start(&sys, SimDisk::new(), settings()).await.expect("it starts");
             for _ in 0..3 {

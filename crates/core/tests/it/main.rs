@@ -2,3 +2,4 @@
 
 mod acl;
 mod proof;
+mod text;

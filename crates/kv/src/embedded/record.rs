@@ -237,7 +237,54 @@ fn malformed() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+
     use super::*;
+
+    type Change = (u64, Bytes, Option<Bytes>);
+
+    fn changes_of(payload: &Bytes, count: u64) -> Result<Vec<Change>> {
+        let mut changes = Vec::new();
+        decode_changes(payload, count, |commit, key, value| changes.push((commit, key, value)))?;
+        Ok(changes)
+    }
+
+    fn payload_of(changes: &[Change], count: u64) -> Vec<u8> {
+        let mut payload = Vec::new();
+        for commit in 0..count {
+            let start = begin_commit(&mut payload);
+            for (_, key, value) in changes.iter().filter(|change| change.0 == commit) {
+                encode_change(&mut payload, key, value.as_deref());
+            }
+            end_commit(&mut payload, start);
+        }
+        payload
+    }
+
+    #[test]
+    fn mutated_commits_are_refused_or_mean_what_is_written_of_them() {
+        let make = |dice: &mut Dice| {
+            let text = |dice: &mut Dice| Bytes::from(vec![b'k'; dice.roll(9) as usize]);
+            let count = dice.roll(4);
+            let changes: Vec<Change> = (0..count)
+                .flat_map(|commit| {
+                    let some = dice.roll(4);
+                    (0..some)
+                        .map(|_| (commit, text(dice), (dice.roll(3) > 0).then(|| text(dice))))
+                        .collect::<Vec<_>>()
+                })
+                .collect();
+            [&[count as u8][..], &payload_of(&changes, count)].concat()
+        };
+        fuzz("commits", make, |bytes| {
+            let Some((count, payload)) = bytes.split_first() else { return };
+            let payload = Bytes::copy_from_slice(payload);
+            if let Ok(changes) = changes_of(&payload, (*count).into()) {
+                assert_eq!(payload_of(&changes, (*count).into()), payload);
+            }
+        });
+    }
 
     fn encoded(salt: &Check, payload: &[u8]) -> Vec<u8> {
         let head = Head {

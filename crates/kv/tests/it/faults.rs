@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_conformance::fuzz::{for_a_while, mutated};
 use weft_core::form::Ack;
 use weft_core::{Error, ErrorKind, Result};
 use weft_kv::{Commit, Embedded, Engine, Options, Order, Txn, WriteFn};
@@ -192,6 +193,42 @@ fn a_flipped_bit_in_the_log_is_named_and_never_cuts_it_short() {
             assert_eq!(error.kind(), ErrorKind::Corrupt, "byte {byte}: {error:?}");
         }
     });
+}
+
+/// Whatever a log's file holds, it opens to what some first commits made, or not at all.
+#[test]
+fn a_mutated_log_opens_to_a_prefix_or_is_refused() {
+    let (mut opened_ones, mut refused) = (0, 0);
+    for_a_while("log", |seed| {
+        let opened = simulate(seed, |sys| async move {
+            let disk = left_by_a_dead_process(&sys, 10).await;
+            let file = disk.open("log-0001", Open::Write).expect("it is there");
+            let mut bytes = vec![0; file.len().expect("a length") as usize];
+            file.read_exact_at(&mut bytes, 0).expect("bytes");
+            let roll = &mut |sides| sys.random().below(sides);
+            let changed = (0..=roll(3)).fold(bytes, |bytes, _| mutated(&bytes, roll));
+            file.set_len(0).and_then(|()| file.write_at(&changed, 0)).expect("room");
+            match opened(&sys, &disk) {
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Corrupt, "{error:?}");
+                    false
+                }
+                Ok(engine) => {
+                    let read = engine.snapshot().expect("a snapshot");
+                    for (place, row) in read.scan(&[0], &[], Order::Rising).enumerate() {
+                        let (key, value) = row.expect("a row");
+                        assert_eq!(
+                            (&key[..], &value[..]),
+                            (&(place as u32).to_be_bytes()[..], &[place as u8; 100][..])
+                        );
+                    }
+                    true
+                }
+            }
+        });
+        *(if opened { &mut opened_ones } else { &mut refused }) += 1;
+    });
+    println!("{opened_ones} opened, {refused} were refused");
 }
 
 #[test]

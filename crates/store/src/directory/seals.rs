@@ -187,7 +187,27 @@ impl Passing {
 
 #[cfg(test)]
 mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+
     use super::*;
+
+    #[test]
+    fn mutated_groups_are_refused_or_mean_what_is_written_of_them() {
+        let make = |dice: &mut Dice| {
+            let mut group = Group::default();
+            for _ in 0..dice.roll(5) {
+                let unverified = dice.roll(2) == 0;
+                group.set(dice.roll(64), Seal::Hash { hash: [7; 32], unverified });
+            }
+            group.encode()
+        };
+        fuzz("seals", make, |bytes| {
+            if let Ok(group) = Group::decode(bytes) {
+                assert_eq!(Group::decode(&group.encode()).expect("it was just written"), group);
+            }
+        });
+    }
 
     #[test]
     fn a_group_reads_back_as_written_and_refuses_any_cut() {

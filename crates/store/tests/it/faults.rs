@@ -15,7 +15,7 @@ use crate::node::{self, Node};
 /// Where the first object's file lies.
 pub const FILE: &str = "store/objects/000000/000";
 
-const DEEP: Check = Check { repair: false, blocks: true };
+pub const DEEP: Check = Check { repair: false, blocks: true };
 
 fn simulated<T>(work: impl AsyncFnOnce(Node, SimDisk) -> T) -> T {
     node::simulated(7, Options::default(), work)

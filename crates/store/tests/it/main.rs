@@ -1,5 +1,6 @@
 //! The store against its contract, against crashes, and against everything that can go wrong.
 
+mod backup;
 mod check;
 mod contract;
 mod crash;

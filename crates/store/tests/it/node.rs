@@ -90,7 +90,7 @@ async fn run(sys: &Sys, disk: &Arc<dyn Disk>, options: Options) -> Result<Runnin
 }
 
 /// In simulations every boundary of the metadata engine is crossed often.
-fn kv_options(sys: &Sys) -> weft_kv::Options {
+pub fn kv_options(sys: &Sys) -> weft_kv::Options {
     let tiny = weft_kv::Options {
         segment_bytes: 16 << 10,
         fold_bytes: 16 << 10,

@@ -288,11 +288,12 @@ impl Seen {
     }
 }
 
-/// A model for a volume to be compared with.
+/// A model for a volume to be compared with. Its domain is a twin of the volume's: the ids
+/// of their containers are the same, and each has its own epochs.
 pub fn model(domain: &Arc<TestDomain>) -> Hand {
-    let model =
-        weft_core::model::Model::new(domain.clock().clone(), domain.clone(), &domain.name(ADMINISTRATOR));
-    Hand::new(model, domain.clone())
+    let twin = TestDomain::new(7, domain.clock().clone(), &[VolumeId(0)]);
+    let model = weft_core::model::Model::new(twin.clock().clone(), twin.clone(), &twin.name(ADMINISTRATOR));
+    Hand::new(model, twin)
 }
 
 pub fn domain(clock: Arc<weft_sys::SimClock>) -> Arc<TestDomain> {

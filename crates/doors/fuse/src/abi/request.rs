@@ -328,7 +328,33 @@ impl Fields {
 
 #[cfg(test)]
 mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+
     use super::*;
+
+    /// The kernel is believed, but whatever comes is read or refused.
+    #[test]
+    fn any_bytes_of_any_request_are_read_or_refused() {
+        let make = |dice: &mut Dice| {
+            let numbers = (0..dice.roll(90)).map(|_| *dice.pick(&[0, 1, 7, 0x7f, 0xff]));
+            let mut bytes: Vec<u8> = numbers.collect();
+            for text in [&b"a name\0"[..], b"another\0", b"rest"] {
+                bytes.extend_from_slice(text);
+            }
+            bytes
+        };
+        fuzz("request", make, |bytes| {
+            for opcode in 0..64 {
+                let read = Request::read(opcode, Bytes::copy_from_slice(bytes));
+                if let Ok(Request::Write { bytes: payload, .. } | Request::SetTag { value: payload, .. }) =
+                    read
+                {
+                    assert!(payload.len() < bytes.len(), "no more than came");
+                }
+            }
+        });
+    }
 
     /// Every opcode, every length, every first byte: no panic, and never a value read
     /// beyond what was sent.

@@ -2,13 +2,12 @@
 //! says the same when it is written and read again.
 //!
 //! Runs for a moment in each test run, for `WEFT_FUZZ_SECONDS` seconds each where that is set. A
-//! failure prints the seed; `WEFT_FUZZ_SEED` runs it again.
-
-use std::time::{Duration, Instant};
+//! failure prints the seed; `WEFT_SEED` runs it again.
 
 use bytes::Bytes;
+use weft_conformance::file_system::site::Dice;
+use weft_conformance::fuzz::fuzz;
 use weft_core::limits;
-use weft_sys::{OsRandom, Random, SeededRandom};
 
 use super::chunked::tests::decode;
 use super::condition::{Conditions, Present, format_date, parse_date};
@@ -17,71 +16,24 @@ use super::range::{Wanted, wanted};
 use super::target::{Path, encode_name, parameter};
 use super::{Refusal, accept, credentials, digest, host, members};
 
-/// How long each parser is fuzzed when nobody says otherwise.
-const MOMENT: Duration = Duration::from_millis(1500);
-
-/// Runs `check` on inputs made by `make` and then mutated, until the time is over.
-fn fuzz(name: &str, make: impl Fn(&dyn Random) -> Vec<u8>, check: impl Fn(&[u8])) {
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let span = number("WEFT_FUZZ_SECONDS").map_or(MOMENT, Duration::from_secs);
-    let only = number("WEFT_FUZZ_SEED");
-    let (begun, mut runs) = (Instant::now(), 0_u64);
-    let first = only.unwrap_or_else(|| OsRandom.u64());
-    while begun.elapsed() < span {
-        let seed = first.wrapping_add(runs);
-        let random = SeededRandom::new(seed);
-        let mut bytes = make(&random);
-        for _ in 0..random.below(4) {
-            mutate(&mut bytes, &random);
-        }
-        let checked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(&bytes)));
-        assert!(checked.is_ok(), "{name}: seed {seed} on {:?}", bytes.escape_ascii().to_string());
-        runs += 1;
-        if only.is_some() {
-            break;
-        }
-    }
-    println!("{name}: {runs} runs from seed {first}");
-    assert!(runs > 0);
-}
-
-/// Changes, drops, doubles or moves some bytes.
-fn mutate(bytes: &mut Vec<u8>, random: &dyn Random) {
-    const ODD: &[u8] = b"\r\n\0 \t,;:=\"\\/%?#*-+.0123456789abcdefxXW(){}[]\x7f\x80\xff\xc3";
-    let at = random.below(bytes.len() as u64 + 1) as usize;
-    let length = (random.below(8) as usize).min(bytes.len() - at);
-    match random.below(6) {
-        0 => bytes.insert(at, ODD[random.below(ODD.len() as u64) as usize]),
-        1 if at < bytes.len() => bytes[at] = ODD[random.below(ODD.len() as u64) as usize],
-        2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-        3 => drop(bytes.drain(at..at + length)),
-        4 => {
-            let copy = bytes[at..at + length].to_vec();
-            let to = random.below(bytes.len() as u64 + 1) as usize;
-            bytes.splice(to..to, copy);
-        }
-        _ => bytes.truncate(at),
-    }
-}
-
-fn pick<'a>(random: &dyn Random, of: &[&'a str]) -> &'a str {
-    of[random.below(of.len() as u64) as usize]
+fn pick<'a>(dice: &mut Dice, of: &[&'a str]) -> &'a str {
+    of[dice.roll(of.len() as u64) as usize]
 }
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn make_head(random: &dyn Random) -> Vec<u8> {
+fn make_head(dice: &mut Dice) -> Vec<u8> {
     let mut head = format!(
         "{} {} HTTP/1.{}\r\n",
-        pick(random, &["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
-        pick(random, &["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
-        random.below(2)
+        pick(dice, &["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
+        pick(dice, &["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
+        dice.roll(2)
     );
-    for _ in 0..random.below(6) {
+    for _ in 0..dice.roll(6) {
         head += pick(
-            random,
+            dice,
             &[
                 "Host: localhost\r\n",
                 "Content-Length: 12\r\n",
@@ -145,9 +97,9 @@ fn path_round_trips(raw: Bytes) {
 
 #[test]
 fn targets() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let parts = ["/a", "/b%20c", "/%FF", "/...", "/caf%C3%A9", "/", "/%2e", "/x%2fy"];
-        (0..random.below(6)).map(|_| pick(random, &parts)).collect::<String>().into_bytes()
+        (0..dice.roll(6)).map(|_| pick(dice, &parts)).collect::<String>().into_bytes()
     };
     fuzz("target", make, |bytes| {
         path_round_trips(Bytes::copy_from_slice(bytes));
@@ -163,16 +115,16 @@ fn targets() {
 
 #[test]
 fn chunked_bodies() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let mut body = Vec::new();
-        for _ in 0..random.below(5) {
-            let length = random.below(40) as usize + 1;
-            let extension = pick(random, &["", ";a", " ; b=\"c\"", ""]);
+        for _ in 0..dice.roll(5) {
+            let length = dice.roll(40) as usize + 1;
+            let extension = pick(dice, &["", ";a", " ; b=\"c\"", ""]);
             body.extend(format!("{length:x}{extension}\r\n").bytes());
             body.extend(std::iter::repeat_n(b'x', length));
             body.extend(b"\r\n");
         }
-        body.extend(pick(random, &["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n"]).bytes());
+        body.extend(pick(dice, &["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n"]).bytes());
         body
     };
     fuzz("chunked", make, |bytes| {
@@ -195,11 +147,11 @@ fn chunked_bodies() {
 
 #[test]
 fn ranges() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let mut field = String::from("bytes=");
-        for _ in 0..=random.below(70) {
-            let (first, last) = (random.below(120), random.below(120));
-            field += &match random.below(4) {
+        for _ in 0..=dice.roll(70) {
+            let (first, last) = (dice.roll(120), dice.roll(120));
+            field += &match dice.roll(4) {
                 0 => format!("{first}-,"),
                 1 => format!("-{last},"),
                 _ => format!("{first}-{last},"),
@@ -234,7 +186,7 @@ fn ranges() {
 
 #[test]
 fn conditions_and_dates() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let parts = [
             "\"a\"",
             "W/\"b\"",
@@ -244,8 +196,8 @@ fn conditions_and_dates() {
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
         ];
-        let list: Vec<&str> = (0..random.below(80)).map(|_| pick(random, &parts)).collect();
-        list.join(pick(random, &[", ", ",", " , ,"])).into_bytes()
+        let list: Vec<&str> = (0..dice.roll(80)).map(|_| pick(dice, &parts)).collect();
+        list.join(pick(dice, &[", ", ",", " , ,"])).into_bytes()
     };
     fuzz("condition", make, |bytes| {
         let field = text(bytes);
@@ -264,7 +216,7 @@ fn conditions_and_dates() {
 
 #[test]
 fn digests() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let parts = [
             "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:",
             "md5=:XUFAKrxLKna5cZ2REBfFkg==:",
@@ -275,7 +227,7 @@ fn digests() {
             "adler32;q=0.5",
             "crc32c=:AA==:",
         ];
-        let list: Vec<&str> = (0..random.below(6)).map(|_| pick(random, &parts)).collect();
+        let list: Vec<&str> = (0..dice.roll(6)).map(|_| pick(dice, &parts)).collect();
         list.join(", ").into_bytes()
     };
     fuzz("digest", make, |bytes| {
@@ -292,7 +244,7 @@ fn digests() {
 
 #[test]
 fn the_rest() {
-    let make = |random: &dyn Random| {
+    let make = |dice: &mut Dice| {
         let parts = [
             "Basic YWxpY2U6cDp3",
             "Bearer abc.def",
@@ -303,7 +255,7 @@ fn the_rest() {
             "application/json",
             ", ",
         ];
-        (0..random.below(5)).map(|_| pick(random, &parts)).collect::<String>().into_bytes()
+        (0..dice.roll(5)).map(|_| pick(dice, &parts)).collect::<String>().into_bytes()
     };
     let hosts = host::Hosts::new(&["a.b".to_owned()]);
     fuzz("credentials, hosts, media", make, |bytes| {

@@ -1,0 +1,94 @@
+//! Parsers against what is almost valid: made, mutated, handed in.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing run must be repeatable")]
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::time::{Duration, Instant};
+
+use crate::file_system::site::Dice;
+
+/// How long a parser is fuzzed when `WEFT_FUZZ_SECONDS` does not say otherwise.
+const MOMENT: Duration = Duration::from_millis(1500);
+/// The same with `./test --full`.
+const FULL: Duration = Duration::from_secs(60);
+
+/// Calls `check` with what `make` makes, as it is or mutated, until the time is over: a
+/// moment, or `WEFT_FUZZ_SECONDS`. Half of the seeds are the same each time. Prints the
+/// seed and the bytes when `check` panics; `WEFT_SEED=N` runs that seed alone.
+pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8])) {
+    for_a_while(name, |seed| {
+        let mut dice = Dice::new(seed);
+        let valid = make(&mut dice);
+        let times = dice.roll(5);
+        let bytes = (0..times).fold(valid, |bytes, _| mutated(&bytes, &mut |sides| dice.roll(sides)));
+        let shown = Shown(&bytes);
+        check(&bytes);
+        drop(shown);
+    });
+}
+
+/// Calls `one` with seed after seed, as [`fuzz`] does.
+pub fn for_a_while(name: &str, mut one: impl FnMut(u64)) {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    if let Some(seed) = number("WEFT_SEED") {
+        return one(seed);
+    }
+    let usual = if std::env::var_os("WEFT_TEST_FULL").is_some() { FULL } else { MOMENT };
+    let end = Instant::now() + number("WEFT_FUZZ_SECONDS").map_or(usual, Duration::from_secs);
+    let fresh = RandomState::new().build_hasher().finish() >> 8;
+    let mut runs = 0;
+    while runs == 0 || Instant::now() < end {
+        let named = Named(if runs % 2 == 0 { runs } else { fresh + runs });
+        one(named.0);
+        drop(named);
+        runs += 1;
+    }
+    println!("{name}: {runs} runs, new seeds from {fresh}");
+}
+
+/// Changes, flips, drops, doubles, moves, inserts or cuts off some bytes. `roll` returns a
+/// number below what it is given, which is never 0.
+pub fn mutated(valid: &[u8], roll: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
+    /// What parsers of text and of numbers take for something else.
+    const ODD: &[u8] = b"\r\n\0 \t,;:=\"\\/%?#*-+.0123456789abcdefxXW(){}[]\x7f\x80\xff\xc3";
+    let mut bytes = valid.to_vec();
+    let at = roll(bytes.len() as u64 + 1) as usize;
+    let length = (roll(40) as usize).min(bytes.len() - at);
+    match roll(8) {
+        0 => bytes.insert(at, ODD[roll(ODD.len() as u64) as usize]),
+        1 if at < bytes.len() => bytes[at] = ODD[roll(ODD.len() as u64) as usize],
+        2 | 3 if at < bytes.len() => bytes[at] ^= 1 << roll(8),
+        4 => drop(bytes.drain(at..at + length)),
+        5 => {
+            let copy = bytes[at..at + length].to_vec();
+            let to = roll(bytes.len() as u64 + 1) as usize;
+            bytes.splice(to..to, copy);
+        }
+        6 => bytes.insert(at, roll(256) as u8),
+        _ => bytes.truncate(at),
+    }
+    bytes
+}
+
+/// Says which seed it was if the work with it panics.
+pub(crate) struct Named(pub(crate) u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("again with WEFT_SEED={}", self.0);
+        }
+    }
+}
+
+/// Says what bytes they were if the work with them panics.
+struct Shown<'a>(&'a [u8]);
+
+impl Drop for Shown<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("on {:?}", self.0.escape_ascii().to_string());
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Backups: what is in them is what was there, and every flush of them is needed.
+
+use std::sync::Arc;
+
+use weft_conformance::object_store::bench::{Bench, OBJECT, pattern};
+use weft_core::service::{ObjectStore, Severity};
+use weft_core::{ObjectId, Result, limits};
+use weft_kv::{Embedded, Engine};
+use weft_store::{Options, restore};
+use weft_sys::{Disk, FlushSite, SimDisk, Sys};
+
+use crate::faults::DEEP;
+use crate::node::{Node, kv_options, simulated};
+
+/// Backs a node up, metadata and objects beside each other; `between` happens between the two.
+async fn back_up(node: &Node, into: &SimDisk, between: impl Future<Output = ()>) -> Result<()> {
+    let (kv, objects) = (into.beneath("kv")?, into.beneath("store")?);
+    into.sync_dir("", FlushSite::KvTreeDir)?;
+    let engine = node.engine();
+    let metadata = async {
+        let commit = engine.backup(kv).await?;
+        between.await;
+        Ok(commit)
+    };
+    node.directory().backup(metadata, objects).await?;
+    Ok(())
+}
+
+/// Makes a node of a backup. It is not started.
+async fn bring_back(sys: &Sys, from: &SimDisk, into: &SimDisk) -> Result<()> {
+    let (kv, objects): (Arc<dyn Disk>, _) = (into.beneath("kv")?, into.beneath("store")?);
+    into.sync_dir("", FlushSite::KvTreeDir)?;
+    Embedded::restore(sys, &*from.beneath("kv")?, &kv, kv_options(sys))?;
+    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), kv, kv_options(sys))?);
+    restore(engine.clone(), &*from.beneath("store")?, &*objects).await?;
+    engine.close().await
+}
+
+/// Backs up, cuts the power there, restores, cuts the power there and looks. `true` if all is well.
+fn kept(seed: u64, ignored: Option<FlushSite>) -> bool {
+    simulated(seed, Options::default(), async |node, _| {
+        let bench = Bench::with_object(&node).await;
+        let bytes = pattern(1, 300_000);
+        bench.write(0, bytes.clone()).await;
+        bench.store.sync(&bench.all, OBJECT).await.expect("it can be synced");
+        let (backup, restored) = (SimDisk::new(), SimDisk::new());
+        for disk in [&backup, &restored] {
+            disk.set_faults(|faults| faults.ignore.extend(ignored));
+        }
+        back_up(&node, &backup, async {}).await.expect("it is made");
+        let sys = &node.sys;
+        if bring_back(sys, &backup.crash(seed), &restored).await.is_err() {
+            return false;
+        }
+        let Ok(again) = Node::start(sys, Arc::new(restored.crash(seed)), Options::default()).await else {
+            return false;
+        };
+        let bench = Bench::of(&again);
+        let there = weft_conformance::object_store::bench::read(
+            &*bench.store,
+            &bench.all,
+            OBJECT,
+            weft_core::form::Range::ALL,
+        );
+        there.await.is_ok_and(|there| there == bytes)
+    })
+}
+
+#[test]
+fn a_backup_and_its_restoration_survive_a_crash_because_of_their_flushes() {
+    assert!((0..20).all(|seed| kept(seed, None)));
+    for site in [FlushSite::StoreBackup, FlushSite::StoreBackupDir] {
+        assert!((0..200).any(|seed| !kept(seed, Some(site))), "nothing is lost without {site:?}");
+    }
+}
+
+/// What a backup's two halves see may differ: in between, objects are written and removed.
+#[test]
+fn what_changes_while_a_backup_runs_is_whole_or_sealed_anew_and_never_lost() {
+    simulated(1, Options::default(), async |node, _| {
+        let bench = Bench::with_object(&node).await;
+        let gone = ObjectId(100);
+        bench.store.make(&bench.all, gone, None).await.expect("a fresh id");
+        let mut bytes = pattern(2, 200_000);
+        bench.write(0, bytes.clone()).await;
+        for object in [OBJECT, gone] {
+            bench.store.seal(&bench.all, object).await.expect("it can be sealed");
+            bench.store.sync(&bench.all, object).await.expect("it can be synced");
+        }
+        let backup = SimDisk::new();
+        back_up(&node, &backup, async {
+            bench.write(10, "changed").await;
+            bench.store.sync(&bench.all, OBJECT).await.expect("it can be synced");
+            bench.store.remove(&bench.all, gone).await.expect("it is there");
+            node.sys.sleep(limits::STORE_REAP_DELAY * 3).await;
+        })
+        .await
+        .expect("it is made");
+        let restored = SimDisk::new();
+        bring_back(&node.sys, &backup, &restored).await.expect("it is whole");
+        let again = Node::start(&node.sys, Arc::new(restored), Options::default()).await.expect("it starts");
+        again.directory().settle().await.expect("it can look at it");
+        bytes[10..17].copy_from_slice(b"changed");
+        Bench::of(&again).expect(&bytes).await;
+        let found = again.directory().check(DEEP).await.expect("it can look").findings;
+        assert!(found.iter().all(|found| found.severity == Severity::Note), "{found:?}");
+        assert!(
+            again.directory().stat(&bench.all, gone).await.is_ok(),
+            "the records were copied before it went"
+        );
+    });
+}
