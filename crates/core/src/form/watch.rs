@@ -28,7 +28,15 @@ pub enum ChangeKind {
     Policy,
 }
 
-/// One change.
+impl ChangeKind {
+    /// Returns whether it is names that came, went or moved.
+    pub fn is_of_names(self) -> bool {
+        matches!(self, Self::Make | Self::Link | Self::Rename | Self::Remove)
+    }
+}
+
+/// One change, as far as its reader may know of it: what a listing or a lookup would show
+/// it there. What it may not know is absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Its place in the feed.
@@ -37,9 +45,10 @@ pub struct Change {
     pub kind: ChangeKind,
     /// To which inode.
     pub file: FileId,
-    /// In which directory and under which name: for a rename, from.
+    /// In which directory and under which name: for a rename, from. None where the reader
+    /// may not list the directory.
     pub place: Option<(FileId, Name)>,
-    /// For a rename, to.
+    /// For a rename, to; likewise.
     pub to: Option<(FileId, Name)>,
     /// Who did it.
     pub caller: CallerId,

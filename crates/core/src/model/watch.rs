@@ -15,7 +15,7 @@ pub(super) struct Record {
     change: Change,
     /// The inodes it happened at and below.
     within: Vec<FileId>,
-    /// The container of the place.
+    /// The container of the inode itself.
     container: ContainerId,
 }
 
@@ -32,8 +32,7 @@ impl Act<'_> {
         for (dir, _) in place.iter().chain(&to) {
             within.extend(self.state.lineage(*dir));
         }
-        let at = place.as_ref().map_or(file, |(dir, _)| *dir);
-        let Ok(container) = self.state.inode(at).map(|inode| inode.container) else { return };
+        let Ok(container) = self.state.inode(file).map(|inode| inode.container) else { return };
         self.state.changes_made += 1;
         let seq = ChangeSeq(self.state.changes_made);
         let (caller, session) = (self.call.caller.name().id(), self.call.session);
@@ -64,34 +63,50 @@ impl Act<'_> {
                 page.next = page.changes.last().map_or(page.next, |change| change.seq);
                 break;
             }
-            if record.within.contains(&top) && self.may_see(record) {
-                page.changes.push(record.change.clone());
+            if record.within.contains(&top) {
+                page.changes.extend(self.shown(record, top));
             }
         }
         Ok(Some(page))
     }
 
-    /// A reader sees a change of what it may know of. Of what is gone, it may know if
-    /// it may look into the directory it was in, or could by the container's ACL.
-    fn may_see(&self, record: &Record) -> bool {
-        let limited = !self.call.caller.limits().paths.is_empty();
-        let knows = |id: FileId| self.may_know(id);
-        if self.state.inodes.contains_key(&record.change.file) {
-            return knows(record.change.file);
+    /// Returns what of a change a listing or a lookup would show its reader: names in
+    /// directories that it may list, and what happened to things it knows and has a
+    /// right on. It knows the place it watches, and what it may list.
+    fn shown(&self, record: &Record, top: FileId) -> Option<Change> {
+        let (file, there) = (record.change.file, self.state.inodes.get(&record.change.file));
+        let listed = |spot: &Spot| spot.clone().filter(|(dir, _)| self.lists(*dir));
+        let (place, to) = (listed(&record.change.place), listed(&record.change.to));
+        let named = place.is_some() || to.is_some();
+        let of_names = record.change.kind.is_of_names();
+        if !(of_names && named) {
+            let known = named
+                || file == top
+                || there.is_some_and(|inode| inode.names.iter().any(|(dir, _)| self.lists(*dir)));
+            let has_right = match there {
+                Some(_) => self.rights(file).is_ok_and(|rights| !rights.is_empty()),
+                None => self.had_right(record.container),
+            };
+            if !known || !has_right {
+                return None;
+            }
         }
-        let place = record.change.place.as_ref().map(|(dir, _)| *dir);
-        match place {
-            Some(dir) if self.state.inodes.contains_key(&dir) => self.sees_into(dir),
-            _ => !limited && self.may_look(record.container),
-        }
+        // Of names that may not be listed, what is seen is the file's own change.
+        let kind = if of_names && !named { ChangeKind::Attr } else { record.change.kind };
+        Some(Change { kind, place, to, ..record.change.clone() })
     }
 
-    fn may_look(&self, container: ContainerId) -> bool {
+    fn lists(&self, dir: FileId) -> bool {
+        self.has(dir, Rights::LIST).unwrap_or(false)
+    }
+
+    /// Returns whether the reader has a right on what was in a container and is gone.
+    fn had_right(&self, container: ContainerId) -> bool {
         let Ok(policy) = self.state.container(container) else { return false };
         let ask = Ask {
             container,
             epoch: policy.epoch,
-            rights: Rights::LIST | Rights::TRAVERSE,
+            rights: Rights::ALL,
             objects: Objects::All,
             now: self.now,
             peer: self.call.from.peer,

@@ -182,7 +182,7 @@ impl Watcher {
     async fn look_again(&self) {
         let mut gone = Vec::new();
         for (node, file, rights) in self.door.handles.each_node() {
-            if !self.may_still(file, rights).await {
+            if !self.shows_still(node, file, rights).await {
                 gone.push(node);
             }
         }
@@ -194,11 +194,16 @@ impl Watcher {
         .await;
     }
 
-    async fn may_still(&self, file: FileId, opened_with: Rights) -> bool {
+    /// Returns whether what the kernel keeps of an open file may go on being shown: the right
+    /// is there, and the bytes are not of another version, of whose making nobody was told.
+    async fn shows_still(&self, node: u64, file: FileId, opened_with: Rights) -> bool {
         let want = Want { attr: true, rights: true };
         let needed = opened_with & (Rights::READ | Rights::EXECUTE);
         match self.door.fs.walk(&self.door.call(), &At::id(file), want).await {
-            Ok(walked) => walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty()),
+            Ok(walked) => {
+                let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
+                may && !self.door.nodes.told(node, &walked.attr)
+            }
             Err(_) => false,
         }
     }

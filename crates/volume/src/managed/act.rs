@@ -159,7 +159,7 @@ impl Act<'_, '_> {
         }
         within.sort_unstable();
         within.dedup();
-        let container = place.map_or(deed.node, |(dir, _)| dir).inode.container;
+        let container = deed.node.inode.container;
         let spot = |spot: Option<(&Node, &Name)>| spot.map(|(dir, name)| (dir.id, name.clone()));
         let change = Change {
             seq: ChangeSeq(0),

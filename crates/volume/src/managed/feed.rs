@@ -9,10 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use weft_core::acl::{Ask, decide};
-use weft_core::form::{At, Change, ChangeSeq, Changes};
-use weft_core::proof::Objects;
-use weft_core::{ContainerId, Error, FileId, Result, Rights, limits};
+use weft_core::acl::decide;
+use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes};
+use weft_core::{ContainerId, Error, FileId, Name, Result, Rights, limits};
 use weft_kv::{Note, NotePosition};
 
 use super::table::inodes;
@@ -24,7 +23,7 @@ pub(super) struct Noted {
     pub(super) change: Change,
     /// The inodes it happened at and below, sorted.
     pub(super) within: Vec<FileId>,
-    /// The container of the place.
+    /// The container of the inode itself.
     pub(super) container: ContainerId,
 }
 
@@ -133,25 +132,54 @@ impl View<'_> {
             let Some(newest) = noted.last() else { break };
             page.next = newest.change.seq;
             for noted in &noted {
-                if noted.within.binary_search(&top.id).is_ok() && self.may_see(noted)? {
-                    page.changes.push(noted.change.clone());
+                if noted.within.binary_search(&top.id).is_ok() {
+                    page.changes.extend(self.shown(noted, top.id)?);
                 }
             }
         }
         Ok(Some(page))
     }
 
-    /// A reader sees a change of what it may know of. Of what is gone, it may know if it
-    /// may look into the directory it was in, or could by the container's ACL.
-    fn may_see(&self, noted: &Noted) -> Result<bool> {
-        if let Some(node) = self.still_there(noted.change.file)? {
-            return self.may_know(&node);
+    /// Returns what of a change a listing or a lookup would show its reader: names in
+    /// directories that it may list, and what happened to things it knows and has a right
+    /// on. It knows the place it watches, and what it may list.
+    fn shown(&self, noted: &Noted, top: FileId) -> Result<Option<Change>> {
+        let change = &noted.change;
+        let (place, to) = (self.listed(&change.place)?, self.listed(&change.to)?);
+        let named = place.is_some() || to.is_some();
+        let of_names = change.kind.is_of_names();
+        if !(of_names && named) {
+            let known = named || change.file == top;
+            if !self.sees(noted, known)? {
+                return Ok(None);
+            }
         }
-        let place = noted.change.place.as_ref().map(|(dir, _)| *dir);
-        if let Some(dir) = place.map(|dir| self.still_there(dir)).transpose()?.flatten() {
-            return self.sees_into(&dir);
+        // Of names that may not be listed, what is seen is the file's own change.
+        let kind = if of_names && !named { ChangeKind::Attr } else { change.kind };
+        Ok(Some(Change { kind, place, to, ..change.clone() }))
+    }
+
+    /// Returns a name if the directory it was in may be listed.
+    fn listed(&self, spot: &Option<(FileId, Name)>) -> Result<Option<(FileId, Name)>> {
+        let Some((dir, _)) = spot else { return Ok(None) };
+        let shown = match self.still_there(*dir)? {
+            Some(dir) => self.has(&dir, Rights::LIST)?,
+            None => false,
+        };
+        Ok(spot.clone().filter(|_| shown))
+    }
+
+    /// Returns whether the reader may see what happened to a file itself: it knows the
+    /// file, by this change or by another name of it, and has some right on it. What is
+    /// gone is judged by the ACL of its container.
+    fn sees(&self, noted: &Noted, mut known: bool) -> Result<bool> {
+        let Some(node) = self.still_there(noted.change.file)? else {
+            return Ok(known && self.had_right(noted.container)?);
+        };
+        for dir in self.parents(&node)? {
+            known = known || self.has(&dir, Rights::LIST)?;
         }
-        Ok(self.call.caller.limits().paths.is_empty() && self.may_look(noted.container)?)
+        Ok(known && !self.rights(&node)?.is_empty())
     }
 
     fn still_there(&self, id: FileId) -> Result<Option<Node>> {
@@ -159,19 +187,12 @@ impl View<'_> {
         Ok(inode.filter(|inode| inode.generation == id.generation()).map(|inode| Node { id, inode }))
     }
 
-    fn may_look(&self, container: ContainerId) -> Result<bool> {
+    fn had_right(&self, container: ContainerId) -> Result<bool> {
         if super::table::containers::find_head(self.read, container)?.is_none() {
             return Ok(false);
         }
         let governing = self.governing(container)?;
-        let ask = Ask {
-            container,
-            epoch: governing.head.epoch,
-            rights: Rights::LIST | Rights::TRAVERSE,
-            objects: Objects::All,
-            now: self.now,
-            peer: self.call.from.peer,
-        };
+        let ask = self.ask(&governing, Rights::ALL);
         Ok(!decide(&governing.rules.acl, &self.call.caller, &ask).allowed().is_empty())
     }
 }

@@ -116,7 +116,7 @@ impl<'a> View<'a> {
     }
 
     /// Returns the directories that name an inode.
-    fn parents(&self, node: &Node) -> Result<Vec<Node>> {
+    pub(super) fn parents(&self, node: &Node) -> Result<Vec<Node>> {
         if node.inode.is_directory() {
             let own = node.inode.parent == node.serial() || node.inode.links == 0;
             return if own { Ok(Vec::new()) } else { Ok(vec![self.parent(node)?]) };
