@@ -265,3 +265,26 @@ fn checker(input: impl Read, output: &mut impl Write) {
         output.write_all(if good { b"+" } else { b"-" }).expect("the issuer reads");
     }
 }
+
+#[test]
+fn a_capability_ends_with_any_credential_its_own_came_from() {
+    scene(49, |node| async move {
+        let alice = alice(&node).await;
+        let login = node.token(&node.token_of(&alice).await).await.expect("good");
+        let job = node.token(&node.token_of(&login).await).await.expect("good");
+        let other = node.token(&node.token_of(&alice).await).await.expect("good");
+        let issuer = node.auth.issuer();
+        let of = |caller| issuer.issue(&node.decision(caller, Rights::READ)).expect("allowed");
+        let (handed_on, beside) = (of(&job).capability().clone(), of(&other).capability().clone());
+        let (anyone, now) = (Caller::anyone(), node.sys.clock().moment());
+        let held = check(&node, &handed_on, &anyone).expect("it may be handed on");
+        let waits = held.withdrawn(Rights::READ);
+        let revoke = Revoke::Credential(login.credential());
+        node.auth.authority().revoke(&alice, &revoke).await.expect("it is hers");
+        assert_eq!(held.allows_container(Rights::READ, now).expect_err("ended").kind(), ErrorKind::Revoked);
+        let shown = check(&node, &handed_on, &anyone).expect_err("shown afresh");
+        assert_eq!(shown.kind(), ErrorKind::Revoked);
+        waits.await;
+        check(&node, &beside, &anyone).expect("another login's is not touched");
+    });
+}

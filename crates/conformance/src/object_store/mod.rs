@@ -99,6 +99,7 @@ macro_rules! object_store_suite {
             permits: a_withdrawn_right_stops_a_read_within_a_piece,
             permits: a_withdrawn_right_stops_a_write_within_a_piece,
             permits: a_withdrawn_right_ends_the_wait_for_a_source,
+            permits: a_proof_handed_on_ends_with_a_credential_behind_it,
             permits: an_expired_proof_stops_a_read,
             permits: a_relabelled_object_is_lost_to_old_proofs,
             together: appends_at_once_never_tear_each_other,

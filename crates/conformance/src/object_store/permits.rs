@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use weft_core::form::{BytesSource, Range, Seek, Shape, WriteAt};
 use weft_core::limits::{CLOCK_SKEW_MAX, PIECE_BYTES_MAX};
-use weft_core::proof::Granted;
+use weft_core::proof::{Caller, Granted};
 use weft_core::service::Issuer;
 use weft_core::{Error, ErrorKind, ObjectId, Result, Rights};
 
 use super::Subject;
-use super::bench::{BLOCK, Bench, OBJECT, THERE, fed, pattern, proof, refused};
+use super::bench::{BLOCK, Bench, HERE, OBJECT, THERE, fed, pattern, proof, refused};
 
 /// What can be asked of an object, and which rights are each enough.
 const DEMANDS: &[(&str, &[Rights])] = &[
@@ -170,6 +170,30 @@ pub async fn a_withdrawn_right_ends_the_wait_for_a_source(subject: &dyn Subject)
     let (answer, _) = futures_util::join!(writing, withdrawing);
     let expected = if subject.stops_waiting() { ErrorKind::Revoked } else { ErrorKind::Deadline };
     assert_eq!(refused(answer), expected);
+}
+
+/// A proof that somebody was handed ends with each credential in the line it came from, under
+/// a read that is under way as well.
+pub async fn a_proof_handed_on_ends_with_a_credential_behind_it(subject: &dyn Subject) {
+    let bench = Bench::with_object(subject).await;
+    bench.write(0, pattern(1, 100)).await;
+    let domain = subject.domain();
+    let login = domain.claims("ada");
+    let mut narrowed = domain.claims("ada");
+    narrowed.parents = vec![login.id];
+    let asked = domain.granted(&domain.caller_with(&narrowed), HERE, Rights::READ);
+    let at = weft_core::acl::Circumstance { now: domain.clock().moment(), peer: None };
+    let show =
+        || Granted::verify(asked.capability(), domain.trust(), domain.revocations(), &Caller::anyone(), &at);
+    let handed_on = show().expect("it may be handed on");
+    let mut source = bench.store.read(&handed_on, OBJECT, Range::ALL).await.expect("a source");
+    source.next(10).await.expect("it can be read").expect("there are bytes");
+    let stopped = source.stopped();
+    domain.revocations().end_credential(login.id, narrowed.expires);
+    assert_eq!(refused(source.next(10).await), ErrorKind::Revoked);
+    assert_eq!(refused(bench.store.read(&handed_on, OBJECT, Range::ALL).await), ErrorKind::Revoked);
+    assert_eq!(refused(show()), ErrorKind::Revoked);
+    assert_eq!(stopped.await.kind(), ErrorKind::Revoked);
 }
 
 /// A proof that runs out ends what was begun with it.

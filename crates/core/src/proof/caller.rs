@@ -46,6 +46,9 @@ impl Caller {
         if claims.groups.len() > limits::CALLER_GROUPS_MAX || claims.delegates.len() > limits::DELEGATES_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "the credential names too many groups or delegates"));
         }
+        if claims.parents.len() >= limits::LINEAGE_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "the credential has been narrowed too often"));
+        }
         claims.groups.sort_unstable();
         let flag = revocations.admit_credential(&claims)?;
         let ends = now.tick_of(claims.expires.plus(limits::CLOCK_SKEW_MAX));

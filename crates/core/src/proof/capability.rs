@@ -51,8 +51,9 @@ pub struct CapabilityClaims {
     pub constraints: Vec<Constraint>,
     /// For whom it was made: revoking that caller ends it.
     pub caller: CallerId,
-    /// The credential it was asked for with: revoking that ends it.
-    pub credential: Option<CredentialId>,
+    /// The credential it was asked for with and all that one came from: revoking any of them
+    /// ends it, whoever shows it. None if it was made for `anyone`.
+    pub lineage: Vec<CredentialId>,
     /// When it was made.
     pub issued: Time,
     /// When it ends.
@@ -72,7 +73,7 @@ impl CapabilityClaims {
             rights: decision.allowed(),
             constraints: decision.constraints().to_vec(),
             caller: caller.name().id(),
-            credential: (!caller.is_anyone()).then(|| caller.credential()),
+            lineage: caller.claims().lineage().collect(),
             issued: decision.at().now.wall,
             expires: expires.min(caller.claims().expires),
         }
@@ -114,6 +115,9 @@ impl Granted {
         }
         if matches!(&claims.objects, Objects::Only(ids) if ids.len() > limits::CAPABILITY_OBJECTS_MAX) {
             return Err(Error::new(ErrorKind::TooLarge, "the capability names too many objects"));
+        }
+        if claims.lineage.len() > limits::LINEAGE_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "the capability's credential has come too far"));
         }
         let flag = revocations.admit_capability(&claims)?;
         let (capability, presenter) = (capability.clone(), presenter.clone());

@@ -110,3 +110,12 @@ pub struct CredentialClaims {
     /// When it ends.
     pub expires: Time,
 }
+
+impl CredentialClaims {
+    /// Returns the ids whose revocation ends the credential: its own, and those of the credentials
+    /// it came from. None for `anyone`'s, which is nobody's to revoke.
+    pub fn lineage(&self) -> impl Iterator<Item = CredentialId> + '_ {
+        let own = (!self.caller.is_anyone()).then_some(self.id);
+        own.into_iter().chain(self.parents.iter().copied())
+    }
+}

@@ -187,8 +187,7 @@ impl Revocations {
     pub(super) fn admit_credential(&self, claims: &CredentialClaims) -> Result<Arc<Flag>> {
         let mut state = self.state();
         let revoked = || Error::new(ErrorKind::Revoked, "the credential was revoked").hint("weft login");
-        let lineage = || std::iter::once(&claims.id).chain(&claims.parents);
-        if lineage().any(|id| state.credentials.contains_key(id)) {
+        if claims.lineage().any(|id| state.credentials.contains_key(&id)) {
             return Err(revoked());
         }
         let line = state.callers.get(&claims.caller.id()).copied().unwrap_or_default();
@@ -199,8 +198,8 @@ impl Revocations {
             return Err(Error::stale("the caller's groups have changed since the credential was made"));
         }
         let flag = Arc::<Flag>::default();
-        for id in lineage() {
-            state.by_credential.add(*id, &flag);
+        for id in claims.lineage() {
+            state.by_credential.add(id, &flag);
         }
         state.by_caller.add(claims.caller.id(), &flag);
         Ok(flag)
@@ -217,7 +216,7 @@ impl Revocations {
         if state.instances.get(&claims.container.volume()).is_some_and(|least| instance < *least) {
             return Err(revoked("the capability was made before its issuer was restarted"));
         }
-        if claims.credential.is_some_and(|id| state.credentials.contains_key(&id)) {
+        if claims.lineage.iter().any(|id| state.credentials.contains_key(id)) {
             return Err(revoked("the credential behind the capability was revoked"));
         }
         let line = state.callers.get(&claims.caller).copied().unwrap_or_default();
@@ -234,8 +233,8 @@ impl Revocations {
         state.by_capability.add(claims.id, &flag);
         state.by_container.add(claims.container, &flag);
         state.by_caller.add(claims.caller, &flag);
-        if let Some(credential) = claims.credential {
-            state.by_credential.add(credential, &flag);
+        for credential in &claims.lineage {
+            state.by_credential.add(*credential, &flag);
         }
         Ok(flag)
     }

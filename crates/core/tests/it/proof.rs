@@ -12,7 +12,7 @@ use weft_core::acl::{Circumstance, Condition, Constraint};
 use weft_core::proof::{Caller, CapabilityClaims, CredentialClaims, Granted, Objects, Signed, Trust};
 use weft_core::{
     CallerId, CapabilityId, Clock, ContainerId, CredentialId, Error, ErrorKind, ObjectId, Result, Rights,
-    Time, VolumeId,
+    Time, VolumeId, limits,
 };
 
 const CONTAINER: ContainerId = ContainerId(7);
@@ -49,7 +49,7 @@ impl World {
             rights: Rights::READ | Rights::WRITE,
             constraints: Vec::new(),
             caller: caller.name().id(),
-            credential: Some(caller.credential()),
+            lineage: caller.claims().lineage().collect(),
             issued: now,
             expires: now.plus(Duration::from_secs(600)),
         }
@@ -219,6 +219,37 @@ fn changed_groups_end_cached_proofs_and_ask_for_a_fresh_one() {
     assert!(
         w.verify(&w.domain.credential(&fresh)).expect("it knows the new groups").is_or_is_in(CallerId(3))
     );
+}
+
+#[test]
+fn a_capability_ends_with_each_credential_in_its_line() {
+    let w = world();
+    for ended in 0..3 {
+        let mut claims = w.domain.claims("alice");
+        claims.parents = vec![CredentialId(1000 + ended), CredentialId(2000)];
+        let caller = w.domain.caller_with(&claims);
+        let capability = w.domain.capability(&w.capability_claims(&caller));
+        let held = w.show(&capability, &Caller::anyone()).expect("it may be handed on");
+        let line: Vec<_> = claims.lineage().collect();
+        w.domain.revocations().end_credential(line[ended as usize], Time::MAX);
+        assert_eq!(kind(w.read(&held)), ErrorKind::Revoked);
+        assert_eq!(kind(w.show(&capability, &Caller::anyone())), ErrorKind::Revoked);
+    }
+}
+
+#[test]
+fn a_line_of_credentials_has_an_end() {
+    let w = world();
+    let caller = w.domain.caller("alice");
+    let mut claims = w.domain.claims("alice");
+    claims.parents = (0..limits::LINEAGE_MAX).map(|n| CredentialId(1000 + n as u128)).collect();
+    assert_eq!(kind(w.verify(&w.domain.credential(&claims))), ErrorKind::TooLarge);
+    let mut capability = w.capability_claims(&caller);
+    capability.lineage = claims.lineage().collect();
+    assert_eq!(kind(w.show(&w.domain.capability(&capability), &caller)), ErrorKind::TooLarge);
+    claims.parents.pop();
+    let last = w.verify(&w.domain.credential(&claims)).expect("as long as may be");
+    w.show(&w.domain.capability(&w.capability_claims(&last)), &caller).expect("and its capability");
 }
 
 #[test]
