@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
-use weft_core::acl::{Circumstance, Decision};
+use weft_core::acl::{Circumstance, Constraint, Decision};
 use weft_core::proof::{CapabilityClaims, Granted, Objects, Purpose, Revocations};
 use weft_core::service::Issuer;
 use weft_core::{
@@ -44,6 +44,8 @@ struct Key {
     acl_version: u64,
     rights: Rights,
     objects: Option<Vec<ObjectId>>,
+    /// What it leans on: the same operation may carry out rights that rest on other entries.
+    constraints: Vec<Constraint>,
     /// The address it was asked from, where conditions may depend on it.
     peer: Option<Option<IpAddr>>,
 }
@@ -164,6 +166,7 @@ impl Issuer for SigningIssuer {
                 Objects::All => None,
                 Objects::Only(ids) => Some(ids.clone()),
             },
+            constraints: decision.constraints().to_vec(),
             peer: (!decision.constraints().is_empty()).then_some(decision.at().peer),
         };
         if let Some(granted) = self.issued.get(&key)

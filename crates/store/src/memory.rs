@@ -341,6 +341,7 @@ impl Source for MemorySource {
 const READING: &[Rights] = &[Rights::READ];
 const WRITING: &[Rights] = &[Rights::WRITE];
 const APPENDING: &[Rights] = &[Rights::APPEND, Rights::WRITE];
+const SEEKING: &[Rights] = &[Rights::READ, Rights::WRITE];
 const SEEING: &[Rights] = &[Rights::ATTR_READ, Rights::READ, Rights::WRITE];
 const SYNCING: &[Rights] = &[Rights::WRITE, Rights::APPEND, Rights::READ];
 
@@ -391,7 +392,7 @@ impl ObjectStore for Memory {
     }
 
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
-        let found = self.permitted(granted, READING, object, "seek in")?;
+        let found = self.permitted(granted, SEEKING, object, "seek in")?;
         let sought = found.content().seek(offset, what);
         sought.map_err(|error| error.op("seek in").about(object))
     }

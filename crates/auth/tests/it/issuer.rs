@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::time::Duration;
 
-use weft_core::acl::{Acl, AclEntry, Ask, Circumstance, Condition, Who, decide};
+use weft_core::acl::{Acl, AclEntry, Ask, Circumstance, Condition, Stored, Upon, Who, decide};
 use weft_core::proof::{Caller, Granted, KeyCertificate, Objects, Purpose, Revocations, Signed, Trust};
 use weft_core::service::Revoke;
 use weft_core::{ContainerId, ErrorKind, ObjectId, Rights, VolumeId, limits};
@@ -98,6 +98,32 @@ fn a_condition_binds_the_capability_to_the_address_it_was_met_from() {
             Granted::verify(inside.capability(), &node.auth.trust(), &node.auth.revocations(), &alice, &at);
         let refused = shown.expect("it is genuine").allows_container(Rights::READ, now);
         assert_eq!(refused.expect_err("from elsewhere").kind(), ErrorKind::Denied);
+    });
+}
+
+#[test]
+fn rights_that_rest_on_different_conditions_have_different_capabilities() {
+    scene(50, |node| async move {
+        let alice = alice(&node).await;
+        let clock = node.sys.clock();
+        let until = |life| Condition::Until(clock.now().plus(Duration::from_secs(life)));
+        let entry =
+            |rights, life| AclEntry { when: vec![until(life)], ..AclEntry::allow(Who::Anyone, rights) };
+        let acl = Acl::new(vec![entry(Rights::WRITE, 10), entry(Rights::APPEND, 1000)]);
+        let issuer = node.auth.issuer();
+        let stored = Stored { object: ObjectId(1), label: box_0(), epoch: 1 };
+        let of = |rights| {
+            let now = clock.moment();
+            let ask = Ask { container: box_0(), epoch: 1, rights, objects: Objects::All, now, peer: None };
+            issuer.issue(&decide(&acl, &alice, &ask).at_store(Upon::File, stored)).expect("allowed")
+        };
+        let append = of(Rights::APPEND);
+        let write = of(Rights::WRITE);
+        assert_ne!(append.claims().id, write.claims().id);
+        node.pass(Duration::from_secs(60));
+        let now = node.sys.clock().moment();
+        assert!(write.allows(Rights::WRITE, ObjectId(1), now).is_err(), "its own condition ended it");
+        append.allows(Rights::WRITE, ObjectId(1), now).expect("of the append's, which runs on");
     });
 }
 

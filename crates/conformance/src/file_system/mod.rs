@@ -23,6 +23,7 @@ pub mod history;
 pub mod listing;
 pub mod locks;
 pub mod names;
+pub mod narrowed;
 pub mod opens;
 pub mod oracle;
 pub mod policies;

@@ -20,7 +20,7 @@ use super::locks::soon;
 use super::site::*;
 
 /// A method under way.
-type Trying<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
+pub(super) type Trying<'a> = Pin<Box<dyn Future<Output = Result<()>> + Send + 'a>>;
 
 /// One method, tried on the directory `d`, which holds the file `f` and `g` of mode 0777.
 struct Trial {
@@ -44,10 +44,10 @@ const fn both(a: Rights, b: Rights) -> Rights {
     Rights::from_bits(a.bits() | b.bits())
 }
 
-const PASS: Rights = Rights::TRAVERSE;
+pub(super) const PASS: Rights = Rights::TRAVERSE;
 const NO_CHANGE: SetAttr =
     SetAttr { mode: Some(0o770), owner: None, group: None, size: None, atime: None, mtime: None };
-const CUT: SetAttr =
+pub(super) const CUT: SetAttr =
     SetAttr { size: Some(1), mode: None, owner: None, group: None, atime: None, mtime: None };
 
 async fn reading(fs: &dyn FileSystem, call: &Call, need: Rights) -> Result<()> {
@@ -97,7 +97,7 @@ trials! {
     "lock" needs [both(PASS, Rights::LOCK)]: |fs, call, file| async move { fs.lock(call, &at("d/f"), &whole_lock(), Wait::No).await };
 }
 
-async fn prepare(site: &Site<'_>, user: &Caller, rights: Rights) -> FileId {
+pub(super) async fn prepare(site: &Site<'_>, user: &Caller, rights: Rights) -> FileId {
     let open = SetAttr { mode: Some(0o777), ..SetAttr::default() };
     if site.find("d").await.is_ok() {
         for entry in site.scan(site.find("d").await.works(), 100).await {

@@ -173,6 +173,10 @@ laws! { $
         a_credential_limited_otherwise_carries_nothing_beyond,
         why_answers_what_is_decided,
     ]
+    narrowed: [
+        a_right_reaches_bytes_of_any_size_and_no_further,
+        a_condition_ends_what_carries_a_right_out,
+    ]
     policies: [
         what_is_made_joins_its_directorys_container,
         a_split_moves_what_lies_below,

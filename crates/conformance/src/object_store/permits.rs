@@ -17,7 +17,7 @@ const DEMANDS: &[(&str, &[Rights])] = &[
     ("write", &[Rights::WRITE]),
     ("append", &[Rights::APPEND, Rights::WRITE]),
     ("shape", &[Rights::WRITE]),
-    ("seek", &[Rights::READ]),
+    ("seek", &[Rights::READ, Rights::WRITE]),
     ("stat", &[Rights::ATTR_READ, Rights::READ, Rights::WRITE]),
     ("sync", &[Rights::WRITE, Rights::APPEND, Rights::READ]),
     ("seal", &[Rights::WRITE, Rights::APPEND]),

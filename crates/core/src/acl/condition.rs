@@ -7,14 +7,14 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Subject;
 use crate::error::{Error, Result};
 use crate::id::DomainId;
-use crate::proof::Caller;
 use crate::rights::Rights;
 use crate::time::{Moment, Time};
 
 /// A range of network addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Network {
     address: IpAddr,
     prefix: u8,
@@ -68,7 +68,7 @@ impl fmt::Display for Network {
 }
 
 /// Something that must hold of the request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Condition {
     /// It is this time or later.
     From(Time),
@@ -99,13 +99,13 @@ pub struct Circumstance {
 
 impl Condition {
     /// Returns whether the condition holds for this caller now.
-    pub fn holds(&self, caller: &Caller, at: &Circumstance) -> bool {
+    pub fn holds(&self, who: &Subject<'_>, at: &Circumstance) -> bool {
         match self {
             Self::From(time) => at.now.wall >= *time,
             Self::Until(time) => at.now.wall < *time,
             Self::Network(network) => at.peer.is_some_and(|peer| network.contains(peer)),
-            Self::Organisation(domain) => caller.name().domain() == Some(*domain),
-            Self::Attribute { name, value } => caller.attribute(name) == Some(value),
+            Self::Organisation(domain) => who.name().domain() == Some(*domain),
+            Self::Attribute { name, value } => who.attribute(name) == Some(value),
         }
     }
 }
@@ -125,7 +125,7 @@ impl fmt::Display for Condition {
 /// Conditions that a decision leaned on: whoever holds the capability made of it may
 /// use `rights` only while they hold (or, for a sleeping negative entry, only while
 /// not all of them hold).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Constraint {
     /// The rights that depend on it.
     pub rights: Rights,
@@ -137,7 +137,7 @@ pub struct Constraint {
 
 impl Constraint {
     /// Returns whether the constraint is met for this caller now.
-    pub fn met(&self, caller: &Caller, at: &Circumstance) -> bool {
-        self.conditions.iter().all(|c| c.holds(caller, at)) == self.must_hold
+    pub fn met(&self, who: &Subject<'_>, at: &Circumstance) -> bool {
+        self.conditions.iter().all(|c| c.holds(who, at)) == self.must_hold
     }
 }

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use super::{Acl, AclEntry, Circumstance, Constraint, Effect};
+use super::{Acl, Because, Circumstance, Constraint, Settled, explain};
 use crate::id::{ContainerId, ObjectId};
 use crate::proof::{Caller, Objects};
-use crate::rights::{RIGHTS_COUNT, Rights};
+use crate::rights::Rights;
 use crate::time::Moment;
 
 /// What is asked of a container.
@@ -25,21 +25,6 @@ pub struct Ask {
     pub peer: Option<IpAddr>,
 }
 
-/// What settled one right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Because {
-    /// No entry gives it.
-    NoEntry,
-    /// The entry with this index gives it.
-    Allowed(u16),
-    /// The entry with this index withholds it.
-    Withheld(u16),
-    /// The credential was narrowed and does not carry it.
-    Narrowed,
-    /// It was taken away after the ACL gave it: by the file's mode bits.
-    Mode,
-}
-
 /// The outcome of [`decide`]. Its fields are private: only deciding makes one, so an
 /// issuer that signs what it is shown can sign nothing that no ACL said.
 #[derive(Clone, Debug)]
@@ -48,12 +33,47 @@ pub struct Decision {
     container: ContainerId,
     epoch: u64,
     acl_version: u64,
-    asked: Rights,
-    allowed: Rights,
+    settled: Settled,
     objects: Objects,
-    constraints: Vec<Constraint>,
-    because: [Because; RIGHTS_COUNT],
     at: Circumstance,
+}
+
+/// What bytes at a store are to whoever was allowed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Upon {
+    /// A file's own bytes.
+    File,
+    /// Bytes the caller brings, on their way to becoming a file's, seen by nobody else.
+    Staged,
+}
+
+impl Upon {
+    /// Returns the store's operations that a right on a file comes down to. Executing is reading;
+    /// an append is a write at an end that only who keeps the names knows; who may make a file or
+    /// write it may handle the bytes that are to become it.
+    pub fn carried_out_by(self, right: Rights) -> Rights {
+        let mut by = Rights::NONE;
+        for (_, right) in right.each() {
+            by |= match (self, right) {
+                (Self::File, Rights::READ | Rights::EXECUTE) => Rights::READ,
+                (Self::File, Rights::WRITE | Rights::APPEND) => Rights::WRITE,
+                (Self::Staged, Rights::WRITE | Rights::INSERT) => Rights::READ | Rights::WRITE,
+                _ => Rights::NONE,
+            };
+        }
+        by
+    }
+}
+
+/// Where bytes lie at a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored {
+    /// Their object.
+    pub object: ObjectId,
+    /// The container it is labelled with there: after a move the label follows behind.
+    pub label: ContainerId,
+    /// That container's epoch.
+    pub epoch: u64,
 }
 
 impl Decision {
@@ -79,17 +99,17 @@ impl Decision {
 
     /// Returns the rights that were asked for.
     pub fn asked(&self) -> Rights {
-        self.asked
+        self.settled.asked()
     }
 
     /// Returns those of the asked rights that are allowed.
     pub fn allowed(&self) -> Rights {
-        self.allowed
+        self.settled.allowed()
     }
 
     /// Returns whether everything asked for is allowed.
     pub fn is_allowed(&self) -> bool {
-        self.allowed == self.asked
+        self.allowed() == self.asked()
     }
 
     /// Returns the objects it speaks of.
@@ -99,7 +119,7 @@ impl Decision {
 
     /// Returns the conditions it leaned on.
     pub fn constraints(&self) -> &[Constraint] {
-        &self.constraints
+        self.settled.constraints()
     }
 
     /// Returns when and from where it was asked.
@@ -109,18 +129,33 @@ impl Decision {
 
     /// Returns what settled one right (the lowest, if several are given).
     pub fn because(&self, right: Rights) -> Because {
-        right.each().next().map_or(Because::NoEntry, |(bit, _)| self.because[bit])
+        self.settled.because(right)
+    }
+
+    /// Returns what settled each right.
+    pub fn settled(&self) -> &Settled {
+        &self.settled
     }
 
     /// Takes away what the file's mode bits do not leave (see [`super::narrow`]), and
     /// confines the decision to the file's objects, since its siblings' modes differ.
     #[must_use]
     pub fn narrowed(mut self, left: Rights, objects: Vec<ObjectId>) -> Self {
-        for (bit, right) in (self.allowed - left).each() {
-            self.because[bit] = Because::Mode;
-            self.allowed = self.allowed - right;
-        }
+        self.settled = self.settled.narrowed(left);
         self.objects = Objects::Only(objects);
+        self
+    }
+
+    /// Returns the decision as it is put to a store: about one object under the label it has
+    /// there, with the operations that carry the decided right out. Every condition goes with it,
+    /// and what was not allowed in full comes down to nothing. What is issued of it is more than
+    /// its caller may do by itself: it is for whoever carries the right out, never to be given away.
+    #[must_use]
+    pub fn at_store(mut self, upon: Upon, stored: Stored) -> Self {
+        let by = upon.carried_out_by(self.asked());
+        self.settled = self.settled.carried_out(by);
+        (self.container, self.epoch) = (stored.label, stored.epoch);
+        self.objects = Objects::Only(vec![stored.object]);
         self
     }
 }
@@ -130,89 +165,13 @@ impl Decision {
 /// Pure: the same arguments always give the same answer, and nothing is recorded.
 pub fn decide(acl: &Acl, caller: &Caller, ask: &Ask) -> Decision {
     let at = Circumstance { now: ask.now, peer: ask.peer };
-    let mut tally =
-        Tally { allowed: Rights::NONE, because: [Because::NoEntry; RIGHTS_COUNT], constraints: Vec::new() };
-    let speaking = || {
-        acl.entries
-            .iter()
-            .enumerate()
-            .filter(|(_, e)| e.rights.intersects(ask.rights) && e.who.matches(caller))
-    };
-    for (index, entry) in speaking().filter(|(_, e)| e.effect == Effect::Allow) {
-        tally.allow(index, entry, ask.rights, caller, &at);
-    }
-    for (index, entry) in speaking().filter(|(_, e)| e.effect == Effect::Deny) {
-        tally.deny(index, entry, ask.rights, caller, &at);
-    }
-    tally.narrow(ask.rights - caller.rights_at(&at));
-    tally.constraints.retain(|c| c.rights.intersects(tally.allowed));
     Decision {
         caller: caller.clone(),
         container: ask.container,
         epoch: ask.epoch,
         acl_version: acl.version,
-        asked: ask.rights,
-        allowed: tally.allowed,
+        settled: explain(acl, &caller.subject(), ask.rights, &at),
         objects: ask.objects.clone(),
-        constraints: tally.constraints,
-        because: tally.because,
         at,
-    }
-}
-
-struct Tally {
-    allowed: Rights,
-    because: [Because; RIGHTS_COUNT],
-    constraints: Vec<Constraint>,
-}
-
-impl Tally {
-    /// Unconditional entries free the rights they give from any constraint that an
-    /// earlier, conditional one put on them.
-    fn allow(&mut self, index: usize, entry: &AclEntry, asked: Rights, caller: &Caller, at: &Circumstance) {
-        if !entry.when.iter().all(|c| c.holds(caller, at)) {
-            return;
-        }
-        let given = entry.rights & asked;
-        let fresh = given - self.allowed;
-        for (bit, _) in fresh.each() {
-            self.because[bit] = Because::Allowed(index as u16);
-        }
-        self.allowed |= given;
-        if entry.when.is_empty() {
-            for constraint in &mut self.constraints {
-                constraint.rights = constraint.rights - given;
-            }
-            for (bit, _) in given.each() {
-                if let Because::Allowed(by) = &mut self.because[bit] {
-                    *by = index as u16;
-                }
-            }
-        } else if !fresh.is_empty() {
-            self.constraints.push(Constraint {
-                rights: fresh,
-                conditions: entry.when.clone(),
-                must_hold: true,
-            });
-        }
-    }
-
-    fn deny(&mut self, index: usize, entry: &AclEntry, asked: Rights, caller: &Caller, at: &Circumstance) {
-        let rights = entry.rights & asked;
-        if entry.when.iter().all(|c| c.holds(caller, at)) {
-            self.allowed = self.allowed - rights;
-            for (bit, _) in rights.each() {
-                self.because[bit] = Because::Withheld(index as u16);
-            }
-        } else {
-            self.constraints.push(Constraint { rights, conditions: entry.when.clone(), must_hold: false });
-        }
-    }
-
-    fn narrow(&mut self, lost: Rights) {
-        for (bit, right) in (self.allowed & lost).each() {
-            self.because[bit] = Because::Narrowed;
-            self.allowed = self.allowed - right;
-        }
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! Deciding is pure ([`decide`]): an ACL, a [`Caller`](crate::proof::Caller) and what
 //! is asked go in, a [`Decision`] comes out, which knows for each right the entry
-//! that settled it. `weft why` shows that same value; there is no second opinion.
+//! that settled it. `weft why` shows that same value; there is no second opinion. For
+//! somebody who is not asking it is [`explain`]ed by the code that [`decide`] itself
+//! uses; what comes of that proves nothing, and nothing can be issued of it.
 //!
 //! Rules, in order: no entry, no right; an entry whose conditions do not hold is not
 //! there; a negative entry wins over any positive one; what a credential was narrowed
@@ -15,18 +17,21 @@
 mod condition;
 mod decide;
 mod modes;
+mod settled;
+mod subject;
 
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Circumstance, Condition, Constraint, Network};
-pub use decide::{Ask, Because, Decision, decide};
+pub use decide::{Ask, Decision, Stored, Upon, decide};
 pub use modes::{Modes, Owned, narrow};
+pub use settled::{Because, Settled, explain};
+pub use subject::Subject;
 
 use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::DomainId;
 use crate::limits;
-use crate::proof::Caller;
 use crate::rights::Rights;
 
 /// Whom an entry speaks of.
@@ -41,11 +46,11 @@ pub enum Who {
 }
 
 impl Who {
-    /// Returns whether the entry speaks of this caller.
-    pub fn matches(&self, caller: &Caller) -> bool {
+    /// Returns whether the entry speaks of them.
+    pub fn matches(&self, who: &Subject<'_>) -> bool {
         match self {
-            Self::Caller(name) => caller.is_or_is_in(name.id()),
-            Self::Domain(domain) => caller.name().domain() == Some(*domain),
+            Self::Caller(name) => who.is_or_is_in(name.id()),
+            Self::Domain(domain) => who.name().domain() == Some(*domain),
             Self::Anyone => true,
         }
     }
@@ -83,6 +88,14 @@ impl AclEntry {
     pub fn deny(who: Who, rights: Rights) -> Self {
         Self { who, effect: Effect::Deny, rights, when: Vec::new() }
     }
+
+    /// Returns whether the entry lets everybody pass, whenever another gives them anything.
+    pub fn gives_way_to(&self, other: &Self) -> bool {
+        self.effect == Effect::Allow
+            && (self.who == other.who || self.who == Who::Anyone)
+            && self.rights.contains(Rights::TRAVERSE)
+            && (self.when.is_empty() || self.when == other.when)
+    }
 }
 
 /// The ACL of one container.
@@ -115,6 +128,33 @@ impl Acl {
                 && !self.denied_for_good(&entry.who)
         });
         if kept { Ok(()) } else { Err(Error::invalid("the edit would leave nobody who may change the ACL")) }
+    }
+
+    /// Returns the entries that give somebody something which no entry of `old` gave them so.
+    pub fn gained_over(&self, old: &Self) -> Vec<AclEntry> {
+        let had = |new: &AclEntry| {
+            let same = |e: &&AclEntry| e.effect == Effect::Allow && e.who == new.who && e.when == new.when;
+            old.entries.iter().filter(same).any(|e| e.rights.contains(new.rights))
+        };
+        let gives = |e: &&AclEntry| e.effect == Effect::Allow && !e.rights.is_empty();
+        self.entries.iter().filter(gives).filter(|e| !had(e)).cloned().collect()
+    }
+
+    /// Returns this ACL with `traverse` for everybody whom the entries `below` give anything and
+    /// who lacks it here; `None` if nobody does. Fails with `TooLarge` if they are too many.
+    pub fn with_way_to(&self, below: &[AclEntry]) -> Result<Option<Self>> {
+        let mut mended = self.clone();
+        for entry in below {
+            if !mended.entries.iter().any(|there| there.gives_way_to(entry)) {
+                mended.entries.push(AclEntry { rights: Rights::TRAVERSE, ..entry.clone() });
+            }
+        }
+        if mended.entries.len() == self.entries.len() {
+            return Ok(None);
+        }
+        mended.version += 1;
+        mended.check()?;
+        Ok(Some(mended))
     }
 
     /// Whether some entry withholds `acl-write` from exactly `who`, or from everybody.

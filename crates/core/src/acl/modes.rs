@@ -3,9 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Subject;
 use crate::attr::Kind;
 use crate::id::CallerId;
-use crate::proof::Caller;
 use crate::rights::Rights;
 
 /// How a container reads mode bits.
@@ -31,12 +31,12 @@ pub struct Owned {
     pub group: CallerId,
 }
 
-/// Returns the rights that a file's mode bits leave to a caller.
-pub fn narrow(modes: Modes, file: &Owned, caller: &Caller) -> Rights {
+/// Returns the rights that a file's mode bits leave to somebody.
+pub fn narrow(modes: Modes, file: &Owned, who: &Subject<'_>) -> Rights {
     let shift = match modes {
         Modes::Owner => 6,
-        Modes::Classes if caller.name().id() == file.owner => 6,
-        Modes::Classes if caller.is_or_is_in(file.group) => 3,
+        Modes::Classes if who.name().id() == file.owner => 6,
+        Modes::Classes if who.is_or_is_in(file.group) => 3,
         Modes::Classes => 0,
     };
     let bits = file.mode >> shift;

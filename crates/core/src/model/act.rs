@@ -2,17 +2,18 @@
 //! caller may do; and where an address leads.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::MutexGuard;
 
 use super::Model;
 use super::tree::State;
-use crate::acl::{Ask, Because, Decision, Owned, decide, narrow};
+use crate::acl::{Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow};
 use crate::attr::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{At, Call, Follow, Guard, VersionIs};
 use crate::id::FileId;
 use crate::limits;
-use crate::name::Name;
+use crate::name::{Name, RelPath};
 use crate::proof::Objects;
 use crate::rights::Rights;
 use crate::time::Moment;
@@ -66,22 +67,42 @@ impl Act<'_> {
             now: self.now,
             peer: self.call.from.peer,
         };
-        let caller = &self.call.caller;
+        let left = self.left(id, bits, &self.call.caller.subject())?;
+        Ok(decide(&policy.acl, &self.call.caller, &ask).narrowed(left, vec![inode.object()]))
+    }
+
+    /// Says what [`Act::decide`] would decide for somebody.
+    pub(super) fn settle(&self, id: FileId, asked: Rights, who: &Subject<'_>) -> Result<Settled> {
+        let policy = self.state.container(self.state.inode(id)?.container)?;
+        let at = Circumstance { now: self.now, peer: self.peer_of(who) };
+        Ok(explain(&policy.acl, who, asked, &at).narrowed(self.left(id, Bits::Count, who)?))
+    }
+
+    /// Somebody who is not asking comes from nowhere.
+    fn peer_of(&self, who: &Subject<'_>) -> Option<IpAddr> {
+        self.call.from.peer.filter(|_| who.name() == self.call.caller.name())
+    }
+
+    /// Returns what mode bits and a credential's paths leave.
+    fn left(&self, id: FileId, bits: Bits, who: &Subject<'_>) -> Result<Rights> {
+        let inode = self.state.inode(id)?;
+        let modes = self.state.container(inode.container)?.modes;
         let owned = Owned { kind: inode.kind(), mode: inode.mode, owner: inode.owner, group: inode.group };
-        let mut left = match bits {
-            Bits::Count => narrow(policy.modes, &owned, caller),
+        let left = match bits {
+            Bits::Count => narrow(modes, &owned, who),
             Bits::WereCounted => Rights::ALL,
         };
-        if bits == Bits::Count || !inode.names.is_empty() {
-            left = left & self.within_paths(id);
-        }
-        Ok(decide(&policy.acl, caller, &ask).narrowed(left, vec![inode.object()]))
+        let placed = bits == Bits::Count || !inode.names.is_empty();
+        Ok(if placed { left & self.within(id, &who.limits().paths) } else { left })
+    }
+
+    pub(super) fn within_paths(&self, id: FileId) -> Rights {
+        self.within(id, &self.call.caller.limits().paths)
     }
 
     /// Returns what a path-limited credential leaves: everything at and below its
     /// paths, the way there, nothing elsewhere.
-    pub(super) fn within_paths(&self, id: FileId) -> Rights {
-        let allowed = &self.call.caller.limits().paths;
+    pub(super) fn within(&self, id: FileId, allowed: &[RelPath]) -> Rights {
         if allowed.is_empty() {
             return Rights::ALL;
         }

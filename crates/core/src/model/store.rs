@@ -195,7 +195,7 @@ impl ObjectStore for ModelStore {
     }
 
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
-        self.with(granted, &[Rights::READ], object, |object| object.content.seek(offset, what))
+        self.with(granted, &[Rights::READ, Rights::WRITE], object, |object| object.content.seek(offset, what))
     }
 
     async fn copy(

@@ -6,7 +6,7 @@ use super::credential::{Attenuation, CredentialClaims, EvidenceKind};
 use super::lease::{Flag, Revocations, Withdrawn};
 use super::signed::{Purpose, Signed};
 use super::trust::Trust;
-use crate::acl::Circumstance;
+use crate::acl::{Circumstance, Subject};
 use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::id::{CallerId, CredentialId};
@@ -104,9 +104,14 @@ impl Caller {
         self.0.claims.caller.is_anyone()
     }
 
+    /// Returns what of the caller decides what a policy gives it.
+    pub fn subject(&self) -> Subject<'_> {
+        Subject::of(&self.0.claims)
+    }
+
     /// Returns whether the id is the caller's own or that of one of its groups.
     pub fn is_or_is_in(&self, id: CallerId) -> bool {
-        self.name().id() == id || self.0.claims.groups.binary_search(&id).is_ok()
+        self.subject().is_or_is_in(id)
     }
 
     /// Returns the credential that was verified; zero for `anyone`.
@@ -125,11 +130,6 @@ impl Caller {
         &self.0.claims
     }
 
-    /// Returns an attribute the credential carries.
-    pub fn attribute(&self, name: &str) -> Option<&str> {
-        self.0.claims.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
-    }
-
     /// Returns what the credential was narrowed to.
     pub fn limits(&self) -> &Attenuation {
         &self.0.claims.limits
@@ -138,8 +138,7 @@ impl Caller {
     /// Returns the rights the credential may carry in these circumstances: none from
     /// an address or at a time it was not made for.
     pub fn rights_at(&self, at: &Circumstance) -> Rights {
-        let limits = self.limits();
-        if limits.admits_host(at.peer) && at.now.wall >= limits.from { limits.rights } else { Rights::NONE }
+        self.subject().rights_at(at)
     }
 
     pub(super) fn flag(&self) -> &Arc<Flag> {

@@ -154,7 +154,7 @@ impl Granted {
         }
         self.running(now)?;
         let at = Circumstance { now, peer: self.0.peer };
-        let met = |c: &Constraint| !c.rights.intersects(op) || c.met(&self.0.presenter, &at);
+        let met = |c: &Constraint| !c.rights.intersects(op) || c.met(&self.0.presenter.subject(), &at);
         if !self.0.claims.constraints.iter().all(met) {
             return Err(Error::denied("a condition on the right no longer holds"));
         }

@@ -42,11 +42,15 @@ pub struct Attenuation {
 
 impl Default for Attenuation {
     fn default() -> Self {
-        Self { rights: Rights::ALL, paths: Vec::new(), hosts: Vec::new(), from: Time::from_nanos(i64::MIN) }
+        Self::NONE
     }
 }
 
 impl Attenuation {
+    /// Narrowed to nothing less than everything.
+    pub const NONE: Self =
+        Self { rights: Rights::ALL, paths: Vec::new(), hosts: Vec::new(), from: Time::from_nanos(i64::MIN) };
+
     /// Returns this and `more` together. Fails with `NotPermitted` where `more` would
     /// reach outside this, or `TooLarge`.
     pub fn narrowed(&self, more: &Self) -> Result<Self> {

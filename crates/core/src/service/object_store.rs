@@ -82,7 +82,7 @@ pub trait ObjectStore: Send + Sync {
     /// Changes the extent. Needs `write`.
     async fn shape(&self, granted: &Granted, object: ObjectId, shape: Shape) -> Result<ObjectStat>;
 
-    /// Finds data or a hole. Needs `read`.
+    /// Finds data or a hole. Needs `read` or `write`.
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64>;
 
     /// Copies bytes from one object to another of this store. Needs `read` there and

@@ -7,12 +7,13 @@ use std::time::Duration;
 use proptest::prelude::*;
 use weft_conformance::{HandClock, TestDomain};
 use weft_core::acl::{
-    Acl, AclEntry, Ask, Because, Circumstance, Condition, Decision, Effect, Modes, Owned, Who, decide, narrow,
+    Acl, AclEntry, Ask, Because, Circumstance, Condition, Decision, Effect, Modes, Owned, Stored, Subject,
+    Upon, Who, decide, explain, narrow,
 };
 use weft_core::attr::Kind;
 use weft_core::proof::{Attenuation, Caller, Objects};
 use weft_core::service::Issuer;
-use weft_core::{CallerId, Clock, ContainerId, ErrorKind, ObjectId, RelPath, Rights, Time, VolumeId};
+use weft_core::{CallerId, Clock, ContainerId, ErrorKind, ObjectId, RelPath, Rights, Time, VolumeId, limits};
 
 const CONTAINER: ContainerId = ContainerId(7);
 
@@ -210,7 +211,7 @@ fn conditions_ask_what_the_request_brings() {
         (Condition::From(Time::MAX), None, false),
         (Condition::Until(Time::MAX), None, true),
     ] {
-        assert_eq!(condition.holds(&caller, &at(peer)), holds, "{condition}");
+        assert_eq!(condition.holds(&caller.subject(), &at(peer)), holds, "{condition}");
     }
 }
 
@@ -245,13 +246,107 @@ fn a_narrowed_decision_is_confined_to_its_objects() {
 }
 
 #[test]
+fn what_is_put_to_a_store_carries_out_what_was_decided_and_nothing_else() {
+    let w = world();
+    let (alice, now) = (w.domain.caller("alice"), w.clock.moment());
+    let stored = Stored { object: ObjectId(1), label: ContainerId(8), epoch: 3 };
+    let issue = |decision: Decision, upon| w.domain.issue(&decision.at_store(upon, stored));
+    let all = [AclEntry::allow(Who::Anyone, Rights::ALL)];
+    for (_, right) in Rights::ALL.each() {
+        for (upon, carried) in [
+            (
+                Upon::File,
+                [
+                    (Rights::READ | Rights::EXECUTE, Rights::READ),
+                    (Rights::WRITE | Rights::APPEND, Rights::WRITE),
+                ],
+            ),
+            (
+                Upon::Staged,
+                [
+                    (Rights::WRITE | Rights::INSERT, Rights::READ | Rights::WRITE),
+                    (Rights::NONE, Rights::NONE),
+                ],
+            ),
+        ] {
+            let by = carried.iter().find(|(of, _)| of.contains(right)).map_or(Rights::NONE, |(_, by)| *by);
+            let granted = issue(w.decide(&all, &alice, right), upon).expect("it is allowed");
+            let claims = granted.claims();
+            assert_eq!(
+                (claims.rights, claims.container, claims.epoch),
+                (by, ContainerId(8), 3),
+                "{right} {upon:?}"
+            );
+            assert_eq!(claims.objects, Objects::Only(vec![ObjectId(1)]));
+            if !by.is_empty() {
+                let without = [AclEntry::allow(Who::Anyone, Rights::ALL - right)];
+                assert!(issue(w.decide(&without, &alice, right), upon).is_err(), "{right} {upon:?}");
+            }
+        }
+    }
+    let both = Rights::READ | Rights::APPEND;
+    let half = [AclEntry::allow(Who::Anyone, Rights::READ)];
+    assert!(issue(w.decide(&half, &alice, both), Upon::File).is_err(), "half of it is not allowed");
+    let later = w.clock.now().plus(Duration::from_secs(10));
+    let entry =
+        AclEntry { when: vec![Condition::Until(later)], ..AclEntry::allow(Who::Anyone, Rights::APPEND) };
+    let open = AclEntry::allow(Who::Anyone, Rights::READ);
+    let granted = issue(w.decide(&[entry, open], &alice, Rights::APPEND), Upon::File).expect("it holds");
+    granted.allows(Rights::WRITE, ObjectId(1), now).expect("as yet");
+    w.clock.pass(Duration::from_secs(10));
+    assert!(
+        granted.allows(Rights::WRITE, ObjectId(1), w.clock.moment()).is_err(),
+        "the condition went with it"
+    );
+}
+
+#[test]
+fn explaining_for_a_name_is_deciding_for_its_caller() {
+    let w = world();
+    let group = w.domain.name("group:alice/team");
+    let bob = w.domain.caller_in("bob", &[group.id()]);
+    let entries = vec![
+        AclEntry::allow(Who::Caller(group.clone()), Rights::READING),
+        AclEntry::deny(w.who("bob"), Rights::LOCK),
+    ];
+    let decided = w.decide(&entries, &bob, Rights::ALL);
+    let (at, groups) = (Circumstance { now: w.clock.moment(), peer: None }, [group.id()]);
+    let explained = explain(&Acl::new(entries), &Subject::named(bob.name(), &groups), Rights::ALL, &at);
+    assert_eq!(explained.allowed(), decided.allowed());
+    assert!(Rights::ALL.each().all(|(_, right)| explained.because(right) == decided.because(right)));
+}
+
+#[test]
+fn a_way_is_added_for_whoever_lacks_it_once_and_within_the_bounds() {
+    let w = world();
+    let keeper = AclEntry::allow(w.who("alice"), Rights::ALL);
+    let below = |users: usize| -> Vec<AclEntry> {
+        (0..users).map(|n| AclEntry::allow(w.who(&format!("user{n}")), Rights::READ)).collect()
+    };
+    let above = Acl::new(vec![keeper.clone()]);
+    let mended = above.with_way_to(&below(2)).expect("there is room").expect("they lack it");
+    assert_eq!((mended.entries.len(), mended.version), (3, above.version + 1));
+    assert_eq!(mended.entries[1], AclEntry::allow(w.who("user0"), Rights::TRAVERSE));
+    assert_eq!(mended.with_way_to(&below(2)).expect("there is room"), None);
+    let open = Acl::new(vec![keeper, AclEntry::allow(Who::Anyone, Rights::TRAVERSE)]);
+    assert_eq!(open.with_way_to(&below(2)).expect("there is room"), None, "everybody may pass already");
+    let (old, mut new) = (Acl::new(below(3)), Acl::new(below(4)));
+    new.entries[0].rights = Rights::NONE;
+    new.entries[1].rights = Rights::READING;
+    assert_eq!(new.gained_over(&old), [new.entries[1].clone(), new.entries[3].clone()]);
+    let full = above.with_way_to(&below(limits::ACL_ENTRIES_MAX));
+    assert_eq!(full.expect_err("too many").kind(), ErrorKind::TooLarge);
+}
+
+#[test]
 fn mode_bits_narrow_by_owner_or_by_class() {
     let w = world();
     let group = w.domain.name("group:alice/team");
     let (alice, bob) = (w.domain.caller("alice"), w.domain.caller_in("bob", &[group.id()]));
     let carol = w.domain.caller("carol");
     let file = |mode| Owned { kind: Kind::File, mode, owner: alice.name().id(), group: group.id() };
-    let may = |modes, mode, caller: &Caller, right| narrow(modes, &file(mode), caller).contains(right);
+    let may =
+        |modes, mode, caller: &Caller, right| narrow(modes, &file(mode), &caller.subject()).contains(right);
     for caller in [&alice, &bob, &carol] {
         assert!(!may(Modes::Owner, 0o477, caller, Rights::WRITE), "only the owner's bits count");
         assert!(may(Modes::Owner, 0o600, caller, Rights::WRITE));
@@ -268,7 +363,7 @@ fn mode_bits_never_touch_rights_they_do_not_speak_of() {
     let w = world();
     for kind in [Kind::File, Kind::Directory, Kind::Fifo, Kind::Symlink, Kind::Reference] {
         let closed = Owned { kind, mode: 0, owner: CallerId(1), group: CallerId(2) };
-        let left = narrow(Modes::Classes, &closed, &w.domain.caller("alice"));
+        let left = narrow(Modes::Classes, &closed, &w.domain.caller("alice").subject());
         assert!(left.contains(Rights::ATTR_READ | Rights::ATTR_WRITE | Rights::ACL_WRITE | Rights::LOCK));
     }
 }
@@ -276,7 +371,8 @@ fn mode_bits_never_touch_rights_they_do_not_speak_of() {
 /// The rule of the module's essay, written a second time and plainly.
 fn plainly(entries: &[AclEntry], caller: &Caller, at: &Circumstance, right: Rights) -> bool {
     let speaks = |e: &&AclEntry| {
-        e.rights.contains(right) && e.who.matches(caller) && e.when.iter().all(|c| c.holds(caller, at))
+        let who = caller.subject();
+        e.rights.contains(right) && e.who.matches(&who) && e.when.iter().all(|c| c.holds(&who, at))
     };
     let given = entries.iter().filter(speaks).any(|e| e.effect == Effect::Allow);
     let withheld = entries.iter().filter(speaks).any(|e| e.effect == Effect::Deny);

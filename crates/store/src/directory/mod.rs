@@ -427,6 +427,7 @@ fn lost_file(object: ObjectId, number: FileNumber) -> Error {
 }
 
 const READING: &[Rights] = &[Rights::READ];
+const SEEKING: &[Rights] = &[Rights::READ, Rights::WRITE];
 const WRITING_AT: &[Rights] = &[Rights::WRITE];
 const APPENDING: &[Rights] = &[Rights::APPEND, Rights::WRITE];
 const SEEING: &[Rights] = &[Rights::ATTR_READ, Rights::READ, Rights::WRITE];
@@ -465,7 +466,7 @@ impl ObjectStore for Directory {
     }
 
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
-        let live = self.permitted(granted, READING, object, "seek in").await?;
+        let live = self.permitted(granted, SEEKING, object, "seek in").await?;
         shape::seek(&live, offset, what).map_err(|error| error.op("seek in").about(object))
     }
 

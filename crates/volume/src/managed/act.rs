@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use weft_core::acl::{Because, Decision};
+use weft_core::acl::{Because, Settled};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Change, ChangeKind, ChangeSeq};
 use weft_core::service::{AuditOutcome, AuditRecord};
@@ -243,8 +243,8 @@ pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 /// Says in words what settled a right.
-pub(super) fn words(decision: &Decision, right: Rights) -> String {
-    match decision.because(right) {
+pub(super) fn words(settled: &Settled, right: Rights) -> String {
+    match settled.because(right) {
         Because::NoEntry => format!("no entry gives {right}"),
         Because::Allowed(entry) => format!("entry {entry} gives {right}"),
         Because::Withheld(entry) => format!("entry {entry} withholds {right}"),

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use weft_core::attr::{Before, Wcc};
 use weft_core::form::{Ack, Call, ChangeKind, Shape, Source, WriteAt, Written};
+use weft_core::proof::Objects;
 use weft_core::service::ObjectStat;
 use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights, limits};
 
@@ -70,7 +71,8 @@ impl Volume {
 
     /// Moves an inline file's bytes into an object of its own, unless somebody else
     /// changes them meanwhile. To be run to its end.
-    pub(super) async fn promoted(self: &Arc<Self>, call: &Call, id: FileId) -> Result<()> {
+    pub(super) async fn promoted(self: &Arc<Self>, lease: &Lease) -> Result<()> {
+        let (call, id) = (&lease.call, lease.id);
         let writing = self.files.of(id.serial());
         let _alone = writing.gate.write().await;
         let (node, bytes) =
@@ -81,10 +83,7 @@ impl Volume {
         let object = self.new_object().await?;
         let _making = self.making(object);
         let label = node.inode.container;
-        let granted = self.look_whenever(call, |view| {
-            let rights = Rights::WRITE | Rights::READ;
-            self.entrust(view.read, &call.caller, (label, object), rights, call.from.peer)
-        })?;
+        let granted = lease.granted_on(object, label)?;
         self.store.make(&granted, object, None).await?;
         let mut stat = None;
         if !bytes.is_empty() {
@@ -115,7 +114,8 @@ impl Volume {
                 Layout::Whole { object: now, label } if now == object => label,
                 _ => return Ok(None),
             };
-            self.entrust(view.read, &call.caller, (label, object), Rights::READ, call.from.peer).map(Some)
+            // What was taken is kept: that is upkeep, and tells nothing of the bytes.
+            self.upkeep(view.read, label, Objects::Only(vec![object]), Rights::READ).map(Some)
         })?;
         if let Some(granted) = granted {
             self.store.sync(&granted, object).await?;
@@ -169,12 +169,9 @@ impl Volume {
         })?;
         let Layout::Whole { object, label } = node.inode.layout else {
             drop(alone);
-            return self.promoted(&lease.call, lease.id).await.map(|()| None);
+            return self.promoted(lease).await.map(|()| None);
         };
-        let granted = self.look_whenever(&lease.call, |view| {
-            let rights = Rights::WRITE | Rights::READ;
-            self.entrust(view.read, &lease.call.caller, (label, object), rights, lease.call.from.peer)
-        })?;
+        let granted = lease.granted_on(object, label)?;
         self.mark(&writing, serial).await?;
         let stroke = self.files.begin(&writing);
         let shaped = self.store.shape(&granted, object, shape).await;

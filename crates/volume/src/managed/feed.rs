@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
-use weft_core::acl::decide;
 use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes};
 use weft_core::{ContainerId, Error, FileId, Name, Result, Rights, limits};
 use weft_kv::{Note, NotePosition};
@@ -191,8 +190,7 @@ impl View<'_> {
         if super::table::containers::find_head(self.read, container)?.is_none() {
             return Ok(false);
         }
-        let governing = self.governing(container)?;
-        let ask = self.ask(&governing, Rights::ALL);
-        Ok(!decide(&governing.rules.acl, &self.call.caller, &ask).allowed().is_empty())
+        let settled = self.explain_by(&self.governing(container)?, Rights::ALL, &self.call.caller.subject());
+        Ok(!settled.allowed().is_empty())
     }
 }

@@ -493,11 +493,7 @@ impl OpenFile for ManagedFile {
                 Seek::Hole => Ok(offset.max(held)),
             };
         }
-        let granted = self.volume.look(call, |view| {
-            let place = (lease.label, lease.object);
-            self.volume.entrust(view.read, &call.caller, place, Rights::READ, call.from.peer)
-        })?;
-        self.volume.store.seek(&granted, lease.object, offset, what).await.map_err(|e| e.op("seek"))
+        self.volume.store.seek(&lease.granted(), lease.object, offset, what).await.map_err(|e| e.op("seek"))
     }
 
     async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {

@@ -2,12 +2,15 @@
 //!
 //! Where mode bits, paths and splits leave a right whole, one proof serves for all of a
 //! container's objects; otherwise it names the one object. It is asked for each piece,
-//! whether it comes from here or from the issuer.
+//! whether it comes from here or from the issuer. Where a right is carried out by other
+//! operations than its name (executing reads, an append writes at the end it finds, what is
+//! staged is written and read again), the proof is made of the decision on that very right, for
+//! that one object, with the conditions it leaned on; it stays with the volume.
 
 use std::net::IpAddr;
 
-use weft_core::acl::{Acl, AclEntry, Ask, Decision, Who, decide};
-use weft_core::proof::{Caller, Granted, Objects};
+use weft_core::acl::{Acl, AclEntry, Ask, Decision, Stored, Upon, Who, decide};
+use weft_core::proof::{Granted, Objects};
 use weft_core::{CallerId, ContainerId, CredentialId, Error, Moment, ObjectId, Result, Rights};
 use weft_kv::Read;
 
@@ -28,9 +31,9 @@ pub(super) struct GrantKey {
 }
 
 impl View<'_> {
-    /// Returns proof that the caller may do `op` (one right) with a file's bytes, under an
-    /// id and label: those they have, or those that an open was pinned to. `Denied` or
-    /// `NotFound` if it may not.
+    /// Returns proof of what carries `op` (one right) out on a file's bytes, under an id and
+    /// label: those they have, or those that an open was pinned to. `Denied` or `NotFound` if the
+    /// caller may not do it.
     pub(super) fn grant_on(
         &self,
         node: &Node,
@@ -43,16 +46,9 @@ impl View<'_> {
         if !decision.is_allowed() {
             return Err(self.refusal_of(node, &decision));
         }
-        if label != node.inode.container || object != node.object() || op == Rights::EXECUTE {
-            // The same answer, for the label that the bytes still carry at the store.
-            let op = if op == Rights::EXECUTE { Rights::READ } else { op };
-            return self.volume.entrust(
-                self.read,
-                &self.call.caller,
-                (label, object),
-                op,
-                self.call.from.peer,
-            );
+        let as_it_is = Upon::File.carried_out_by(op) == op;
+        if label != node.inode.container || object != node.object() || !as_it_is {
+            return self.carry_out(decision, Upon::File, object, label);
         }
         let whole = self.unconfined(node, op, bits)?;
         let governing = self.governing(label)?;
@@ -68,11 +64,38 @@ impl View<'_> {
         self.volume.kept(&key, op, object, self.now, || self.volume.issuer.issue(&whole.unwrap_or(decision)))
     }
 
+    /// Returns proof for staged bytes: what publishing them needs must be allowed as the ACL and
+    /// the credential are now. The bytes are under the label they were begun with.
+    pub(super) fn grant_staged(
+        &self,
+        (node, op): (&Node, Rights),
+        object: ObjectId,
+        label: ContainerId,
+    ) -> Result<Granted> {
+        let decision = self.decide(node, op, Bits::Count)?;
+        if !decision.is_allowed() {
+            return Err(self.refusal_of(node, &decision));
+        }
+        self.carry_out(decision, Upon::Staged, object, label)
+    }
+
+    fn carry_out(
+        &self,
+        decision: Decision,
+        upon: Upon,
+        object: ObjectId,
+        label: ContainerId,
+    ) -> Result<Granted> {
+        let epoch = epoch_of(self.read, label)?;
+        self.volume.issuer.issue(&decision.at_store(upon, Stored { object, label, epoch }))
+    }
+
     /// Returns the decision for the whole container, if nothing but its ACL says a word.
     fn unconfined(&self, node: &Node, op: Rights, bits: Bits) -> Result<Option<Decision>> {
         let governing = self.governing(node.inode.container)?;
-        let paths = !self.call.caller.limits().paths.is_empty();
-        if paths || governing.head.leaving || !self.left_by_modes(node, &governing.rules, bits).contains(op) {
+        let who = self.call.caller.subject();
+        let left = self.left_by_modes(node, &governing.rules, bits, &who);
+        if !who.limits().paths.is_empty() || governing.head.leaving || !left.contains(op) {
             return Ok(None);
         }
         Ok(Some(decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, op))))
@@ -101,23 +124,8 @@ impl Volume {
         Ok(granted)
     }
 
-    /// Returns proof for one object that the volume itself answers for, after it has
-    /// decided that the caller may do what this is a part of: the bytes of a file being
-    /// made, of one that is executed, or of one whose label lags behind.
-    pub(super) fn entrust(
-        &self,
-        read: &dyn Read,
-        caller: &Caller,
-        (label, object): (ContainerId, ObjectId),
-        rights: Rights,
-        peer: Option<IpAddr>,
-    ) -> Result<Granted> {
-        let who = if caller.is_anyone() { Who::Anyone } else { Who::Caller(caller.name().clone()) };
-        let own = Own { caller, who, rights, peer };
-        self.own_answer(read, own, label, Objects::Only(vec![object]))
-    }
-
-    /// Returns the node's own proof for the upkeep of a container's objects.
+    /// Returns the node's own proof for the upkeep of a container's objects: what nobody asked
+    /// for, and nobody is answered with.
     pub(super) fn upkeep(
         &self,
         read: &dyn Read,
@@ -129,35 +137,18 @@ impl Volume {
         if node.is_anyone() {
             return Err(Error::internal("the node's own credential is missing"));
         }
-        let who = Who::Caller(node.name().clone());
-        self.own_answer(read, Own { caller: &node, who, rights, peer: None }, label, objects)
-    }
-
-    fn own_answer(
-        &self,
-        read: &dyn Read,
-        own: Own<'_>,
-        label: ContainerId,
-        objects: Objects,
-    ) -> Result<Granted> {
-        // Of a container that is gone, only bytes to remove are left.
-        let epoch = containers::find_head(read, label)?.map_or(u64::MAX, |head| head.epoch);
-        let now = self.sys.clock().moment();
-        let Own { caller, who, rights, peer } = own;
-        let ask = Ask { container: label, epoch, rights, objects: Objects::All, now, peer };
-        let decision = decide(&Acl::new(vec![AclEntry::allow(who, rights)]), caller, &ask);
-        let decision = match objects {
+        let acl = Acl::new(vec![AclEntry::allow(Who::Caller(node.name().clone()), rights)]);
+        let (epoch, now) = (epoch_of(read, label)?, self.sys.clock().moment());
+        let ask = Ask { container: label, epoch, rights, objects: Objects::All, now, peer: None };
+        let decision = decide(&acl, &node, &ask);
+        self.issuer.issue(&match objects {
             Objects::Only(only) => decision.narrowed(Rights::ALL, only),
             Objects::All => decision,
-        };
-        self.issuer.issue(&decision)
+        })
     }
 }
 
-/// What the volume answers for by itself.
-struct Own<'a> {
-    caller: &'a Caller,
-    who: Who,
-    rights: Rights,
-    peer: Option<IpAddr>,
+/// Returns a container's epoch. Of one that is gone, only bytes to remove are left.
+fn epoch_of(read: &dyn Read, label: ContainerId) -> Result<u64> {
+    Ok(containers::find_head(read, label)?.map_or(u64::MAX, |head| head.epoch))
 }

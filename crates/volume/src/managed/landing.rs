@@ -11,6 +11,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join;
 use weft_core::attr::Wcc;
 use weft_core::form::{Ack, BytesSource, Source, Stopped, WriteAt, Written};
+use weft_core::proof::Objects;
 use weft_core::service::ObjectStat;
 use weft_core::{ContainerId, Deadline, Error, ErrorKind, ObjectId, Result, Rights, limits};
 
@@ -20,7 +21,6 @@ use super::files::Writing;
 use super::lease::Lease;
 use super::names::check_size;
 use super::table::inodes::Layout;
-use super::view::Node;
 
 /// Bytes on their way from a client into a file, each piece after a look at the right.
 pub(super) struct Pull<'a> {
@@ -217,7 +217,7 @@ impl Volume {
             if let Some(landed) = self.land_in_object(&writing, lease, next, &bytes).await? {
                 return Ok(landed);
             }
-            self.promoted(&lease.call, lease.id).await?;
+            self.promoted(lease).await?;
         }
         Err(changed_meanwhile())
     }
@@ -253,7 +253,7 @@ impl Volume {
         self.room_to_write(lease, &node, start, end)?;
         self.mark(writing, lease.id.serial()).await?;
         let stroke = self.files.begin(writing);
-        let poured = self.pour(lease, &node, (object, label), start, bytes).await;
+        let poured = self.pour(lease, (object, label), start, bytes).await;
         writing.written(self.sys.clock().tick());
         let wrote = match &poured {
             Ok(stat) => {
@@ -272,9 +272,8 @@ impl Volume {
 
     /// What a write that failed may have done, as far as the store can tell.
     async fn torn(&self, lease: &Lease, (object, label): (ObjectId, ContainerId)) -> Wrote {
-        let peer = lease.call.from.peer;
         let granted = self.look_whenever(&lease.call, |view| {
-            self.entrust(view.read, &lease.call.caller, (label, object), Rights::READ, peer)
+            self.upkeep(view.read, label, Objects::Only(vec![object]), Rights::READ)
         });
         let stat = match granted {
             Ok(granted) => self.store.stat(&granted, object).await.ok(),
@@ -289,21 +288,13 @@ impl Volume {
     async fn pour(
         self: &Arc<Self>,
         lease: &Lease,
-        node: &Node,
         (object, label): (ObjectId, ContainerId),
         start: u64,
         bytes: &Bytes,
     ) -> Result<ObjectStat> {
         loop {
             lease.check()?;
-            let granted = self.look_whenever(&lease.call, |view| {
-                if lease.op == Rights::WRITE && label == node.inode.container && lease.object == object {
-                    return Ok(lease.granted());
-                }
-                // An append, or bytes that have just become an object.
-                let peer = lease.call.from.peer;
-                self.entrust(view.read, &lease.call.caller, (label, object), Rights::WRITE, peer)
-            })?;
+            let granted = lease.granted_on(object, label)?;
             let mut source = BytesSource::new(bytes.clone());
             match self.store.write(&granted, object, WriteAt::Offset(start), &mut source).await {
                 Ok(written) => return Ok(written.stat),

@@ -4,6 +4,7 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use weft_core::acl::Upon;
 use weft_core::form::Call;
 use weft_core::proof::Granted;
 use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights};
@@ -70,9 +71,21 @@ impl Lease {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).granted.clone()
     }
 
-    /// The right that the proof carries: executing is reading.
+    /// Returns what is shown to a store for other bytes than those the lease began with: some that
+    /// have just become an object, or have another label by now.
+    pub(super) fn granted_on(&self, object: ObjectId, label: ContainerId) -> Result<Granted> {
+        let held = self.granted();
+        if self.object == object && held.claims().container == label {
+            return Ok(held);
+        }
+        self.volume.look_whenever(&self.call, |view| {
+            view.grant_on(&view.node(self.id)?, self.op, self.bits, object, label)
+        })
+    }
+
+    /// The operation that the proof carries the right out by.
     fn carried(&self) -> Rights {
-        if self.op == Rights::EXECUTE { Rights::READ } else { self.op }
+        Upon::File.carried_out_by(self.op)
     }
 
     /// Checks the right for one piece. Returns whether the proof is another one than

@@ -32,6 +32,17 @@ enum Step {
     Here,
 }
 
+impl Spot {
+    /// Returns the right that publishing here needs, and on what: `write` on what is there, or
+    /// else `insert` on the directory.
+    pub(super) fn published_by(&self) -> (&Node, Rights) {
+        match &self.held {
+            Some((node, _)) => (node, Rights::WRITE),
+            None => (&self.dir, Rights::INSERT),
+        }
+    }
+}
+
 impl Place {
     fn at(node: Node) -> Self {
         Self { above: None, node: Some(node), link: None }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::OwnedMutexGuard;
+use weft_core::acl::Circumstance;
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{
     Ack, At, BytesSource, Call, ChangeKind, Entry, Guard, New, Part, PartPage, Range, Shape, Source, Stage,
@@ -52,13 +53,33 @@ fn shown(number: u32, part: &PartRow) -> Part {
 impl View<'_> {
     /// Publishing needs `write` on what is there, or else `insert`.
     fn may_publish(&self, spot: &Spot) -> Result<()> {
-        match &spot.held {
-            Some((node, _)) => {
-                self.need(node, Rights::WRITE)?;
-                must_have_bytes(node)
-            }
-            None => self.need(&spot.dir, Rights::INSERT),
+        let (node, right) = spot.published_by();
+        self.need(node, right)?;
+        spot.held.as_ref().map_or(Ok(()), |(node, _)| must_have_bytes(node))
+    }
+
+    /// Finds a stage that the caller may still publish, and where.
+    fn may_go_on(&self, id: StageId) -> Result<(StageRow, Spot)> {
+        let row = self.staged_of(id)?;
+        let spot = self.target_of(&row)?;
+        self.may_publish(&spot)?;
+        Ok((row, spot))
+    }
+
+    /// Checks that the caller may drop a stage of its own. What the ACL gave for it may be gone,
+    /// but the credential must carry what it takes, here.
+    fn may_discard(&self, id: StageId) -> Result<()> {
+        let row = self.staged_of(id)?;
+        let caller = &self.call.caller;
+        let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
+        if !caller.limits().paths.is_empty() {
+            let spot = self.target_of(&row)?;
+            carried = carried & self.within_paths(spot.published_by().0)?;
         }
+        if carried.intersects(Rights::INSERT | Rights::WRITE) {
+            return Ok(());
+        }
+        Err(Error::denied("the credential does not reach what is staged there").caller(caller.name()))
     }
 
     /// Returns the container that what is published at a spot is governed by, and the
@@ -70,7 +91,8 @@ impl View<'_> {
         }
     }
 
-    /// Finds a stage of the caller's own; anyone else's is not there.
+    /// Finds a stage of the caller's own; anyone else's is not there. Those who proved nothing
+    /// are not one caller: each finds what it has the id of.
     fn staged_of(&self, id: StageId) -> Result<StageRow> {
         let own = self.call.caller.name().id();
         let row = stages::find(self.read, id)?
@@ -120,12 +142,15 @@ impl View<'_> {
         if !dir.inode.is_directory() {
             return Err(super::locate::not_directory());
         }
+        if self.call.caller.is_anyone() {
+            return Ok(StagePage { stages: Vec::new(), next: None });
+        }
         let own = self.call.caller.name().id();
         let mut rest = stages::of_caller(self.read, dir.serial(), own, from);
         let mut page = Vec::new();
         for id in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
             let id = id?;
-            let Ok(row) = self.staged_of(id) else { continue };
+            let Ok((row, _)) = self.may_go_on(id) else { continue };
             let mut bytes = 0;
             for part in self.parts_of(id, 0) {
                 bytes += part?.1.bytes;
@@ -359,10 +384,7 @@ impl Standing<'_> {
         if self.seen.swap(now, Ordering::AcqRel) == now {
             return Ok(());
         }
-        volume.look_whenever(self.call, |view| {
-            let row = view.staged_of(self.stage.id)?;
-            view.may_publish(&view.target_of(&row)?)
-        })
+        volume.look_whenever(self.call, |view| view.may_go_on(self.stage.id).map(drop))
     }
 }
 
@@ -387,8 +409,7 @@ impl ManagedStage {
     /// Begins or goes on with a part.
     fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
         self.volume.look(call, |view| {
-            let row = view.staged_of(self.id)?;
-            view.may_publish(&view.target_of(&row)?)?;
+            let (row, _) = view.may_go_on(self.id)?;
             let held = view.part(self.id, number)?.filter(|_| offset > 0);
             let there = held.as_ref().map_or(0, |part| part.bytes);
             if offset != there {
@@ -402,8 +423,8 @@ impl ManagedStage {
 
     fn granted(&self, call: &Call, label: ContainerId, object: ObjectId) -> Result<Granted> {
         self.volume.look_whenever(call, |view| {
-            let rights = Rights::WRITE | Rights::READ;
-            self.volume.entrust(view.read, &call.caller, (label, object), rights, call.from.peer)
+            let (_, spot) = view.may_go_on(self.id)?;
+            view.grant_staged(spot.published_by(), object, label)
         })
     }
 
@@ -640,8 +661,7 @@ impl ManagedStage {
             return Err(Error::invalid("the size is that of the parts"));
         }
         let (row, staged) = self.volume.look(call, |view| {
-            let row = view.staged_of(self.id)?;
-            view.may_publish(&view.target_of(&row)?)?;
+            let (row, _) = view.may_go_on(self.id)?;
             let staged: Parts = view.parts_of(self.id, 0).collect::<Result<_>>()?;
             Ok((row, staged))
         })?;
@@ -706,8 +726,8 @@ impl Stage for ManagedStage {
     }
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
-        self.volume.look(call, |view| {
-            view.staged_of(self.id)?;
+        let page = self.volume.look(call, |view| {
+            view.may_go_on(self.id)?;
             let mut rest = view.parts_of(self.id, from);
             let mut parts = Vec::new();
             for part in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
@@ -715,7 +735,8 @@ impl Stage for ManagedStage {
                 parts.push(shown(number, &part));
             }
             Ok(PartPage { parts, next: rest.next().transpose()?.map(|(number, _)| number) })
-        })
+        });
+        page.map_err(|e| e.op("list parts of"))
     }
 
     async fn publish(
@@ -735,7 +756,7 @@ impl Stage for ManagedStage {
         let id = self.id;
         self.volume
             .change(call, move |act| {
-                act.view().staged_of(id)?;
+                act.view().may_discard(id)?;
                 drop_stage(act.txn, id)
             })
             .await

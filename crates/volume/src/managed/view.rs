@@ -6,11 +6,13 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use weft_core::acl::{Ask, Because, Decision, Owned, decide, narrow};
+use weft_core::acl::{
+    Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow,
+};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Guard, VersionIs};
 use weft_core::proof::Objects;
-use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, Result, Rights};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
 use weft_kv::Read;
 
 use super::Volume;
@@ -206,26 +208,46 @@ impl<'a> View<'a> {
         }
     }
 
-    pub(super) fn left_by_modes(&self, node: &Node, rules: &Rules, bits: Bits) -> Rights {
+    pub(super) fn left_by_modes(&self, node: &Node, rules: &Rules, bits: Bits, who: &Subject<'_>) -> Rights {
         let inode = &node.inode;
         if bits == Bits::WereCounted {
             return Rights::ALL;
         }
         let owned = Owned { kind: inode.kind, mode: inode.mode, owner: inode.owner, group: inode.group };
-        narrow(rules.modes, &owned, &self.call.caller)
+        narrow(rules.modes, &owned, who)
     }
 
     /// Returns what mode bits, the credential's paths and a split under way leave.
-    fn left(&self, node: &Node, rules: &Rules, asked: Rights, bits: Bits) -> Result<Rights> {
-        let mut left = self.left_by_modes(node, rules, bits);
-        if !self.call.caller.limits().paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
-            left = left & self.within_paths(node)?;
+    fn left(
+        &self,
+        node: &Node,
+        rules: &Rules,
+        asked: Rights,
+        bits: Bits,
+        who: &Subject<'_>,
+    ) -> Result<Rights> {
+        let mut left = self.left_by_modes(node, rules, bits, who);
+        let paths = &who.limits().paths;
+        if !paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
+            left = left & self.within(node, paths)?;
         }
         if let Some(into) = self.going(node)? {
-            let new = self.governing(into)?;
-            left = left & decide(&new.rules.acl, &self.call.caller, &self.ask(&new, asked)).allowed();
+            left = left & self.explain_by(&self.governing(into)?, asked, who).allowed();
         }
         Ok(left)
+    }
+
+    /// Says what an ACL gives somebody. Who is not asking comes from nowhere.
+    pub(super) fn explain_by(&self, governing: &Governing, asked: Rights, who: &Subject<'_>) -> Settled {
+        let peer = self.call.from.peer.filter(|_| who.name() == self.call.caller.name());
+        explain(&governing.rules.acl, who, asked, &Circumstance { now: self.now, peer })
+    }
+
+    /// Says what [`View::decide`] would decide for somebody.
+    pub(super) fn settle(&self, node: &Node, asked: Rights, who: &Subject<'_>) -> Result<Settled> {
+        let governing = self.governing(node.inode.container)?;
+        let left = self.left(node, &governing.rules, asked, Bits::Count, who)?;
+        Ok(self.explain_by(&governing, asked, who).narrowed(left))
     }
 
     /// Decides over the ACL of an inode's container, then takes away what its mode bits
@@ -233,7 +255,7 @@ impl<'a> View<'a> {
     pub(super) fn decide(&self, node: &Node, asked: Rights, bits: Bits) -> Result<Decision> {
         let governing = self.governing(node.inode.container)?;
         let decision = decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, asked));
-        let left = self.left(node, &governing.rules, asked, bits)?;
+        let left = self.left(node, &governing.rules, asked, bits, &self.call.caller.subject())?;
         Ok(decision.narrowed(left, vec![node.object()]))
     }
 
@@ -241,11 +263,12 @@ impl<'a> View<'a> {
     /// says, without what a capability would need.
     pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Result<Rights> {
         let governing = self.governing(node.inode.container)?;
-        let allowed = decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, asked)).allowed();
+        let who = self.call.caller.subject();
+        let allowed = self.explain_by(&governing, asked, &who).allowed();
         if allowed.is_empty() {
             return Ok(allowed);
         }
-        Ok(allowed & self.left(node, &governing.rules, asked, Bits::Count)?)
+        Ok(allowed & self.left(node, &governing.rules, asked, Bits::Count, &who)?)
     }
 
     pub(super) fn rights(&self, node: &Node) -> Result<Rights> {
@@ -316,10 +339,13 @@ impl<'a> View<'a> {
         Ok(self.rights_of(dir, Rights::LIST | Rights::TRAVERSE)?.intersects(Rights::LIST | Rights::TRAVERSE))
     }
 
+    pub(super) fn within_paths(&self, node: &Node) -> Result<Rights> {
+        self.within(node, &self.call.caller.limits().paths)
+    }
+
     /// Returns what a path-limited credential leaves: everything at and below its
     /// paths, the way there, nothing elsewhere.
-    pub(super) fn within_paths(&self, node: &Node) -> Result<Rights> {
-        let allowed = &self.call.caller.limits().paths;
+    pub(super) fn within(&self, node: &Node, allowed: &[RelPath]) -> Result<Rights> {
         if allowed.is_empty() {
             return Ok(Rights::ALL);
         }

@@ -55,14 +55,17 @@ const RIGHTS: [&str; RIGHTS_COUNT] = [
     "lot",
     "maintain",
 ];
-const KINDS: [&str; 4] = ["file", "directory", "symlink", "fifo"];
+/// A `small` is a file whose bytes lie beside its inode; a `file`'s and so a link's are an object's.
+const KINDS: [&str; 5] = ["file", "small", "directory", "symlink", "fifo"];
 const DOORS: [&str; 3] = ["http", "native", "mount"];
 const SIDES: [&str; 2] = ["with", "without"];
 const ANSWERS: [&str; 7] =
     ["allowed", "denied", "not-found", "unauthenticated", "revoked", "expired", "not-offered"];
 
-/// Bytes of a file that lie in an object of their own, so that it takes a capability to touch them.
-const LARGE: usize = 256 << 10;
+/// Bytes that lie in an object of their own, so that it takes a capability to touch them.
+const LARGE: &[u8] = &[7; 256 << 10];
+/// Bytes that lie beside their inode.
+const SMALL: &[u8] = &[7; 256];
 
 /// One question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,6 +99,11 @@ impl Cell {
         [self.caller, self.right, self.kind, self.door, self.side]
     }
 
+    /// Returns whether what the question is about is, or leads to, a file.
+    fn has_bytes(&self) -> bool {
+        matches!(self.kind, "file" | "small" | "symlink")
+    }
+
     /// Returns the directory that the question is about.
     fn dir(&self) -> String {
         format!("/{}/{}.{}", self.caller, self.right, self.side)
@@ -115,6 +123,11 @@ impl Cell {
     fn new_thing(&self) -> String {
         format!("{}.new", self.spare())
     }
+}
+
+/// Returns the bytes that a thing of a kind is made of.
+fn bytes_of(kind: &str) -> &'static [u8] {
+    if kind == "small" { SMALL } else { LARGE }
 }
 
 /// Returns a right by its name.

@@ -1,17 +1,17 @@
 //! The methods of HTTP.
 
-use super::{Cell, LARGE};
+use super::{Cell, bytes_of};
 use crate::http::{Answer, Http};
 
 /// Asks one thing.
 pub fn ask(http: &Http, cell: &Cell) -> String {
     let thing = cell.thing();
-    let (directory, has_bytes) = (format!("{thing}/"), matches!(cell.kind, "file" | "symlink"));
+    let (directory, bytes) = (format!("{thing}/"), bytes_of(cell.kind));
     let answer = match (cell.right, cell.kind) {
-        ("read" | "traverse", _) if has_bytes => http.get(&thing),
+        ("read" | "traverse", _) if cell.has_bytes() => http.get(&thing),
         ("list" | "traverse", "directory") => http.get(&directory),
-        ("write", _) if has_bytes => return put(&http.put(&thing, &[7; LARGE])),
-        ("insert", "file") => return put(&http.put(&cell.new_thing(), &[7; LARGE])),
+        ("write", _) if cell.has_bytes() => return put(&http.put(&thing, bytes)),
+        ("insert", "file" | "small") => return put(&http.put(&cell.new_thing(), bytes)),
         ("insert", "directory") => return put(&http.ask("MKCOL", &cell.new_thing(), &[], b"")),
         ("remove", "directory") => http.delete(&format!("{}/", cell.spare())),
         ("remove", _) => http.delete(&cell.spare()),

@@ -112,26 +112,26 @@ fn act(root: &Path, cell: &Cell) -> Option<io::Result<()>> {
     let below = |path: String| root.join(&path[1..]);
     let (thing, spare, new) = (below(cell.thing()), below(cell.spare()), below(cell.new_thing()));
     Some(match (cell.right, cell.kind) {
-        ("read", "file" | "symlink") => {
+        ("read", "file" | "small" | "symlink") => {
             File::open(&thing).and_then(|mut file| file.read(&mut [0; 8]).map(drop))
         }
-        ("write", "file" | "symlink") => write(File::options().write(true).open(&thing)),
-        ("append", "file" | "symlink") => write(File::options().append(true).open(&thing)),
-        ("execute", "file" | "symlink") => may(&thing, Access::EXEC_OK),
+        ("write", "file" | "small" | "symlink") => write(File::options().write(true).open(&thing)),
+        ("append", "file" | "small" | "symlink") => write(File::options().append(true).open(&thing)),
+        ("execute", "file" | "small" | "symlink") => may(&thing, Access::EXEC_OK),
         ("read", "fifo") => may(&thing, Access::READ_OK),
         ("write", "fifo") => may(&thing, Access::WRITE_OK),
         ("list", "directory") => {
             fs::read_dir(&thing).and_then(|mut names| names.try_for_each(|name| name.map(drop)))
         }
         ("traverse", _) => fs::symlink_metadata(&thing).map(drop),
-        ("insert", "file") => make(&new, FileType::RegularFile),
+        ("insert", "file" | "small") => make(&new, FileType::RegularFile),
         ("insert", "fifo") => make(&new, FileType::Fifo),
         ("insert", "directory") => fs::create_dir(&new),
         ("insert", "symlink") => symlink("file", &new),
         ("remove", "directory") => fs::remove_dir(&spare),
         ("remove", _) => fs::remove_file(&spare),
         ("rename", _) => fs::rename(&spare, &new),
-        ("lock", "file" | "symlink") => {
+        ("lock", "file" | "small" | "symlink") => {
             File::open(&thing).and_then(|file| Ok(flock(file, FlockOperation::NonBlockingLockShared)?))
         }
         ("attr-read", _) => llistxattr(&thing, &mut [0; 256][..]).map(drop).map_err(Into::into),

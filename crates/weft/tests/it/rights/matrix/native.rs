@@ -11,7 +11,7 @@ use weft_core::service::AuditFilter;
 use weft_core::{RelPath, Result, Rights};
 
 use super::world::{Member, Person};
-use super::{Cell, LARGE};
+use super::{Cell, bytes_of};
 
 /// Returns the address of a path of the tree itself.
 pub fn at(path: &str) -> At {
@@ -30,12 +30,11 @@ pub async fn ask(who: &Person, cell: &Cell, member: &Member) -> String {
 
 async fn act(who: &Person, cell: &Cell, member: &Member) -> Option<Result<()>> {
     let (fs, call, thing) = (&who.remote, who.call(), at(&cell.thing()));
-    let has_bytes = matches!(cell.kind, "file" | "symlink");
     Some(match cell.right {
-        "read" if has_bytes => read(who, thing, Rights::READ).await,
-        "execute" if has_bytes => read(who, thing, Rights::EXECUTE).await,
-        "write" if has_bytes => write(who, thing, Rights::WRITE, &[7; LARGE]).await,
-        "append" if has_bytes => write(who, thing, Rights::APPEND, b"native").await,
+        "read" if cell.has_bytes() => read(who, thing, Rights::READ).await,
+        "execute" if cell.has_bytes() => read(who, thing, Rights::EXECUTE).await,
+        "write" if cell.has_bytes() => write(who, thing, Rights::WRITE, bytes_of(cell.kind)).await,
+        "append" if cell.has_bytes() => write(who, thing, Rights::APPEND, b"native").await,
         "list" if cell.kind == "directory" => {
             fs.list(&call, &thing, Cursor::Start, PageMax::MAX, Want::default()).await.map(drop)
         }
@@ -75,7 +74,7 @@ async fn act(who: &Person, cell: &Cell, member: &Member) -> Option<Result<()>> {
 /// Returns a new thing of a kind.
 pub fn new(kind: &str) -> New {
     match kind {
-        "file" => New::File { verifier: None },
+        "file" | "small" => New::File { verifier: None },
         "directory" => New::Directory,
         "symlink" => New::Symlink(Bytes::from_static(b"file")),
         "fifo" => New::Fifo,

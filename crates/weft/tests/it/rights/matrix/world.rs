@@ -23,7 +23,7 @@ use weft_sys::Sys;
 
 use super::mount::{self, Mount, Started};
 use super::native::{at, new};
-use super::{Answers, CALLERS, Cell, DOORS, KINDS, LARGE, RIGHTS, SIDES, http, native, right};
+use super::{Answers, CALLERS, Cell, DOORS, KINDS, RIGHTS, SIDES, bytes_of, http, native, right};
 use crate::http::Http;
 use crate::node::{Node, full};
 
@@ -378,7 +378,7 @@ impl<'a> Maker<'a> {
     async fn make_thing(&self, path: &str, kind: &str, owner: Option<&CallerName>) -> Result<FileId> {
         let (fs, call, at) = (&self.admin.remote, self.admin.call(), at(path));
         // A file that may be run, as far as its mode says.
-        let set = SetAttr { mode: (kind == "file").then_some(0o755), ..SetAttr::default() };
+        let set = SetAttr { mode: matches!(kind, "file" | "small").then_some(0o755), ..SetAttr::default() };
         let made = fs.make(&call, &at, new(kind), &set).await?.value.id;
         if let Some(owner) = owner {
             let set = SetAttr { owner: Some(owner.id()), ..SetAttr::default() };
@@ -413,7 +413,7 @@ impl<'a> Maker<'a> {
         Ok(places.into_iter().zip(members).collect())
     }
 
-    /// Makes the things of one container. The file's bytes are an object's, where it is read.
+    /// Makes the things of one container. Files have bytes where they are touched.
     async fn things(&self, (caller, name, side): Place) -> Result<BTreeMap<&'static str, FileId>> {
         let dir = format!("/{caller}/{name}.{side}");
         let owner = user(caller).filter(|_| caller == "owner");
@@ -429,7 +429,10 @@ impl<'a> Maker<'a> {
             }
         }
         if matches!(name, "read" | "write" | "append" | "execute" | "traverse") {
-            native::write(self.admin, at(&format!("{dir}/file")), Rights::WRITE, &[7; LARGE]).await?;
+            for kind in ["file", "small"] {
+                native::write(self.admin, at(&format!("{dir}/{kind}")), Rights::WRITE, bytes_of(kind))
+                    .await?;
+            }
         }
         Ok(things)
     }

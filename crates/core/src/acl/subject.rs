@@ -1,0 +1,66 @@
+//! Whom a policy is read for.
+
+use super::Circumstance;
+use crate::caller::CallerName;
+use crate::id::CallerId;
+use crate::proof::{Attenuation, CredentialClaims};
+use crate::rights::Rights;
+
+static WHOLE: Attenuation = Attenuation::NONE;
+
+/// What of somebody decides what an ACL and mode bits give: all that is looked at, and no proof
+/// of anything. A [`Caller`](crate::proof::Caller) is one; so is a name that a policy is only
+/// explained for.
+#[derive(Clone, Copy, Debug)]
+pub struct Subject<'a> {
+    name: &'a CallerName,
+    groups: &'a [CallerId],
+    attributes: &'a [(String, String)],
+    limits: &'a Attenuation,
+}
+
+impl<'a> Subject<'a> {
+    /// Returns whom a credential speaks of. Its groups are in rising order.
+    pub(crate) fn of(claims: &'a CredentialClaims) -> Self {
+        let CredentialClaims { caller: name, groups, attributes, limits, .. } = claims;
+        Self { name, groups, attributes, limits }
+    }
+
+    /// Returns somebody by name, as it would come with a credential that was not narrowed and
+    /// carries no attributes. The groups are in rising order.
+    pub fn named(name: &'a CallerName, groups: &'a [CallerId]) -> Self {
+        Self { name, groups, attributes: &[], limits: &WHOLE }
+    }
+
+    /// Returns who it is.
+    pub fn name(&self) -> &'a CallerName {
+        self.name
+    }
+
+    /// Returns the groups it is in.
+    pub fn groups(&self) -> &'a [CallerId] {
+        self.groups
+    }
+
+    /// Returns whether the id is its own or that of one of its groups.
+    pub fn is_or_is_in(&self, id: CallerId) -> bool {
+        self.name.id() == id || self.groups.binary_search(&id).is_ok()
+    }
+
+    /// Returns an attribute its credential carries.
+    pub fn attribute(&self, name: &str) -> Option<&'a str> {
+        self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns what its credential was narrowed to.
+    pub fn limits(&self) -> &'a Attenuation {
+        self.limits
+    }
+
+    /// Returns the rights its credential may carry in these circumstances: none from an address
+    /// or at a time it was not made for.
+    pub fn rights_at(&self, at: &Circumstance) -> Rights {
+        let limits = self.limits;
+        if limits.admits_host(at.peer) && at.now.wall >= limits.from { limits.rights } else { Rights::NONE }
+    }
+}
