@@ -485,8 +485,9 @@ pub async fn a_credential_limited_to_a_path_reaches_nothing_else(subject: &dyn S
     assert_eq!(site.read(outer).await, &b"outer"[..]);
 }
 
+/// Demands that something was refused, by either of the answers that a refusal has.
 #[track_caller]
-fn refused<T>(answer: Result<T>, what: &str) {
+pub(super) fn refused<T>(answer: Result<T>, what: &str) {
     let kind = answer.map(|_| ()).map_err(|error| error.kind());
     assert!(matches!(kind, Err(ErrorKind::Denied | ErrorKind::NotFound)), "{what}: {kind:?}");
 }

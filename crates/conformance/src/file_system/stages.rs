@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{At, BytesSource, Expect, Guard, Part, Stage, StageHint, VersionIs};
+use weft_core::proof::{Attenuation, Caller, CredentialClaims};
 use weft_core::{ErrorKind, FileId, Result, Rights};
 
 use super::Subject;
+use super::rights::refused;
 use super::site::*;
 
 async fn put(site: &Site<'_>, stage: &dyn Stage, number: u32, offset: u64, bytes: &[u8]) -> Result<Part> {
@@ -116,7 +119,7 @@ pub async fn publishing_onto_a_file_keeps_what_it_is(subject: &dyn Subject) {
         site.fs.link(&site.call(), &at("f"), &at("other")).await.works();
     }
     site.edit("", weft_core::form::Scope::Container, |all| {
-        all.push(weft_core::acl::AclEntry::allow(who(&alice), Rights::WRITING));
+        all.push(AclEntry::allow(who(&alice), Rights::WRITING));
     })
     .await;
     let before = site.attr(id).await;
@@ -257,4 +260,54 @@ pub async fn an_abandoned_stage_is_swept(subject: &dyn Subject) {
     assert!(subject.domain().clock().now().since(before) >= 8 * day);
     let later = Site::of(subject);
     assert_eq!(later.fs.staged(&later.call(), id).await.map(|s| s.id()).fails(), ErrorKind::NotFound);
+}
+
+/// A stage that nobody in particular began is found by whoever holds its id, and shown to
+/// nobody: all those who proved nothing are not one caller.
+pub async fn an_anonymous_stage_is_its_holders_alone(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    site.dir("drop").await;
+    let entry = AclEntry::allow(Who::Anyone, Rights::TRAVERSE | Rights::INSERT);
+    site.grant("drop", vec![entry]).await;
+    let (one, other) = (site.call_of(&Caller::anyone(), 2), site.call_of(&Caller::anyone(), 3));
+    let stage = site.fs.stage(&one, &at("drop/f"), &StageHint::default()).await.works();
+    stage.put(&one, 1, 0, &mut BytesSource::new(&b"bytes"[..])).await.works();
+    for call in [&other, &one] {
+        assert_eq!(site.fs.stages(call, &at("drop"), None).await.works().stages, []);
+    }
+    let held = site.fs.staged(&one, stage.id()).await.works();
+    held.publish(&one, &[], &SetAttr::default(), &free()).await.works();
+    assert_eq!(site.read(site.find("drop/f").await.works()).await, &b"bytes"[..]);
+}
+
+/// What a caller's other credential began is out of the reach of one that does not carry the
+/// right to publish it; a right that the ACL took away does not keep one from cleaning up.
+pub async fn a_stage_is_not_for_a_credential_that_carries_less(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let alice = site.user("alice");
+    site.dir("d").await;
+    site.dir("e").await;
+    site.allow("d", &alice, Rights::WRITING).await;
+    let narrowed = |limits: Attenuation| {
+        let claims = CredentialClaims { limits, ..subject.domain().claims("alice") };
+        site.call_of(&subject.domain().caller_with(&claims), 3)
+    };
+    let reader = narrowed(Attenuation { rights: Rights::READING, ..Attenuation::default() });
+    let elsewhere = narrowed(Attenuation { paths: vec![at("e").path], ..Attenuation::default() });
+    let hers = site.call_of(&alice, 2);
+    let stage = site.fs.stage(&hers, &at("d/f"), &StageHint::default()).await.works();
+    stage.put(&hers, 1, 0, &mut BytesSource::new(&b"bytes"[..])).await.works();
+    for call in [&reader, &elsewhere] {
+        refused(stage.parts(call, 0).await, "parts");
+        refused(stage.discard(call).await, "discard");
+        if let Ok(page) = site.fs.stages(call, &at("d"), None).await {
+            assert_eq!(page.stages, []);
+        }
+    }
+    assert_eq!(site.fs.stages(&hers, &at("d"), None).await.works().stages.len(), 1);
+    assert_eq!(stage.parts(&hers, 0).await.works().parts.len(), 1);
+    site.forbid("d", &alice).await;
+    refused(stage.parts(&hers, 0).await, "parts");
+    stage.discard(&hers).await.works();
+    assert_eq!(stage.parts(&hers, 0).await.fails(), ErrorKind::NotFound);
 }

@@ -140,6 +140,8 @@ laws! { $
         a_stage_follows_its_directory,
         a_stage_needs_its_rights_to_the_end,
         an_abandoned_stage_is_swept,
+        an_anonymous_stage_is_its_holders_alone,
+        a_stage_is_not_for_a_credential_that_carries_less,
     ]
     locks: [
         ranges_split_and_merge_like_a_map_of_bytes,

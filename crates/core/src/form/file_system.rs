@@ -284,10 +284,12 @@ pub trait FileSystem: Send + Sync {
     /// on what is there.
     async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>>;
 
-    /// Returns a stage that was begun before, by the same caller.
+    /// Returns a stage that was begun before, by the same caller. One that `anyone` began
+    /// is found by whoever has its id, which nobody can guess.
     async fn staged(&self, call: &Call, id: StageId) -> Result<Arc<dyn Stage>>;
 
-    /// Returns the caller's own stages for names in a directory, after `from`.
+    /// Returns the caller's own stages for names in a directory, after `from`: those it may
+    /// go on with. To `anyone`, who is not one caller, none.
     async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage>;
 
     /// Takes a lock under the call's session. Needs `lock`.
@@ -342,7 +344,8 @@ pub trait OpenFile: Send + Sync {
 }
 
 /// Bytes on their way to becoming a file: nobody sees any of them before `publish`,
-/// and then everybody sees all.
+/// and then everybody sees all. Each call needs what beginning the stage needed, and only
+/// the caller that began it may make it.
 #[async_trait]
 pub trait Stage: Send + Sync {
     /// Returns the stage's id, by which it can be found again, also after a restart.
@@ -367,6 +370,7 @@ pub trait Stage: Send + Sync {
         guard: &Guard,
     ) -> Result<Changed<Entry>>;
 
-    /// Drops the stage and its bytes.
+    /// Drops the stage and its bytes. The ACL need not allow it any more, but the
+    /// credential must carry `insert` or `write` at the place.
     async fn discard(&self, call: &Call) -> Result<()>;
 }

@@ -9,6 +9,7 @@ use super::Model;
 use super::act::Act;
 use super::content::Content;
 use super::tree::Body;
+use crate::acl::Circumstance;
 use crate::attr::{Changed, SetAttr};
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{
@@ -103,6 +104,28 @@ impl Act<'_> {
         self.state.room(container, bytes.saturating_sub(frees))
     }
 
+    /// Finds a stage that the caller may still publish.
+    fn may_go_on(&self, id: StageId) -> Result<&Staged> {
+        let staged = self.staged_of(id)?;
+        self.may_publish(staged.dir, &staged.name)?;
+        Ok(staged)
+    }
+
+    /// Drops a stage. What the ACL gave for it may be gone, but the credential must carry what
+    /// it takes, here.
+    fn discard(&mut self, id: StageId) -> Result<()> {
+        let staged = self.staged_of(id)?;
+        let there = self.state.lookup(staged.dir, &staged.name).ok().flatten();
+        let place = there.map_or(staged.dir, |slot| slot.id);
+        let at = Circumstance { now: self.now, peer: self.call.from.peer };
+        let carried = self.call.caller.rights_at(&at) & self.within_paths(place);
+        if !carried.intersects(Rights::INSERT | Rights::WRITE) {
+            return Err(Error::denied("the credential does not reach what is staged there"));
+        }
+        self.state.stages.remove(&id);
+        Ok(())
+    }
+
     /// Finds a stage of the caller's own; anyone else's is not there.
     fn staged_of(&self, id: StageId) -> Result<&Staged> {
         let staged = self.state.stages.get(&id).filter(|s| s.caller == self.call.caller.name().id());
@@ -121,7 +144,11 @@ impl Act<'_> {
         self.state.directory(dir)?;
         let own = self.call.caller.name().id();
         let mut rest = self.state.stages.iter().filter(|(id, staged)| {
-            staged.dir == dir && staged.caller == own && from.is_none_or(|from| **id > from)
+            staged.dir == dir
+                && staged.caller == own
+                && !self.call.caller.is_anyone()
+                && self.may_publish(dir, &staged.name).is_ok()
+                && from.is_none_or(|from| **id > from)
         });
         let stages: Vec<StageEntry> = rest
             .by_ref()
@@ -140,7 +167,7 @@ impl Act<'_> {
 
     /// Begins or goes on with a part.
     fn begin_part(&mut self, id: StageId, number: u32, offset: u64) -> Result<()> {
-        self.staged_of(id)?;
+        self.may_go_on(id)?;
         if number == 0 || number > limits::STAGE_PARTS_MAX {
             return Err(Error::invalid("parts are numbered from 1 to 10000"));
         }
@@ -268,7 +295,7 @@ impl Stage for ModelStage {
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
         let act = self.model.act(call)?;
-        let mut rest = act.staged_of(self.id)?.parts().filter(|part| part.number >= from);
+        let mut rest = act.may_go_on(self.id)?.parts().filter(|part| part.number >= from);
         let parts = rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize).collect();
         Ok(PartPage { parts, next: rest.next().map(|part| part.number) })
     }
@@ -286,9 +313,6 @@ impl Stage for ModelStage {
     }
 
     async fn discard(&self, call: &Call) -> Result<()> {
-        let mut act = self.model.act(call)?;
-        act.staged_of(self.id)?;
-        act.state.stages.remove(&self.id);
-        Ok(())
+        self.model.act(call)?.discard(self.id).map_err(|e| e.op("discard"))
     }
 }
