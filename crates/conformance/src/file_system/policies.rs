@@ -81,6 +81,30 @@ pub async fn a_grant_lets_its_callers_pass_above(subject: &dyn Subject) {
     assert!(again.traverse_added.is_empty(), "they may pass already");
 }
 
+/// The entries that a grant adds above are edits of the ACLs there: they are made where the granter
+/// may change those, and where it may not the answer says so.
+pub async fn a_grant_changes_no_acl_that_its_maker_may_not_change(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let (alice, bob) = (site.user("alice"), site.user("bob"));
+    for dir in ["home", "home/alice", "home/alice/shared"] {
+        site.dir(dir).await;
+    }
+    let hers = site.allow("home/alice", &alice, Rights::ALL).await.container;
+    let root = site.attr(FileId::ROOT).await.container;
+    let before = site.fs.policy(&site.call(), &at("")).await.works();
+    let call = site.call_of(&alice, 2);
+    let mut acl = site.fs.policy(&call, &at("home/alice/shared")).await.works().acl;
+    acl.entries.push(AclEntry::allow(who(&bob), Rights::READING));
+    let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+    let done = site.fs.protect(&call, &at("home/alice/shared"), Scope::Subtree, &edit).await.works().value;
+    assert_eq!((done.traverse_added, done.untouched_above), (vec![hers], vec![root]));
+    assert_eq!(site.fs.policy(&site.call(), &at("")).await.works(), before);
+    let his = site.call_of(&bob, 3);
+    assert_eq!(site.find_as(&his, "home/alice/shared").await.fails(), ErrorKind::NotFound);
+    site.edit("", Scope::Container, |all| all.push(AclEntry::allow(who(&bob), Rights::TRAVERSE))).await;
+    site.find_as(&his, "home/alice/shared").await.works();
+}
+
 /// An edit of the whole container is felt wherever its members lie.
 pub async fn an_edit_of_the_container_is_felt_by_all_members(subject: &dyn Subject) {
     let site = Site::of(subject);

@@ -128,6 +128,9 @@ pub struct Protected {
     pub members_left: u64,
     /// Containers above in which `traverse` was added for the same callers.
     pub traverse_added: Vec<ContainerId>,
+    /// Containers above whose ACL the caller may not change. Whether the same callers may
+    /// pass there is for others to see to, and not told.
+    pub untouched_above: Vec<ContainerId>,
 }
 
 /// One step of an explanation.

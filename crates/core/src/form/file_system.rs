@@ -253,7 +253,9 @@ pub trait FileSystem: Send + Sync {
     /// Returns the policy of the container that governs the place. Needs `acl-read`.
     async fn policy(&self, call: &Call, at: &At) -> Result<Policy>;
 
-    /// Changes policy. Needs `acl-write`. `Invalid` if nobody would be left who may.
+    /// Changes policy. Needs `acl-write`. `Invalid` if nobody would be left who may. In
+    /// the containers above, whoever is given something here is let pass, as far as the
+    /// caller may change those.
     async fn protect(
         &self,
         call: &Call,

@@ -3,7 +3,7 @@
 
 use super::act::Act;
 use super::tree::{Container, VOLUME};
-use crate::acl::{Acl, AclEntry, Effect};
+use crate::acl::{Acl, AclEntry};
 use crate::attr::Changed;
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{At, ChangeKind, Protected, Scope};
@@ -11,6 +11,9 @@ use crate::id::{ContainerId, FileId};
 use crate::limits;
 use crate::policy::{Policy, PolicyEdit};
 use crate::rights::Rights;
+
+/// Containers above with their mended ACLs, and those that are not the caller's to change.
+type Above = (Vec<(ContainerId, Acl)>, Vec<ContainerId>);
 
 impl Act<'_> {
     pub(super) fn policy(&self, at: &At) -> Result<Policy> {
@@ -43,14 +46,19 @@ impl Act<'_> {
         let made = scope == Scope::Subtree && policy.root != id;
         let root = if made { id } else { policy.root };
         let members = if made { self.members_below(id)? } else { Vec::new() };
-        let traverse = edit.acl.as_ref().map(|acl| self.traverse_above(root, acl)).transpose()?;
+        let (traverse, untouched_above) = match &edit.acl {
+            Some(acl) => {
+                self.traverse_above(root, &acl.gained_over(&self.state.container(enclosing)?.acl))?
+            }
+            None => Default::default(),
+        };
         if made && self.containers_above(id)?.len() >= limits::CONTAINER_DEPTH_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "at most 64 containers lie on one path"));
         }
         let before = self.state.before(id);
         let container = if made { self.split(id, enclosing, &members) } else { enclosing };
         self.edit(container, edit);
-        for (above, acl) in traverse.iter().flatten() {
+        for (above, acl) in &traverse {
             if let Some(policy) = self.state.containers.get_mut(above) {
                 policy.acl = acl.clone();
             }
@@ -58,8 +66,8 @@ impl Act<'_> {
         let now = self.now.wall;
         self.state.inode_mut(id)?.touch(now);
         self.record(ChangeKind::Policy, id, None, None);
-        let traverse_added = traverse.into_iter().flatten().map(|(above, _)| above).collect();
-        let value = Protected { container, made, members_left: 0, traverse_added };
+        let traverse_added = traverse.into_iter().map(|(above, _)| above).collect();
+        let value = Protected { container, made, members_left: 0, traverse_added, untouched_above };
         Ok(Changed { value, file: self.state.wcc(id, before), parents: [None, None] })
     }
 
@@ -107,53 +115,35 @@ impl Act<'_> {
         }
     }
 
-    /// Returns the containers of the directories above a place, innermost first.
-    fn containers_above(&self, place: FileId) -> Result<Vec<ContainerId>> {
-        let mut above = Vec::new();
+    /// Returns the containers of the directories above a place, innermost first, each with
+    /// one of those directories.
+    fn containers_above(&self, place: FileId) -> Result<Vec<(ContainerId, FileId)>> {
+        let mut above: Vec<(ContainerId, FileId)> = Vec::new();
         let inode = self.state.inode(place)?;
         let parents: Vec<FileId> = inode.names.iter().map(|(dir, _)| *dir).collect();
         for dir in parents.into_iter().flat_map(|dir| self.state.lineage(dir)) {
             let container = self.state.inode(dir)?.container;
-            if !above.contains(&container) {
-                above.push(container);
+            if above.iter().all(|(known, _)| *known != container) {
+                above.push((container, dir));
             }
         }
         Ok(above)
     }
 
-    /// Returns the containers above in which those whom `acl` gives anything lack
-    /// `traverse`, with their ACLs mended.
-    fn traverse_above(&self, root: FileId, acl: &Acl) -> Result<Vec<(ContainerId, Acl)>> {
-        let mut mended = Vec::new();
-        for container in self.containers_above(root)? {
-            let old = &self.state.container(container)?.acl;
-            let lacking: Vec<AclEntry> = acl
-                .entries
-                .iter()
-                .filter(|entry| entry.effect == Effect::Allow && !entry.rights.is_empty())
-                .filter(|entry| !old.entries.iter().any(|there| gives_way(there, entry)))
-                .map(|entry| AclEntry { rights: Rights::TRAVERSE, ..entry.clone() })
-                .collect();
-            if lacking.is_empty() {
-                continue;
-            }
-            let mut new = Acl { version: old.version + 1, entries: old.entries.clone() };
-            for entry in lacking {
-                if !new.entries.contains(&entry) {
-                    new.entries.push(entry);
-                }
-            }
-            new.check()?;
-            mended.push((container, new));
+    /// Returns the ACLs of the containers above, mended so that whoever the entries give anything
+    /// may pass there, as far as the caller may change them; and those that it may not.
+    fn traverse_above(&self, root: FileId, gained: &[AclEntry]) -> Result<Above> {
+        let (mut mended, mut untouched) = (Vec::new(), Vec::new());
+        if gained.is_empty() {
+            return Ok((mended, untouched));
         }
-        Ok(mended)
+        for (container, dir) in self.containers_above(root)? {
+            if !self.has(dir, Rights::ACL_WRITE)? {
+                untouched.push(container);
+            } else if let Some(new) = self.state.container(container)?.acl.with_way_to(gained)? {
+                mended.push((container, new));
+            }
+        }
+        Ok((mended, untouched))
     }
-}
-
-/// Returns whether an entry already lets those of another pass.
-fn gives_way(there: &AclEntry, entry: &AclEntry) -> bool {
-    there.effect == Effect::Allow
-        && there.who == entry.who
-        && there.rights.contains(Rights::TRAVERSE)
-        && (there.when.is_empty() || there.when == entry.when)
 }

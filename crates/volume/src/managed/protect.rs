@@ -1,7 +1,7 @@
 //! Policy: showing it, editing it, and splitting a subtree off into a container of its
 //! own. An edit writes the container's rows, whatever the container holds.
 
-use weft_core::acl::{Acl, AclEntry, Effect};
+use weft_core::acl::{Acl, AclEntry};
 use weft_core::attr::Changed;
 use weft_core::form::{At, ChangeKind, Protected, Scope};
 use weft_core::policy::{Policy, PolicyEdit};
@@ -15,6 +15,9 @@ use super::table::splits::{self, Split};
 use super::table::{entries, inodes};
 use super::view::{Node, View};
 
+/// Containers above with their mended ACLs, and those that are not the caller's to change.
+type Above = (Vec<(ContainerId, Acl)>, Vec<ContainerId>);
+
 impl View<'_> {
     pub(super) fn policy(&self, at: &At) -> Result<Policy> {
         let node = self.existing(at)?;
@@ -22,46 +25,35 @@ impl View<'_> {
         containers::policy(self.read, self.home(&node)?)
     }
 
-    /// Returns the containers of the directories above a place, innermost first.
-    fn containers_above(&self, place: &Node) -> Result<Vec<ContainerId>> {
-        let mut above = Vec::new();
+    /// Returns the containers of the directories above a place, innermost first, each with
+    /// one of those directories.
+    fn containers_above(&self, place: &Node) -> Result<Vec<(ContainerId, Node)>> {
+        let mut above: Vec<(ContainerId, Node)> = Vec::new();
         for back in entries::names_of(self.read, place.serial()) {
             for dir in self.lineage(&self.node_at(back?.parent)?)? {
-                if !above.contains(&dir.inode.container) {
-                    above.push(dir.inode.container);
+                if above.iter().all(|(known, _)| *known != dir.inode.container) {
+                    above.push((dir.inode.container, dir));
                 }
             }
         }
         Ok(above)
     }
 
-    /// Returns the containers above in which those whom `acl` gives anything lack
-    /// `traverse`, with their ACLs mended.
-    fn traverse_above(&self, root: &Node, acl: &Acl) -> Result<Vec<(ContainerId, Acl)>> {
-        let mut mended = Vec::new();
-        for container in self.containers_above(root)? {
-            let old = containers::rules(self.read, container)?.acl;
-            let gives_way = |entry: &AclEntry| old.entries.iter().any(|there| gives_way(there, entry));
-            let lacking: Vec<AclEntry> = acl
-                .entries
-                .iter()
-                .filter(|entry| entry.effect == Effect::Allow && !entry.rights.is_empty())
-                .filter(|entry| !gives_way(entry))
-                .map(|entry| AclEntry { rights: Rights::TRAVERSE, ..entry.clone() })
-                .collect();
-            if lacking.is_empty() {
-                continue;
-            }
-            let mut new = Acl { version: old.version + 1, entries: old.entries };
-            for entry in lacking {
-                if !new.entries.contains(&entry) {
-                    new.entries.push(entry);
-                }
-            }
-            new.check()?;
-            mended.push((container, new));
+    /// Returns the ACLs of the containers above, mended so that whoever the entries give anything
+    /// may pass there, as far as the caller may change them; and those that it may not.
+    fn traverse_above(&self, root: &Node, gained: &[AclEntry]) -> Result<Above> {
+        let (mut mended, mut untouched) = (Vec::new(), Vec::new());
+        if gained.is_empty() {
+            return Ok((mended, untouched));
         }
-        Ok(mended)
+        for (container, dir) in self.containers_above(root)? {
+            if !self.has(&dir, Rights::ACL_WRITE)? {
+                untouched.push(container);
+            } else if let Some(new) = containers::rules(self.read, container)?.acl.with_way_to(gained)? {
+                mended.push((container, new));
+            }
+        }
+        Ok((mended, untouched))
     }
 }
 
@@ -87,9 +79,9 @@ impl Act<'_, '_> {
         }
         let root =
             if made { node.clone() } else { view.node_at(rules.root).unwrap_or_else(|_| node.clone()) };
-        let traverse = match &edit.acl {
-            Some(acl) => view.traverse_above(&root, acl)?,
-            None => Vec::new(),
+        let (traverse, untouched_above) = match &edit.acl {
+            Some(acl) => view.traverse_above(&root, &acl.gained_over(&rules.acl))?,
+            None => Default::default(),
         };
         let before = self.before(&node)?;
         let mut epochs = Epochs::new();
@@ -119,7 +111,7 @@ impl Act<'_, '_> {
             by: (&node, Rights::ACL_WRITE),
             bytes: 0,
         })?;
-        let value = Protected { container, made, members_left, traverse_added };
+        let value = Protected { container, made, members_left, traverse_added, untouched_above };
         let file = self.wcc(node.id, before)?;
         Ok((Changed { value, file, parents: [None, None] }, epochs))
     }
@@ -186,12 +178,4 @@ fn check_edit(edit: &PolicyEdit, old: &Acl) -> Result<()> {
         return Err(Error::new(ErrorKind::Conflict, "the ACL was changed since it was read"));
     }
     acl.check()
-}
-
-/// Returns whether an entry already lets those of another pass.
-fn gives_way(there: &AclEntry, entry: &AclEntry) -> bool {
-    there.effect == Effect::Allow
-        && there.who == entry.who
-        && there.rights.contains(Rights::TRAVERSE)
-        && (there.when.is_empty() || there.when == entry.when)
 }

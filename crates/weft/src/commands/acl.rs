@@ -208,6 +208,14 @@ async fn protect(client: &Client, path: &OsString, whole: bool, edit: PolicyEdit
         let above: Vec<_> = done.traverse_added.iter().map(ContainerId::to_string).collect();
         eprintln!("`traverse` was added above, so that the path can be reached: {}", above.join(", "));
     }
+    if !done.untouched_above.is_empty() {
+        let above: Vec<_> = done.untouched_above.iter().map(ContainerId::to_string).collect();
+        eprintln!(
+            "`traverse` above is not yours to give: who cannot pass there needs it from whoever may \
+             change the ACL of {}",
+            above.join(", ")
+        );
+    }
     if done.members_left > 0 {
         eprintln!("{} members are still being moved; until then both ACLs bind them", done.members_left);
     }
