@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::RwLock;
 use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
-use weft_core::service::{Accounts, Audit, Authority, Issuer, Secret, Sessions};
+use weft_core::service::{Accounts, Audit, Authority, Issuer, Memberships, Secret, Sessions};
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Engine, Read, Space, SpaceId, SpaceTxn};
 use weft_sys::{Disk, FlushSite, Sys, Task};
@@ -187,6 +187,11 @@ impl Auth {
     /// Returns the role that keeps users and groups.
     pub fn accounts(&self) -> Arc<dyn Accounts> {
         self.accounts.clone()
+    }
+
+    /// Returns the role that knows who is in which groups.
+    pub fn memberships(&self) -> Arc<dyn Memberships> {
+        self.home.clone()
     }
 
     /// Returns the role that signs capabilities.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::RwLock;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
-use weft_core::service::{AuditOutcome, AuditRecord};
+use weft_core::service::{AuditOutcome, AuditRecord, Memberships};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
     limits,
@@ -46,6 +46,14 @@ pub(crate) struct Mint {
     pub(crate) limits: Attenuation,
     pub(crate) issued: Time,
     pub(crate) expires: Time,
+}
+
+impl Memberships for Home {
+    fn groups_of(&self, name: &CallerName) -> Result<Vec<CallerId>> {
+        let mut groups = tables::groups_of(&self.space.snapshot()?, name.id())?;
+        groups.sort_unstable();
+        Ok(groups)
+    }
 }
 
 impl Home {

@@ -1,7 +1,8 @@
 //! The test domain: keys that sign for tests, since only a signature makes a proof.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use ed25519_dalek::{Signer, SigningKey};
@@ -12,7 +13,7 @@ use weft_core::proof::{
     Attenuation, Caller, CapabilityClaims, CertificateClaims, CredentialClaims, EvidenceKind, Granted,
     KeyCertificate, Objects, Purpose, Revocations, Signed, Trust,
 };
-use weft_core::service::Issuer;
+use weft_core::service::{Issuer, Memberships};
 use weft_core::{
     CallerId, CallerName, CapabilityId, Clock, ContainerId, CredentialId, Deadline, DomainId, Error, KeyId,
     Result, Rights, SessionId, Time, TraceId, VolumeId,
@@ -30,6 +31,8 @@ pub struct TestDomain {
     revocations: Arc<Revocations>,
     clock: Arc<dyn Clock>,
     serial: AtomicU64,
+    /// The groups that callers were last in.
+    groups: Mutex<HashMap<CallerId, Vec<CallerId>>>,
 }
 
 impl TestDomain {
@@ -60,6 +63,7 @@ impl TestDomain {
             revocations,
             clock,
             serial: AtomicU64::new(1),
+            groups: Mutex::default(),
         })
     }
 
@@ -130,6 +134,11 @@ impl TestDomain {
 
     /// Returns proof of what the claims say.
     pub fn caller_with(&self, claims: &CredentialClaims) -> Caller {
+        if !claims.groups.is_empty() {
+            let mut groups = claims.groups.clone();
+            groups.sort_unstable();
+            self.groups().insert(claims.caller.id(), groups);
+        }
         Caller::verify(&self.credential(claims), &self.trust, &self.revocations, self.clock.moment())
             .expect("the test domain verifies what it signed")
     }
@@ -169,6 +178,10 @@ impl TestDomain {
         self.issue(&decide(&acl, caller, &ask)).expect("the ACL gives what is asked")
     }
 
+    fn groups(&self) -> MutexGuard<'_, HashMap<CallerId, Vec<CallerId>>> {
+        self.groups.lock().expect("nobody panics with it")
+    }
+
     fn next_serial(&self) -> u64 {
         self.serial.fetch_add(1, Ordering::Relaxed)
     }
@@ -178,6 +191,12 @@ fn sign<T: serde::Serialize>(key: &SigningKey, purpose: Purpose, claims: &T) -> 
     let claims = postcard::to_stdvec(claims).expect("plain data always encodes");
     let signature = key.sign(&purpose.message(&claims)).to_bytes();
     Signed::assemble(claims, KeyId::of_public_key(&key.verifying_key().to_bytes()), signature)
+}
+
+impl Memberships for TestDomain {
+    fn groups_of(&self, name: &CallerName) -> Result<Vec<CallerId>> {
+        Ok(self.groups().get(&name.id()).cloned().unwrap_or_default())
+    }
 }
 
 impl Issuer for TestDomain {

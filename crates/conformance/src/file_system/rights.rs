@@ -9,7 +9,7 @@ use weft_core::acl::{AclEntry, Condition, Modes, Network, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
     At, BytesSource, Call, Cursor, Expect, FileSystem, Lock, LockKind, LockOwner, LockScope, PageMax, Range,
-    Replace, Scope, StageHint, Wait, Want, WriteAt,
+    Replace, Scope, StageHint, Wait, Want, Why, WriteAt,
 };
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::{Attenuation, Caller};
@@ -568,4 +568,50 @@ pub async fn why_answers_what_is_decided(subject: &dyn Subject) {
     assert!(!matches!(there, Ok((true, _))));
     let other = site.fs.why(&call, &at("d/f"), Rights::READ, Some(site.admin.name().clone())).await;
     assert_eq!(other.map(|_| ()).fails(), ErrorKind::Denied, "asking about others needs acl-read");
+}
+
+/// For somebody else it is answered to whoever may change the ACL, by name and the groups it is
+/// in, and as that caller itself finds it.
+pub async fn why_answers_for_others_to_whoever_administers(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let domain = subject.domain();
+    let team = domain.name("group:administrator/team");
+    let (bob, carol) = (domain.caller_in("bob", &[team.id()]), site.user("carol"));
+    let (alice, reader) = (site.user("alice"), site.user("reader"));
+    site.dir("d").await;
+    site.file("d/f", b"bytes").await;
+    site.grant(
+        "d",
+        vec![
+            AclEntry::allow(Who::Caller(team), Rights::READING),
+            AclEntry::allow(who(&carol), Rights::READING),
+            AclEntry::deny(who(&carol), Rights::READ),
+            AclEntry::allow(who(&alice), Rights::ALL),
+            AclEntry::allow(who(&reader), Rights::READING | Rights::ACL_READ),
+        ],
+    )
+    .await;
+    let ask = |asker: &Caller, about: &Caller, need: Rights| {
+        let (fs, call, about) = (site.fs.clone(), site.call_of(asker, 2), about.name().clone());
+        async move { fs.why(&call, &at("d/f"), need, Some(about)).await }
+    };
+    for (person, session) in [(&bob, 3), (&carol, 4)] {
+        for need in [Rights::READ, Rights::EXECUTE, Rights::WRITE] {
+            let itself = site.fs.why(&site.call_of(person, session), &at("d/f"), need, None).await.works();
+            let why = ask(&site.admin, person, need).await.works();
+            assert_eq!((why.allowed, &why.caller), (itself.allowed, person.name()), "{need}");
+            let allowed =
+                |why: &Why| why.steps.iter().map(|s| (s.place.clone(), s.allowed)).collect::<Vec<_>>();
+            assert_eq!(allowed(&why), allowed(&itself), "{need}");
+        }
+    }
+    let said = ask(&site.admin, &carol, Rights::READ).await.works();
+    let last = said.steps.last().expect("there is a decision");
+    assert!(last.because[0].contains("withholds"), "{:?}", last.because);
+    // Of what lies above and is not hers to administer, she is told nothing.
+    let hers = ask(&alice, &bob, Rights::READ).await.works();
+    assert!(hers.allowed && hers.steps.iter().all(|step| step.place != "/"), "{:?}", hers.steps);
+    assert_eq!(ask(&reader, &bob, Rights::READ).await.map(drop).fails(), ErrorKind::Denied);
+    assert_eq!(ask(&bob, &carol, Rights::READ).await.map(drop).fails(), ErrorKind::Denied);
+    ask(&bob, &bob, Rights::READ).await.works();
 }

@@ -174,6 +174,7 @@ laws! { $
         what_leaves_a_limited_path_is_out_of_reach,
         a_credential_limited_otherwise_carries_nothing_beyond,
         why_answers_what_is_decided,
+        why_answers_for_others_to_whoever_administers,
     ]
     narrowed: [
         a_right_reaches_bytes_of_any_size_and_no_further,

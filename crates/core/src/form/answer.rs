@@ -9,10 +9,12 @@ use super::Verifier;
 use super::address::Cursor;
 use super::call::Ack;
 use super::file_system::OpenFile;
+use crate::acl::Subject;
 use crate::attr::{Attr, Kind, TagName, Wcc};
 use crate::caller::CallerName;
 use crate::id::{ContainerId, FileId, StageId, VolumeId};
 use crate::name::Name;
+use crate::proof::Caller;
 use crate::rights::Rights;
 use crate::time::{Tick, Time};
 
@@ -136,7 +138,7 @@ pub struct Protected {
 /// One step of an explanation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WhyStep {
-    /// The place: a path as far as the reader may see it.
+    /// The place: as much of its path as the reader itself named.
     pub place: String,
     /// Its container.
     pub container: ContainerId,
@@ -158,8 +160,29 @@ pub struct Why {
     /// On which evidence the caller is who it is.
     pub evidence: String,
     /// Each decision on the way, first to last. To those who may not see the ACL,
-    /// only what concerns themselves.
+    /// only what concerns themselves; of somebody else, only decisions over ACLs that
+    /// the asker may change.
     pub steps: Vec<WhyStep>,
+}
+
+impl Why {
+    /// Begins an explanation: for the caller itself, or for somebody by name.
+    pub fn begin(caller: &Caller, who: &Subject<'_>) -> Self {
+        let evidence = if who.name() == caller.name() {
+            format!("{:?}, credential {}", caller.claims().evidence, caller.credential())
+        } else {
+            let groups = who.groups().len();
+            format!("by name and {groups} groups it is in, with no address and no narrowed credential")
+        };
+        Self { allowed: true, caller: who.name().clone(), evidence, steps: Vec::new() }
+    }
+
+    /// Adds a step. Returns whether everything so far is allowed.
+    pub fn add(&mut self, step: WhyStep) -> bool {
+        self.allowed &= step.allowed == step.needed;
+        self.steps.push(step);
+        self.allowed
+    }
 }
 
 /// Space, as `statfs` shows it.

@@ -265,7 +265,7 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<Changed<Protected>>;
 
     /// Explains whether `who` (the caller itself, if `None`) has `need`. Asking about
-    /// others needs `acl-read`.
+    /// others needs `acl-write`; they are taken by name, with the groups they are in now.
     async fn why(&self, call: &Call, at: &At, need: Rights, who: Option<CallerName>) -> Result<Why>;
 
     /// Returns the space that files at the place can take.

@@ -64,7 +64,7 @@ use crate::id::{FileId, RequestId, SessionId, StageId, VolumeId};
 use crate::limits;
 use crate::policy::{Policy, PolicyEdit};
 use crate::rights::Rights;
-use crate::service::{Issuer, SessionWatcher};
+use crate::service::{Issuer, Memberships, SessionWatcher};
 use crate::time::{Clock, Tick, Timer};
 
 /// A file system in memory: one volume, the root of the tree.
@@ -72,6 +72,7 @@ pub struct Model {
     clock: Arc<dyn Clock>,
     timer: Option<Arc<dyn Timer>>,
     issuer: Arc<dyn Issuer>,
+    groups: Arc<dyn Memberships>,
     state: Mutex<State>,
     /// Heard by whoever waits for a lock or a change.
     changed: Event,
@@ -82,28 +83,34 @@ impl Model {
     /// Makes a file system of one empty directory, over which `owner` has every right
     /// and nobody else any. Without a timer a wait for a lock or a change is over at
     /// once, as if its deadline had come.
-    pub fn new(clock: Arc<dyn Clock>, issuer: Arc<dyn Issuer>, owner: &CallerName) -> Arc<Self> {
-        Self::make(clock, None, issuer, owner)
+    pub fn new<A: Issuer + Memberships + 'static>(
+        clock: Arc<dyn Clock>,
+        authority: Arc<A>,
+        owner: &CallerName,
+    ) -> Arc<Self> {
+        Self::make(clock, None, authority.clone(), authority, owner)
     }
 
     /// Makes a file system whose waits last until their deadlines.
-    pub fn with_timer(
+    pub fn with_timer<A: Issuer + Memberships + 'static>(
         clock: Arc<dyn Clock>,
         timer: Arc<dyn Timer>,
-        issuer: Arc<dyn Issuer>,
+        authority: Arc<A>,
         owner: &CallerName,
     ) -> Arc<Self> {
-        Self::make(clock, Some(timer), issuer, owner)
+        Self::make(clock, Some(timer), authority.clone(), authority, owner)
     }
 
     fn make(
         clock: Arc<dyn Clock>,
         timer: Option<Arc<dyn Timer>>,
         issuer: Arc<dyn Issuer>,
+        groups: Arc<dyn Memberships>,
         owner: &CallerName,
     ) -> Arc<Self> {
         let state = Mutex::new(State::new(owner, clock.now()));
-        Arc::new_cyclic(|me| Self { clock, timer, issuer, state, changed: Event::new(), me: me.clone() })
+        let changed = Event::new();
+        Arc::new_cyclic(|me| Self { clock, timer, issuer, groups, state, changed, me: me.clone() })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -5,6 +5,7 @@ mod accounts;
 mod audit;
 mod authority;
 mod issuer;
+mod memberships;
 mod node;
 mod object_store;
 mod sessions;
@@ -13,6 +14,7 @@ pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserReco
 pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
 pub use authority::{Authority, Evidence, Revoke, Secret};
 pub use issuer::Issuer;
+pub use memberships::Memberships;
 pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity};
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};

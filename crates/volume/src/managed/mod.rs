@@ -73,7 +73,7 @@ use weft_core::attr::Kind;
 use weft_core::form::{Ack, Call, Verifier};
 use weft_core::policy::AuditReads;
 use weft_core::proof::{Caller, Granted};
-use weft_core::service::{Issuer, ObjectStore};
+use weft_core::service::{Issuer, Memberships, ObjectStore};
 use weft_core::{CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, Tick, VolumeId, limits};
 use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn};
 use weft_sys::{Sys, Task};
@@ -110,6 +110,8 @@ pub struct Config {
     pub space: SpaceId,
     /// Who signs what it decides.
     pub issuer: Arc<dyn Issuer>,
+    /// Who knows in which groups somebody is whom a policy is explained for.
+    pub groups: Arc<dyn Memberships>,
     /// Where larger files' bytes are.
     pub store: Arc<dyn ObjectStore>,
     /// The volume's number; 0 is the root of the tree.
@@ -144,6 +146,7 @@ struct Volume {
     sys: Sys,
     space: Space,
     issuer: Arc<dyn Issuer>,
+    groups: Arc<dyn Memberships>,
     store: Arc<dyn ObjectStore>,
     id: VolumeId,
     generation: u32,
@@ -255,6 +258,7 @@ impl Volume {
             sys: config.sys,
             space,
             issuer: config.issuer,
+            groups: config.groups,
             store: config.store,
             id: row.id,
             generation: row.generation,

@@ -1,38 +1,36 @@
 //! Explanations, made of the same decisions that allow and refuse.
 
-use weft_core::acl::{Because, Decision, decide};
+use weft_core::acl::{Because, Settled, Subject};
 use weft_core::form::{At, Follow, Why, WhyStep};
-use weft_core::{CallerName, Error, Name, RelPath, Result, Rights};
+use weft_core::{CallerName, RelPath, Result, Rights};
 
 use super::act::words;
 use super::table::containers::Rules;
-use super::view::{Bits, Governing, Node, View, hidden};
+use super::view::{Governing, Node, View, hidden};
 
 impl View<'_> {
     /// Says in words what of a container's policy settled a right.
     pub(super) fn settled_by(&self, governing: &Governing, right: Rights) -> String {
-        words(&decide(&governing.rules.acl, &self.call.caller, &self.ask(governing, right)), right)
+        words(&self.explain_by(governing, right, &self.call.caller.subject()), right)
     }
 
+    /// Explains for the caller itself; for somebody else, by name, to whoever may change the
+    /// policy there.
     pub(super) fn why(&self, at: &At, need: Rights, who: Option<&CallerName>) -> Result<Why> {
         let caller = &self.call.caller;
-        if who.is_some_and(|who| who != caller.name()) {
-            let node = self.existing(at)?;
-            self.need(&node, Rights::ACL_READ)?;
-            return Err(Error::unsupported("deciding for others needs their credential")
-                .hint("ask them to run `weft why`"));
-        }
-        let mut why = Why {
-            allowed: true,
-            caller: caller.name().clone(),
-            evidence: format!("{:?}, credential {}", caller.claims().evidence, caller.credential()),
-            steps: Vec::new(),
+        let other = who.filter(|who| *who != caller.name());
+        let groups = match other {
+            Some(who) => {
+                self.need(&self.existing(at)?, Rights::ACL_WRITE)?;
+                self.volume.groups.groups_of(who)?
+            }
+            None => Vec::new(),
         };
-        for dir in self.passed(at)? {
-            let step = self.explain(&dir, Rights::TRAVERSE)?;
-            why.allowed = step.allowed == step.needed;
-            why.steps.push(step);
-            if !why.allowed {
+        let who = other.map_or_else(|| caller.subject(), |who| Subject::named(who, &groups));
+        let mut why = Why::begin(caller, &who);
+        for (dir, place) in self.passed(at)? {
+            let told = other.is_none() || self.has(&dir, Rights::ACL_WRITE)?;
+            if told && !why.add(self.explain(&dir, &place, Rights::TRAVERSE, &who)?) {
                 return Ok(why);
             }
         }
@@ -40,15 +38,13 @@ impl View<'_> {
         if !self.may_know(&node)? {
             return Err(hidden());
         }
-        let step = self.explain(&node, need)?;
-        why.allowed = step.allowed == step.needed;
-        why.steps.push(step);
+        why.add(self.explain(&node, at, need, &who)?);
         Ok(why)
     }
 
     /// Returns the directories that an address passes, first to last, up to and with
     /// the first that may not be passed.
-    fn passed(&self, at: &At) -> Result<Vec<Node>> {
+    fn passed(&self, at: &At) -> Result<Vec<(Node, At)>> {
         self.node(at.base)?;
         let mut passed = Vec::new();
         let mut here = RelPath::EMPTY;
@@ -56,7 +52,7 @@ impl View<'_> {
             let dir = At { base: at.base, path: here.clone(), follow: Follow::Last };
             let Ok(Some(node)) = self.locate(&dir).map(|place| place.node) else { break };
             let may_pass = self.has(&node, Rights::TRAVERSE)?;
-            passed.push(node);
+            passed.push((node, dir));
             if !may_pass {
                 break;
             }
@@ -65,34 +61,25 @@ impl View<'_> {
         Ok(passed)
     }
 
-    fn explain(&self, node: &Node, need: Rights) -> Result<WhyStep> {
-        let decision = self.decide(node, need, Bits::Count)?;
+    fn explain(&self, node: &Node, place: &At, need: Rights, who: &Subject<'_>) -> Result<WhyStep> {
+        let settled = self.settle(node, need, who)?;
         let governing = self.governing(node.inode.container)?;
         let rules = self.has(node, Rights::ACL_READ)?.then_some(&*governing.rules);
-        let left = self.within_paths(node)?;
-        let because = need.each().map(|(_, right)| reason(&decision, right, rules, left)).collect();
-        let path = self.paths_of(node)?.into_iter().next().unwrap_or_default();
+        let left = self.within(node, &who.limits().paths)?;
+        let because = need.each().map(|(_, right)| reason(&settled, right, rules, left)).collect();
         Ok(WhyStep {
-            place: shown(&path),
-            container: decision.container(),
+            // Not the path there is, which an id alone does not tell.
+            place: place.to_string(),
+            container: node.inode.container,
             needed: need,
-            allowed: decision.allowed(),
+            allowed: settled.allowed(),
             because,
         })
     }
 }
 
-fn shown(path: &[Name]) -> String {
-    let mut text = String::new();
-    for name in path {
-        text.push('/');
-        text.push_str(&name.to_string());
-    }
-    if text.is_empty() { "/".to_owned() } else { text }
-}
-
 /// Says what settled one right; which entry it was only to those who may read it.
-fn reason(decision: &Decision, right: Rights, rules: Option<&Rules>, left: Rights) -> String {
+fn reason(settled: &Settled, right: Rights, rules: Option<&Rules>, left: Rights) -> String {
     let entry = |index: u16| {
         let entry = rules.and_then(|rules| rules.acl.entries.get(usize::from(index)));
         let Some(entry) = entry else { return "an entry of the ACL".to_owned() };
@@ -100,7 +87,7 @@ fn reason(decision: &Decision, right: Rights, rules: Option<&Rules>, left: Right
         let when = if when.is_empty() { String::new() } else { format!(" when {}", when.join(" and ")) };
         format!("entry {index} ({:?}: {}{when})", entry.who, entry.rights)
     };
-    match decision.because(right) {
+    match settled.because(right) {
         Because::NoEntry => format!("{right}: no entry gives it"),
         Because::Allowed(index) => format!("{right}: {} gives it", entry(index)),
         Because::Withheld(index) => format!("{right}: {} withholds it", entry(index)),

@@ -88,6 +88,7 @@ impl Volume {
             engine,
             space: SpaceId(1),
             issuer: self.domain.clone(),
+            groups: self.domain.clone(),
             store: self.store.clone(),
             volume: VolumeId(0),
             node: Arc::new(move || domain.caller("node:n1")),

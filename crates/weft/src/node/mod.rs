@@ -278,6 +278,7 @@ fn volume_config(
         engine: engine.clone(),
         space: VOLUME_SPACE,
         issuer: auth.issuer(),
+        groups: auth.memberships(),
         store,
         volume: VOLUME,
         node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| Caller::anyone())),

@@ -59,6 +59,30 @@ fn two_users_with_different_rights_get_exactly_theirs_at_each_door() {
 }
 
 #[test]
+fn why_answers_for_others_to_whoever_may_change_the_acl() {
+    let House { node, alice, bob } = house();
+    let said = node.run(&["why", "/d/f", "--for", "bob"]).ok();
+    assert!(said.starts_with("allowed: =read for bob (by name"), "{said}");
+    let refused = node.run(&["why", "/d/f", "=write", "--for", "bob", "--json"]).fails(3, &[]);
+    let refused: serde_json::Value = serde_json::from_str(&refused.out).expect("JSON");
+    assert_eq!(refused["allowed"], false);
+    assert!(refused["caller"].as_str().is_some_and(|caller| caller.starts_with("bob")), "{refused}");
+    let steps = refused["steps"].as_array().expect("steps");
+    let last = steps.last().expect("a decision");
+    assert_eq!((last["place"].as_str(), last["needed"].as_str()), (Some("/d/f"), Some("=write")));
+    assert!(last["because"][0].as_str().expect("words").contains("no entry gives it"), "{refused}");
+    // By a group she is in, once she is.
+    node.run_with(&bob, &["group", "make", "team"]).ok();
+    node.run(&["acl", "grant", "/own", "group:bob/team", "read"]).ok();
+    node.run(&["why", "/own/f", "--for", "alice"]).fails(3, &[]);
+    node.run_with(&bob, &["group", "add", "group:bob/team", "alice"]).ok();
+    node.run(&["why", "/own/f", "--for", "alice"]).ok();
+    // Who may not change the ACL is told about itself only.
+    node.run_with(&alice, &["why", "/d/f"]).ok();
+    node.run_with(&alice, &["why", "/d/f", "--for", "bob"]).fails(3, &["error: cannot explain"]);
+}
+
+#[test]
 fn a_narrowed_credential_does_less_and_never_more() {
     let House { node, .. } = house();
     let login = |more: &[&str]| node.run(&[&["login", "--print"], more].concat()).ok().trim().to_owned();
