@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::machine;
 
-/// Calls that make bytes safe.
-const FLUSHES: &[&str] = &["fsync", "fdatasync", "syncfs", "sync", "sync_file_range", "msync"];
+/// Calls that make bytes safe (`sync_file_range` only begins to).
+const FLUSHES: &[&str] = &["fsync", "fdatasync", "syncfs", "sync", "msync"];
 /// Calls that carry bytes through user space; their answer is how many.
 const COPIES: &[&str] = &[
     "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "write", "pwrite64", "writev",

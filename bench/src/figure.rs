@@ -1,10 +1,12 @@
 //! The figures, one file each, and how large each is made.
 
+mod acl;
 mod form;
 mod http;
 mod kv;
 mod limits;
 mod rows;
+mod stalled;
 mod standing;
 
 use crate::Result;
@@ -67,14 +69,19 @@ pub struct Figure {
 pub const FIGURES: &[Figure] = &[
     figure("limits", "what this machine can do: loopback, memory, sendfile, flush, FUSE", limits::measure),
     figure("kv.create", "durable creates by 1, 16 and 64 callers, beside SQLite", kv::create),
-    figure("kv.read", "lookups and listings of resident rows, beside SQLite", kv::read),
+    figure("kv.lookup", "lookups of resident rows, beside SQLite", kv::lookup),
+    figure("kv.list", "listings of resident rows, beside SQLite", kv::list),
     figure("kv.rename", "durable renames, beside SQLite", kv::rename),
     figure("meta.create", "durable creates through the request form, beside SQLite", kv::form_create),
-    figure("meta.read", "lookups and listings through the request form, beside SQLite", kv::form_read),
+    figure("meta.lookup", "lookups through the request form, beside SQLite", kv::form_lookup),
+    figure("meta.list", "listings through the request form, beside SQLite", kv::form_list),
     figure("meta.rename", "durable renames through the request form, beside SQLite", kv::form_rename),
+    figure("meta.stalled", "metadata calls beside readers that have stopped, and alone", stalled::measure),
+    figure("acl", "the ACL of a container of 1 M objects changed, beside one of ten", acl::measure),
     figure("http.peers", "nginx, XRootD and the least durable server, alone", http::peers),
     figure("http.get.1g", "a resident file of 1 GiB, beside nginx and XRootD", http::get_large),
-    figure("http.get.small", "170 KiB and 1 KiB over 16 connections, beside nginx", http::get_small),
+    figure("http.get.170k", "170 KiB over 16 connections, beside nginx", http::get_middling),
+    figure("http.get.1k", "1 KiB over 16 connections, beside nginx", http::get_tiny),
     figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),
     figure("http.put.small", "durable 4 KiB uploads over 16 connections, beside the same", http::put_small),
     figure("idle", "memory, threads and 10 000 idle connections, beside nginx", standing::idle),

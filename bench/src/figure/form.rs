@@ -8,11 +8,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weft_auth::{Auth, Settings};
+use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
-use weft_core::form::{At, Call, Cursor, Door, FileSystem, Guard, New, Origin, PageMax, Replace, Want, Wire};
+use weft_core::form::{
+    At, Call, Cursor, Door, FileSystem, Guard, New, Origin, PageMax, Replace, Scope, Want, Wire,
+};
+use weft_core::policy::PolicyEdit;
 use weft_core::proof::Caller;
 use weft_core::service::{Evidence, ObjectStore};
-use weft_core::{Deadline, FileId, Name, SessionId, TraceId, VolumeId};
+use weft_core::{Deadline, FileId, Name, Rights, SessionId, TraceId, VolumeId};
 use weft_kv::{Ack, Embedded, Engine, Options, SpaceId};
 use weft_store::Directory;
 use weft_sys::{Disk, RealDisk, Sys};
@@ -20,9 +24,6 @@ use weft_volume::managed::{AUDITS, Config, Managed};
 
 use super::rows::Work;
 use crate::Result;
-
-/// Whoever asks is the administrator of the domain it made.
-const UID: u32 = 1;
 
 /// A volume with everything around it.
 struct Tree {
@@ -36,9 +37,14 @@ struct Tree {
 pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
     let tree = Arc::new(open(folder).await?);
     let dirs = Arc::new(tree.directories(work.dirs).await?);
+    if what == "own" {
+        tree.edit_policy(dirs[0], Scope::Subtree).await?;
+    }
     let base = tree.files(&dirs).await?;
     let rate = match what {
-        "create" => create(&tree, &dirs, work, base).await,
+        // `own`: in a container of the directory's own.
+        "create" | "own" => create(&tree, &dirs, work, base).await,
+        "acl" => change_policy(&tree, dirs[0], work).await,
         "rename" => {
             create(&tree, &dirs, work, base).await?;
             rename(&tree, &dirs, work, base).await
@@ -52,10 +58,12 @@ pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
 }
 
 async fn open(folder: &Path) -> Result<Tree> {
+    // Whoever asks is the administrator of the domain it made.
+    let uid = weft_sys::process::uid();
     let (sys, disk) = (Sys::real(), RealDisk::open(folder)?);
     let engine: Arc<dyn Engine> =
         Arc::new(Embedded::open(sys.clone(), disk.beneath("meta")?, Options::default())?);
-    let settings = Settings { founder_uid: Some(UID), ..Settings::default() };
+    let settings = Settings { founder_uid: Some(uid), ..Settings::default() };
     let private = disk.beneath("auth")?;
     std::fs::set_permissions(folder.join("auth"), std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     let (auth, founded) = Auth::open(sys.clone(), engine.clone(), SpaceId(b'a'), private, settings).await?;
@@ -85,7 +93,7 @@ async fn open(folder: &Path) -> Result<Tree> {
     let (log, notes) = (auth.audit_log(), engine.notes(AUDITS)?);
     drop(sys.spawn(async move { log.follow(notes).await }));
     let origin = Origin { door: Door::Native, peer: None };
-    let caller = auth.authority().authenticate(&Evidence::SocketUid(UID), origin).await?;
+    let caller = auth.authority().authenticate(&Evidence::SocketUid(uid), origin).await?;
     Ok(Tree { sys, engine, fs, caller })
 }
 
@@ -119,6 +127,20 @@ impl Tree {
         Ok(dirs)
     }
 
+    /// Gives everybody the right to read in `dir`, or takes it away if they had it.
+    async fn edit_policy(&self, dir: FileId, scope: Scope) -> Result<()> {
+        let at = At::id(dir);
+        let mut acl = self.fs.policy(&self.call(), &at).await?.acl;
+        let everybody = AclEntry::allow(Who::Anyone, Rights::READ);
+        match acl.entries.iter().position(|entry| *entry == everybody) {
+            Some(place) => drop(acl.entries.remove(place)),
+            None => acl.entries.push(everybody),
+        }
+        let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+        self.fs.protect(&self.call(), &at, scope, &edit).await?;
+        Ok(())
+    }
+
     /// Returns how many files there are in the directories.
     async fn files(&self, dirs: &[FileId]) -> Result<u64> {
         let mut files = 0;
@@ -149,6 +171,15 @@ async fn create(tree: &Arc<Tree>, dirs: &Arc<Vec<FileId>>, work: Work, base: u64
         .collect();
     for caller in callers {
         caller.await??;
+    }
+    Ok(work.rate(start))
+}
+
+/// Changes the ACL of the container of `dir`, again and again.
+async fn change_policy(tree: &Tree, dir: FileId, work: Work) -> Result<f64> {
+    let start = Instant::now();
+    for _ in 0..work.count {
+        tree.edit_policy(dir, Scope::Container).await?;
     }
     Ok(work.rate(start))
 }

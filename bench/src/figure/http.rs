@@ -29,7 +29,7 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
     http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
     let peers = [("nginx", "/large".to_owned(), nginx::start(place.path(), &root, false))]
         .into_iter()
-        .chain([("xrootd", root.join("large").display().to_string(), start_xrootd(&place, &root, size))]);
+        .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
     let first = http::get_rate(node.port(), &line(&node), "/bench/large", 1)?;
     report.alone("http.get.1g.first_touch", "MB/s", &crate::rounds::Series::of(vec![first]));
     for (peer, path, server) in peers {
@@ -60,46 +60,43 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// XRootD is large to install and resets a connection now and then when the machine is
-/// busy: the small sizes, which run as tests, do without it.
-fn start_xrootd(place: &Place, root: &Path, size: Size) -> Result<Server> {
-    match size {
-        Size::Small => Err("not in the small size".into()),
-        Size::Usual | Size::Full => xrootd::start(place.path(), root),
-    }
+/// `http.get.170k`.
+pub fn get_middling(report: &mut Report, size: Size) -> Result<()> {
+    get_small(report, size, "170k", 170 << 10)
 }
 
-/// `http.get.170k`, `http.get.1k`: small resident files over 16 kept connections, ours
-/// authenticated, checked and audited, nginx's open to all.
-pub fn get_small(report: &mut Report, size: Size) -> Result<()> {
+/// `http.get.1k`.
+pub fn get_tiny(report: &mut Report, size: Size) -> Result<()> {
+    get_small(report, size, "1k", 1 << 10)
+}
+
+/// A small resident file over 16 kept connections, ours authenticated, checked and audited,
+/// nginx's open to all.
+fn get_small(report: &mut Report, size: Size, name: &str, bytes: usize) -> Result<()> {
     let place = Place::new()?;
     let root = place.folder("www")?;
     let node = Node::start(place.path())?;
     let server = nginx::start(place.path(), &root, false)?;
-    for (name, bytes) in [("170k", 170 << 10), ("1k", 1 << 10)] {
-        fill(&root.join(name), bytes as u64)?;
-        let (ours, theirs) = (format!("/bench/{name}"), format!("/{name}"));
-        http::put_rate(node.port(), &line(&node), &ours, &noise(bytes), bytes as u64)?;
-        let seconds = size.pick(1, 3, 10);
-        let sides = alternate(
-            size.rounds(),
-            || wrk::rate(node.port(), &ours, Some(&node.header()), seconds),
-            || wrk::rate(server.port, &theirs, None, seconds),
-        )?;
-        report.compare(&format!("http.get.{name}"), "req/s", Better::More, "nginx", &sides);
-        let fetches = 200;
-        let many = |port: u16, header: String, path: &str| {
-            let mut one = http::Connection::open(port, &header)?;
-            (0..fetches).try_for_each(|_| one.get(path).map(drop))
-        };
-        let figure = format!("http.get.{name}");
-        let counts = count(&[node.pid()], place.path(), fetches, || many(node.port(), line(&node), &ours));
-        report.counts(&figure, "weft", counts)?;
-        let counts =
-            count(&family(server.pid()), place.path(), fetches, || many(server.port, String::new(), &theirs));
-        report.counts(&figure, "nginx", counts)?;
-    }
-    Ok(())
+    fill(&root.join(name), bytes as u64)?;
+    let (ours, theirs) = (format!("/bench/{name}"), format!("/{name}"));
+    http::put_rate(node.port(), &line(&node), &ours, &noise(bytes), bytes as u64)?;
+    let (figure, seconds) = (format!("http.get.{name}"), size.pick(1, 3, 10));
+    let sides = alternate(
+        size.rounds(),
+        || wrk::rate(node.port(), &ours, Some(&node.header()), seconds),
+        || wrk::rate(server.port, &theirs, None, seconds),
+    )?;
+    report.compare(&figure, "req/s", Better::More, "nginx", &sides);
+    let fetches = 200;
+    let many = |port: u16, header: String, path: &str| {
+        let mut one = http::Connection::open(port, &header)?;
+        (0..fetches).try_for_each(|_| one.get(path).map(drop))
+    };
+    let counts = count(&[node.pid()], place.path(), fetches, || many(node.port(), line(&node), &ours));
+    report.counts(&figure, "weft", counts)?;
+    let counts =
+        count(&family(server.pid()), place.path(), fetches, || many(server.port, String::new(), &theirs));
+    report.counts(&figure, "nginx", counts)
 }
 
 /// `http.put.1g`: one large upload, durable at the answer.
@@ -172,13 +169,13 @@ pub fn peers(report: &mut Report, size: Size) -> Result<()> {
         let series = repeat(size.rounds(), || http::get_rate(server.port, "", "/large", connections))?;
         report.alone(&format!("http.peers.get.1g.{connections}.nginx"), "MB/s", &series);
     }
-    match start_xrootd(&place, &root, size) {
+    match xrootd::start(place.path(), &root) {
         Ok(server) => {
             let path = root.join("large").display().to_string();
             let series = repeat(size.rounds(), || http::get_rate(server.port, "", &path, 1))?;
             report.alone("http.peers.get.1g.1.xrootd", "MB/s", &series);
         }
-        // Large to install, so that no test asks for it.
+        // Large to install: no test asks for it, those that find it use it.
         Err(why) => report.note(&format!("xrootd not there: {why}")),
     }
     for (peer, server) in put_peers(place.path())? {

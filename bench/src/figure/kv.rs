@@ -98,13 +98,14 @@ struct One<'a> {
     pure: bool,
 }
 
-fn arguments(mut command: Command, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
+/// Adds what every side is told.
+pub(super) fn arguments(mut command: Command, what: &str, callers: u64, count: u64, dirs: u64) -> Command {
     command.arg(what).args([callers, count, dirs].map(|number| number.to_string()));
     command
 }
 
 /// Runs a side and reads the one number it prints.
-fn rate(side: &mut Command) -> Result<f64> {
+pub(super) fn rate(side: &mut Command) -> Result<f64> {
     let done = side.output()?;
     if !done.status.success() {
         return Err(format!("{side:?}: {}", String::from_utf8_lossy(&done.stderr).trim()).into());
@@ -136,10 +137,16 @@ fn create_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
     Ok(())
 }
 
-/// `read`: lookups by 1 and 2 readers, listings in pages with attributes.
-fn read_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
-    let files = size.pick(640, 128_000, 1_024_000);
-    for (place, dirs) in [("one", 1), ("many", 64)] {
+/// How many files are there, and in how many directories: in one, in many, and in one that is
+/// as large as a directory gets here, so that a cliff would be seen.
+fn shelves(size: Size) -> [(String, u64, u64); 3] {
+    let (some, most) = (size.pick(640, 100_032, 100_032), size.pick(1280, 1_000_000, 1_000_000));
+    [("one".to_owned(), some, 1), ("many".to_owned(), some, 64), (format!("one.{most}"), most, 1)]
+}
+
+/// `lookup`: by 1 and 2 readers.
+fn lookup_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
+    for (place, files, dirs) in shelves(size) {
         let sides = Sides::new(layer)?;
         sides.populate(files, dirs)?;
         for callers in [1, 2] {
@@ -149,6 +156,15 @@ fn read_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
                 One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, pure: true };
             sides.compare(report, size, &one)?;
         }
+    }
+    Ok(())
+}
+
+/// `list`: in pages with attributes.
+fn list_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
+    for (place, files, dirs) in shelves(size) {
+        let sides = Sides::new(layer)?;
+        sides.populate(files, dirs)?;
         let name = format!("{}.list.{place}", layer.name);
         let count = files / dirs * size.pick(1, 4, 4);
         let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, pure: true };
@@ -179,14 +195,24 @@ pub fn form_create(report: &mut Report, size: Size) -> Result<()> {
     create_of(FORM, report, size)
 }
 
-/// `kv.read`.
-pub fn read(report: &mut Report, size: Size) -> Result<()> {
-    read_of(ROWS, report, size)
+/// `kv.lookup`.
+pub fn lookup(report: &mut Report, size: Size) -> Result<()> {
+    lookup_of(ROWS, report, size)
 }
 
-/// `meta.read`.
-pub fn form_read(report: &mut Report, size: Size) -> Result<()> {
-    read_of(FORM, report, size)
+/// `meta.lookup`.
+pub fn form_lookup(report: &mut Report, size: Size) -> Result<()> {
+    lookup_of(FORM, report, size)
+}
+
+/// `kv.list`.
+pub fn list(report: &mut Report, size: Size) -> Result<()> {
+    list_of(ROWS, report, size)
+}
+
+/// `meta.list`.
+pub fn form_list(report: &mut Report, size: Size) -> Result<()> {
+    list_of(FORM, report, size)
 }
 
 /// `kv.rename`.

@@ -3,11 +3,14 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Size;
+use super::kv::{arguments, rate};
 use crate::Result;
 use crate::count::family;
 use crate::load::http;
@@ -19,8 +22,10 @@ use crate::rounds::Series;
 
 /// Bytes of the files that fill a store before a start: they live in the metadata.
 const TINY: usize = 64;
-/// Connections that fill it.
+/// Connections and callers that fill it.
 const FILLERS: usize = 64;
+/// Files that make ten million rows.
+const FILLED: u64 = 1_250_000;
 
 /// `idle`: memory and threads at rest, and memory for each idle connection, beside nginx.
 pub fn idle(report: &mut Report, size: Size) -> Result<()> {
@@ -48,13 +53,17 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
 /// `start`: from `weft up` after kill -9 to the first answered request, with an almost
 /// empty store and with a filled one.
 pub fn start(report: &mut Report, size: Size) -> Result<()> {
-    for (name, files) in [("small", 10), ("filled", size.pick(200, 50_000, 1_250_000))] {
+    for (name, files) in [("small", 0), ("filled", size.pick(640, FILLED, FILLED))] {
         let place = Place::new()?;
         let node = Node::start(place.path())?;
-        let header = format!("{}\r\n", node.header());
-        http::put_many(node.port(), &header, "/bench/f", &noise(TINY), files, FILLERS)?;
-        let folder = node.folder().to_owned();
+        let (header, folder) = (format!("{}\r\n", node.header()), node.folder().to_owned());
+        http::put_many(node.port(), &header, "/bench/f", &noise(TINY), 10, 1)?;
         let mut running = node.into_server();
+        if files > 0 {
+            drop(running);
+            fill(&folder, files)?;
+            running = up(&folder)?;
+        }
         let mut times = Vec::new();
         for _ in 0..=size.rounds() {
             // Something unfinished to recover from.
@@ -68,6 +77,13 @@ pub fn start(report: &mut Report, size: Size) -> Result<()> {
         report.alone(&format!("start.{name}.{files}_files"), "ms", &Series::of(times.split_off(1)));
     }
     Ok(())
+}
+
+/// Makes files in a node that is not running, without its doors: they would take an hour.
+fn fill(folder: &Path, files: u64) -> Result<()> {
+    let mut side = Command::new(std::env::current_exe()?);
+    side.args(["side", "form"]).arg(folder);
+    rate(&mut arguments(side, "create", FILLERS as u64, files, FILLERS as u64)).map(drop)
 }
 
 fn one(value: f64) -> Series {
@@ -101,7 +117,7 @@ fn per_connection(pids: &[u32], port: u16, headers: &str, path: &str, count: usi
 fn asked(port: u16, headers: &str, path: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")?;
+    stream.write_all(http::head("GET", path, headers).as_bytes())?;
     let mut answer = [0; 4096];
     let read = stream.read(&mut answer)?;
     match answer[..read].starts_with(b"HTTP/1.1 200") {

@@ -43,8 +43,17 @@ fn an_unknown_name_is_a_usage_error() {
 #[test]
 fn the_metadata_engine_beside_sqlite_in_small() {
     measured("kv.create", &["kv.create.one.1", "kv.create.many.64.grouped"]);
-    measured("kv.read", &["kv.lookup.one.2", "kv.list.many"]);
+    measured("kv.lookup", &["kv.lookup.one.2", "kv.lookup.one.1280.1"]);
+    measured("kv.list", &["kv.list.many", "kv.list.one.1280"]);
     measured("kv.rename", &["kv.rename.16"]);
+}
+
+#[test]
+fn the_request_form_beside_sqlite_in_small() {
+    measured("meta.create", &["meta.create.one.1", "meta.create.many.64.grouped"]);
+    measured("meta.lookup", &["meta.lookup.one.2", "meta.lookup.one.1280.1"]);
+    measured("meta.list", &["meta.list.many", "meta.list.one.1280"]);
+    measured("meta.rename", &["meta.rename.16"]);
 }
 
 #[test]
@@ -55,7 +64,8 @@ fn the_http_peers_in_small() {
 #[test]
 fn the_http_door_beside_its_peers_in_small() {
     measured("http.get.1g", &["http.get.1g.4.nginx"]);
-    measured("http.get.small", &["http.get.170k", "http.get.1k"]);
+    measured("http.get.170k", &["http.get.170k"]);
+    measured("http.get.1k", &["http.get.1k"]);
     measured("http.put.1g", &["http.put.1g.put.c", "http.put.1g.nginx-synced"]);
     measured("http.put.small", &["http.put.small.put.c"]);
 }
@@ -63,5 +73,15 @@ fn the_http_door_beside_its_peers_in_small() {
 #[test]
 fn a_node_at_rest_and_after_a_kill_in_small() {
     measured("idle", &["idle.memory.weft", "idle.connection.50"]);
-    measured("start", &["start.small.10_files", "start.filled.200_files"]);
+    measured("start", &["start.small.0_files", "start.filled.640_files"]);
+}
+
+#[test]
+fn metadata_beside_readers_that_have_stopped_in_small() {
+    measured("meta.stalled", &["meta.stalled.stat", "meta.stalled.list", "meta.stalled.create"]);
+}
+
+#[test]
+fn the_acl_of_a_large_container_in_small() {
+    measured("acl", &["acl.640_objects"]);
 }
