@@ -114,7 +114,10 @@ pub const TRANSFER_INLINE_BYTES: u64 = 64 << 10;
 /// Inline transfers at the same time; the next takes a slot.
 pub const TRANSFERS_INLINE_MAX: usize = 256;
 /// Bytes of one buffer that an upload is received into.
-pub const INBOUND_BUFFER_BYTES: usize = 512 << 10;
+pub const INBOUND_BUFFER_BYTES: usize = 1 << 20;
+/// How long an upload that was fast waits for half a buffer, and at most twice as long, before it
+/// takes what is there.
+pub const INBOUND_GATHER: Duration = Duration::from_millis(20);
 
 /// Connections one door holds; the next waits in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;

@@ -11,9 +11,10 @@ mod tests;
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ impl More {
 pub struct Socket {
     stream: Stream,
     peer: Peer,
+    /// What [`Socket::wake_at`] was told last.
+    wake_at: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -106,12 +109,16 @@ impl Socket {
     fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Self> {
         // What must leave together is sent together (More), so nothing is won by Nagle's delay.
         stream.set_nodelay(true)?;
-        Ok(Self { stream: Stream::Tcp(stream), peer: Peer::Address(peer) })
+        Ok(Self::over(Stream::Tcp(stream), Peer::Address(peer)))
     }
 
     fn local(stream: UnixStream) -> io::Result<Self> {
         let peer = Peer::Uid(stream.peer_cred()?.uid());
-        Ok(Self { stream: Stream::Local(stream), peer })
+        Ok(Self::over(Stream::Local(stream), peer))
+    }
+
+    fn over(stream: Stream, peer: Peer) -> Self {
+        Self { stream, peer, wake_at: AtomicUsize::new(1) }
     }
 
     /// Returns who is at the other end.
@@ -130,6 +137,18 @@ impl Socket {
     /// Waits until bytes, or the end, can be read.
     pub async fn readable(&self) -> io::Result<()> {
         either!(self, stream => stream.readable().await)
+    }
+
+    /// Has whoever waits to read be woken once `bytes` are there, or the end: who takes much at once
+    /// is then not woken for every packet. 1 is how a socket begins. Bytes that are there already
+    /// and are enough wake at once, so lowering the mark never loses any. A wish: a local socket
+    /// wakes for every byte, and the kernel for what it keeps at most.
+    pub fn wake_at(&self, bytes: usize) -> io::Result<()> {
+        let bytes = bytes.max(1);
+        if matches!(self.stream, Stream::Local(_)) || self.wake_at.swap(bytes, Ordering::Relaxed) == bytes {
+            return Ok(());
+        }
+        set_low_water(self.as_fd(), bytes)
     }
 
     /// Waits until bytes can be sent. Yields now and then even if they always can, so that a
@@ -187,6 +206,22 @@ impl Socket {
         // A local socket has no reset; closing it with unread bytes is as near as it comes.
         let _ = sockopt::set_socket_linger(&self, Some(Duration::ZERO));
     }
+}
+
+#[expect(unsafe_code, reason = "no library offers this option")]
+fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
+    let bytes = libc::c_int::try_from(bytes).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the kernel reads one `int` at the address of one that outlives the call.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVLOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 impl AsFd for Socket {

@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
@@ -10,6 +10,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
 use weft_core::{Error, ErrorKind, Result, limits};
 use weft_mover::Incoming;
+use weft_sys::Sys;
 use weft_sys::net::{More, Socket};
 
 use crate::codec::Refusal;
@@ -17,8 +18,11 @@ use crate::codec::chunked::Chunked;
 use crate::codec::head::{Framing, Head};
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// The first read of a body; reads that are filled double it.
+/// The first read of a body; reads that bring much double it.
 const FIRST_READ: usize = 16 << 10;
+/// Reads from which on it is waited for half of what they can take. The end of a chunked body may
+/// be less than that and wait [`limits::INBOUND_GATHER`] for company: not for short bodies.
+const FAST_READ: usize = 256 << 10;
 
 /// How far a body is.
 pub struct Progress {
@@ -28,10 +32,15 @@ pub struct Progress {
     /// What went wrong, if it did.
     pub failure: Option<Failure>,
     read_size: usize,
+    /// The memory of what was taken before last.
+    spare: BytesMut,
 }
 
 enum Left {
-    Length(u64),
+    Length {
+        left: u64,
+        total: u64,
+    },
     /// The coding, and bytes at the front of the buffer known to be content.
     Chunked(Chunked, usize),
     Done,
@@ -54,6 +63,29 @@ pub struct Body<'b> {
     pub socket: &'b mut Socket,
     /// What was read from it and not used yet: may reach into the next request.
     pub buffer: &'b mut BytesMut,
+    /// For the time to wait until much has come.
+    pub sys: &'b Sys,
+    /// Whether anything comes.
+    pub pulse: Pulse<'b>,
+}
+
+/// Tells whether nothing came for a while, with one timer for many reads.
+#[derive(Default)]
+pub struct Pulse<'b> {
+    came: bool,
+    beat: Option<Pin<Box<dyn Future<Output = ()> + Send + 'b>>>,
+}
+
+impl<'b> Pulse<'b> {
+    async fn beat(&mut self, sys: &'b Sys) {
+        self.beat.get_or_insert_with(|| Box::pin(sys.sleep(limits::INBOUND_GATHER))).await;
+        self.beat = None;
+    }
+
+    /// Returns whether nothing came since the last beat.
+    fn missed(&mut self) -> bool {
+        !std::mem::take(&mut self.came)
+    }
 }
 
 impl Progress {
@@ -61,16 +93,33 @@ impl Progress {
     pub fn new(head: &Head) -> Self {
         let framing = match head.framing {
             Framing::Length(0) => Left::Done,
-            Framing::Length(length) => Left::Length(length),
+            Framing::Length(total) => Left::Length { left: total, total },
             Framing::Chunked => Left::Chunked(Chunked::default(), 0),
         };
         let awaits_leave = head.expects_continue && !matches!(framing, Left::Done);
-        Self { framing, awaits_leave, failure: None, read_size: FIRST_READ }
+        Self { framing, awaits_leave, ..Self::none() }
     }
 
     /// Returns the body of what is no request: there is none.
     pub fn none() -> Self {
-        Self { framing: Left::Done, awaits_leave: false, failure: None, read_size: FIRST_READ }
+        Self {
+            framing: Left::Done,
+            awaits_leave: false,
+            failure: None,
+            read_size: FIRST_READ,
+            spare: BytesMut::new(),
+        }
+    }
+
+    /// Returns how much to read at once.
+    fn next_read(&self) -> usize {
+        let size = self.read_size as u64;
+        match &self.framing {
+            // Never beyond the body: what follows it belongs to the next request's buffer. And up to
+            // a multiple of the size, where blocks of what is stored end too.
+            Left::Length { left, total } => (size - (total - left) % size).min(*left) as usize,
+            Left::Chunked(..) | Left::Done => self.read_size,
+        }
     }
 
     /// Returns whether all of it was read.
@@ -81,7 +130,7 @@ impl Progress {
     /// Returns how many bytes are left, if the framing says.
     pub fn left(&self) -> Option<u64> {
         match &self.framing {
-            Left::Length(left) => Some(*left),
+            Left::Length { left, .. } => Some(*left),
             Left::Chunked(..) => None,
             Left::Done => Some(0),
         }
@@ -93,7 +142,7 @@ impl Body<'_> {
     fn take(&mut self, max: usize) -> std::result::Result<Option<Bytes>, Refusal> {
         match &mut self.progress.framing {
             Left::Done => Ok(None),
-            Left::Length(left) => {
+            Left::Length { left, .. } => {
                 let length = (*left).min(self.buffer.len().min(max) as u64) as usize;
                 *left -= length as u64;
                 if *left == 0 {
@@ -124,18 +173,44 @@ impl Body<'_> {
             self.progress.awaits_leave = false;
             self.socket.send(CONTINUE, More::Ends).await?;
         }
-        let size = match &self.progress.framing {
-            // Never beyond the body: what follows it belongs to the next request's buffer.
-            Left::Length(left) => (*left).min(self.progress.read_size as u64) as usize,
-            _ => self.progress.read_size,
-        };
-        self.buffer.reserve(size);
-        let (socket, buffer) = (&mut *self.socket, &mut *self.buffer);
-        let got = poll_fn(|context| read_what_is_there(socket, context, buffer, size)).await?;
-        if got == size {
-            self.progress.read_size = (size * 2).clamp(FIRST_READ, limits::INBOUND_BUFFER_BYTES);
+        let sys = self.sys;
+        loop {
+            let size = self.progress.next_read();
+            // A sender that filled the last reads will fill this one: being woken for every packet
+            // of it would cost more than the packets.
+            let fast = size >= FAST_READ;
+            self.socket.wake_at(if fast { size / 2 } else { 1 })?;
+            if self.buffer.is_empty() {
+                // What was taken last may still be being stored: its memory is free next time.
+                std::mem::swap(self.buffer, &mut self.progress.spare);
+            }
+            self.buffer.reserve(size);
+            let Self { socket, buffer, pulse, .. } = self;
+            let got = tokio::select! {
+                biased;
+                got = poll_fn(|context| read_what_is_there(socket, context, buffer, size)) => got?,
+                () = pulse.beat(sys), if fast => {
+                    if self.pulse.missed() {
+                        self.slow_down();
+                    }
+                    continue;
+                }
+            };
+            self.pulse.came = true;
+            if got >= (size / 2).max(FIRST_READ) {
+                self.progress.read_size = (size * 2).clamp(FIRST_READ, limits::INBOUND_BUFFER_BYTES);
+            }
+            return Ok(());
         }
-        Ok(())
+    }
+
+    /// Goes back to what a slow sender gets: woken for every byte, and no large buffer held.
+    fn slow_down(&mut self) {
+        self.progress.read_size = FIRST_READ;
+        self.progress.spare = BytesMut::new();
+        if self.buffer.is_empty() {
+            *self.buffer = BytesMut::new();
+        }
     }
 
     /// Reads and drops what is left, at most `max` bytes. Returns whether that was all.
@@ -149,6 +224,14 @@ impl Body<'_> {
             }
         }
         self.progress.is_done()
+    }
+}
+
+/// What comes next may be short: a head, or the rest of what is thrown away.
+impl Drop for Body<'_> {
+    fn drop(&mut self) {
+        // Whoever reads a socket that is broken hears of it there.
+        let _ = self.socket.wake_at(1);
     }
 }
 

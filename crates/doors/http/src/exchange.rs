@@ -12,7 +12,7 @@ use weft_mover::{Class, Outbound};
 use weft_sys::net::{More, Socket};
 
 use crate::answer::{Answer, Problem};
-use crate::body::{Body, Failure, Progress};
+use crate::body::{Body, Failure, Progress, Pulse};
 use crate::codec::condition::format_date;
 use crate::codec::head::{Field, Head, Method};
 use crate::codec::target::Path;
@@ -224,7 +224,9 @@ impl<'c> Talk<'c> {
 
     /// Returns the body of the request.
     pub fn body(&mut self) -> Body<'_> {
-        Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer }
+        let sys = &self.http.services.sys;
+        let pulse = Pulse::default();
+        Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer, sys, pulse }
     }
 
     /// Counts bytes that were sent for the log.

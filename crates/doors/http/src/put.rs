@@ -100,6 +100,7 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
         }
         Err(error) => Err(error),
     };
+    drop(body);
     if let Err(error) = put {
         return Err(x.upload_failed(error).await);
     }

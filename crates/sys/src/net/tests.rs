@@ -55,6 +55,30 @@ async fn a_vectored_send_is_one_stream_and_a_files_end_is_zero() {
 }
 
 #[tokio::test]
+async fn a_reader_is_woken_for_as_much_as_it_asked_and_a_lower_mark_loses_nothing() {
+    let (here, mut there) = over_tcp().await;
+    there.wake_at(100_000).expect("a TCP socket can");
+    let mut bytes = vec![0; 200_000];
+    let mut reading = Box::pin(async { there.read(&mut bytes).await.expect("it lives") });
+    here.send(&[1; 60_000], More::Ends).await.expect("it is sent");
+    let early = tokio::time::timeout(std::time::Duration::from_millis(50), &mut reading).await;
+    assert!(early.is_err(), "60 000 of 100 000 bytes woke it");
+    here.send(&[1; 60_000], More::Ends).await.expect("it is sent");
+    assert!(reading.as_mut().await >= 100_000, "all that was there");
+    drop(reading);
+
+    here.send(b"rest", More::Ends).await.expect("it is sent");
+    while rustix::io::ioctl_fionread(&there).expect("it lives") < 4 {
+        tokio::task::yield_now().await;
+    }
+    there.wake_at(1).expect("a TCP socket can");
+    let mut rest = Vec::new();
+    drop(here);
+    there.read_to_end(&mut rest).await.expect("it ends");
+    assert!(rest.ends_with(b"rest"));
+}
+
+#[tokio::test]
 async fn a_reset_is_not_a_clean_end() {
     let (here, mut there) = over_tcp().await;
     here.send(b"half of it", More::Ends).await.expect("it is sent");

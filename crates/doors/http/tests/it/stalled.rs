@@ -65,6 +65,34 @@ async fn an_upload_that_stalls_ends_when_its_right_goes() {
     assert_eq!(house.read("f").await, None);
 }
 
+/// Bytes that were moved of the one transfer there is.
+async fn moved(house: &House, bytes: u64) {
+    let there = async {
+        while house.mover.transfers().first().map(|transfer| transfer.bytes) != Some(bytes) {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), there).await.expect("it is taken");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_fast_sender_brings_before_it_pauses_is_taken_and_so_is_the_rest() {
+    const FAST: usize = 12 << 20;
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    let (auth, length) = (basic("alice", PASSWORD), 2 * FAST + 7);
+    raw.send(format!("PUT /f HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: {length}\r\n\r\n")).await;
+    let bytes: Vec<u8> = (0..length).map(|n| (n % 251) as u8).collect();
+    raw.send(&bytes[..FAST + 100]).await;
+    moved(&house, FAST as u64 + 100).await;
+    raw.send(&bytes[FAST + 100..FAST + 101]).await;
+    moved(&house, FAST as u64 + 101).await;
+    raw.send(&bytes[FAST + 101..]).await;
+    assert_eq!(raw.answer(false).await.status, 201);
+    assert!(house.read("f").await.expect("it is there") == bytes);
+    assert_eq!(raw.alice("PUT /small", "", b"x").await.status, 201, "the next request is woken for");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_more_stalled_readers_than_slots_everything_else_goes_on() {
     let house = House::open().await;
