@@ -252,6 +252,12 @@ pub trait DiskFile: OpenedFile {
         Ok(done)
     }
 
+    /// Has the machine begin to write what was changed in a range to the disk, without waiting for
+    /// it: so a later [`DiskFile::sync`] finds less left to do. A wish; it makes nothing durable.
+    fn write_behind(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Makes every write so far durable, with what is needed to read it back (`fdatasync`).
     /// After an error the unflushed bytes may be lost though they can still be read, and a later
     /// success does not bring them back.

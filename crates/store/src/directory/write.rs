@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use weft_core::form::{Ack, BytesSource, Piece, Range, Source, WriteAt};
-use weft_core::limits::{FILE_BYTES_MAX, PIECE_BYTES_MAX, SEAL_BLOCK_BYTES, STORE_INLINE_BYTES};
+use weft_core::limits::{
+    FILE_BYTES_MAX, PIECE_BYTES_MAX, SEAL_BLOCK_BYTES, STORE_INLINE_BYTES, STORE_STRETCH_BYTES,
+};
 use weft_core::service::ObjectWritten;
 use weft_core::{Error, ErrorKind, Result, Tick};
 use weft_sys::Task;
@@ -94,13 +96,22 @@ impl Inner {
                 landing = Landing::Done(Landed { passing, answer: Ok(()) });
                 continue;
             }
-            landing = self.land(live, piece, at.saturating_add(done), passing).await?;
+            let stretch = stretch_ended(at, done, length);
+            landing = self.land(live, piece, at.saturating_add(done), passing, stretch).await?;
             done += length;
         }
     }
 
     /// Begins to write a piece: all that must happen before it, then the write itself.
-    async fn land(&self, live: &Arc<Live>, piece: Piece, at: u64, passing: Passing) -> Result<Landing> {
+    /// `stretch` then begins its way to the disk.
+    async fn land(
+        &self,
+        live: &Arc<Live>,
+        piece: Piece,
+        at: u64,
+        passing: Passing,
+        stretch: std::ops::Range<u64>,
+    ) -> Result<Landing> {
         let length = piece.length() as u64;
         let end = at.checked_add(length).filter(|end| *end <= FILE_BYTES_MAX).ok_or_else(too_large)?;
         for edge in [at, end] {
@@ -120,7 +131,7 @@ impl Inner {
             drop(gate);
             self.open_for_writing(live).await?;
         };
-        let (live, now) = (live.clone(), self.clock().tick());
+        let (live, file, now) = (live.clone(), live.file.clone(), self.clock().tick());
         let write = move || {
             let landed = put(&live, piece, at, passing, now);
             drop(gate);
@@ -129,7 +140,14 @@ impl Inner {
         if length <= STORE_INLINE_BYTES {
             return Ok(Landing::Done(write()));
         }
-        Ok(Landing::Under(self.sys.blocking(write)))
+        Ok(Landing::Under(self.sys.blocking(move || {
+            let landed = write();
+            // The machine may make who asks wait for its disk, which here holds nobody else up.
+            if !stretch.is_empty() {
+                file.write_behind(stretch.start, stretch.end - stretch.start);
+            }
+            landed
+        })))
     }
 
     /// Takes away what a failed write left beyond the object's end.
@@ -169,11 +187,19 @@ impl Inner {
             let length = (end - at).min(PIECE_BYTES_MAX as u64);
             let zeros = BytesSource::new(vec![0; length as usize]).next(PIECE_BYTES_MAX).await?;
             let zeros = zeros.ok_or_else(|| Error::internal("a source of some bytes gave none"))?;
-            self.land(live, zeros, at, Passing::default()).await?.end().await?;
+            self.land(live, zeros, at, Passing::default(), 0..0).await?.end().await?;
             at += length;
         }
         Ok(())
     }
+}
+
+/// Returns the whole stretches that a pull has written once a piece of `length` lands: it began at
+/// `at` and has brought `done` bytes before.
+fn stretch_ended(at: u64, done: u64, length: u64) -> std::ops::Range<u64> {
+    let begun = |byte: u64| byte / STORE_STRETCH_BYTES * STORE_STRETCH_BYTES;
+    let from = at.saturating_add(done);
+    begun(from).max(at)..begun(from.saturating_add(length))
 }
 
 /// Writes one piece whose blocks are marked as changed, and notes how it ended.
@@ -190,4 +216,18 @@ fn put(live: &Live, piece: Piece, at: u64, mut passing: Passing, now: Tick) -> L
     };
     live.state().end_write(at, length, answer.is_ok(), &passed, now);
     Landed { passing, answer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_stretch_goes_to_the_disk_once_and_nothing_that_was_not_pulled_does() {
+        let (at, piece) = (3 << 20, 1 << 20);
+        let ended: Vec<_> =
+            (0..20).map(|n| stretch_ended(at, n * piece, piece)).filter(|range| !range.is_empty()).collect();
+        assert_eq!(ended, [at..8 << 20, 8 << 20..16 << 20]);
+        assert!(stretch_ended(100, 0, 4096).is_empty(), "a small write in place");
+    }
 }

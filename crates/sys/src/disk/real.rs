@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::ops::ControlFlow;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -284,10 +284,27 @@ impl DiskFile for RealFile {
         Ok(done)
     }
 
+    fn write_behind(&self, at: u64, len: u64) {
+        begin_writing(self.file.as_fd(), at, len);
+    }
+
     fn sync(&self, _site: FlushSite) -> Result<()> {
         fs::fdatasync(&self.file).map_err(|errno| self.failed(errno, "flush"))
     }
 }
+
+/// What fails here fails again in the flush, which tells: every error of writing is kept for the
+/// next flush of a file that was open then.
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "no library offers this system call yet")]
+fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
+    let (Ok(at), Ok(len)) = (i64::try_from(at), i64::try_from(len)) else { return };
+    // SAFETY: the descriptor is borrowed for the whole call, which takes numbers only.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), at, len, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn begin_writing(_: BorrowedFd<'_>, _: u64, _: u64) {}
 
 impl OpenedFile for RealFile {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
