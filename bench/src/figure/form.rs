@@ -81,6 +81,7 @@ async fn open(folder: &Path) -> Result<Tree> {
         engine: engine.clone(),
         space: SpaceId(b'v'),
         issuer: auth.issuer(),
+        groups: auth.memberships(),
         store,
         volume: VolumeId(0),
         node: Arc::new(move || node.node_caller().unwrap_or_else(|_| Caller::anyone())),

@@ -38,7 +38,9 @@ impl AuditedFile {
 
 impl Drop for AuditedFile {
     fn drop(&mut self) {
-        let Some(bytes) = self.take_tally().filter(|_| (self.inner.reads)(self.container)) else { return };
+        let Some(bytes) = self.take_tally().filter(|_| self.inner.reads.are_recorded(self.container)) else {
+            return;
+        };
         let (inner, call, container, file) =
             (self.inner.clone(), self.call.clone(), self.container, self.below.id());
         drop(self.inner.sys.spawn(async move { inner.read(&call, file, container, bytes).await }));
@@ -78,7 +80,7 @@ impl OpenFile for AuditedFile {
     }
 
     async fn close(&self, call: &Call) -> Result<()> {
-        if let Some(bytes) = self.take_tally().filter(|_| (self.inner.reads)(self.container)) {
+        if let Some(bytes) = self.take_tally().filter(|_| self.inner.reads.are_recorded(self.container)) {
             self.inner.read(&self.call, self.id(), self.container, bytes).await;
         }
         self.below.close(call).await

@@ -16,11 +16,18 @@ use std::sync::Arc;
 
 use weft_core::form::{At, Call, FileSystem};
 use weft_core::service::{Audit, AuditOutcome, AuditRecord};
-use weft_core::{ContainerId, Error, ErrorKind, FileId, Rights};
+use weft_core::{ContainerId, Error, ErrorKind, FileId};
 use weft_sys::Sys;
 
-/// Returns whether the reads of a container's files are to be recorded.
-pub type AuditsReads = Arc<dyn Fn(ContainerId) -> bool + Send + Sync>;
+/// What the volume below knows of reads.
+pub trait Readings: Send + Sync {
+    /// Returns whether the reads of a container's files are to be recorded. Where that cannot be
+    /// found out, they are.
+    fn are_recorded(&self, container: ContainerId) -> bool;
+
+    /// Says what settled that a caller may read a file; nothing if the file is gone.
+    fn settled_by(&self, call: &Call, file: FileId) -> Option<String>;
+}
 
 /// A file system whose reads and refusals are recorded.
 #[derive(Clone)]
@@ -30,12 +37,17 @@ struct Inner {
     sys: Sys,
     below: Arc<dyn FileSystem>,
     audit: Arc<dyn Audit>,
-    reads: AuditsReads,
+    reads: Arc<dyn Readings>,
 }
 
 impl Audited {
     /// Records what passes to `below` in `audit`.
-    pub fn new(sys: Sys, below: Arc<dyn FileSystem>, audit: Arc<dyn Audit>, reads: AuditsReads) -> Self {
+    pub fn new(
+        sys: Sys,
+        below: Arc<dyn FileSystem>,
+        audit: Arc<dyn Audit>,
+        reads: Arc<dyn Readings>,
+    ) -> Self {
         Self(Arc::new(Inner { sys, below, audit, reads }))
     }
 }
@@ -67,8 +79,7 @@ impl Inner {
 
     /// Records that bytes were read, and by which entry.
     async fn read(&self, call: &Call, file: FileId, container: ContainerId, bytes: u64) {
-        let why = self.below.why(call, &At::id(file), Rights::READ, None).await;
-        let because = why.ok().and_then(|why| why.steps.last().map(|step| step.because.join("; ")));
+        let because = self.reads.settled_by(call, file);
         let about = (Some(file), Some(container));
         let record = self.record(call, "read", about, AuditOutcome::Done, because.unwrap_or_default(), bytes);
         self.audit.record(record).await;

@@ -98,12 +98,10 @@ impl Volume {
                 self.space.write(weft_core::form::Ack::Applied, |_| Ok(())).await?;
                 self.opens.settled(found.node.id);
             }
-            match self.look(call, |view| view.node(found.node.id)) {
-                Ok(node) => match self.pinned(call, file, found, node, how)? {
-                    Some(opened) => return Ok(opened),
-                    // Somebody published in between: what is there now is opened.
-                    None => tokio::task::yield_now().await,
-                },
+            match self.still_there(call, file, found, how) {
+                Ok(Some(opened)) => return Ok(opened),
+                // Somebody published in between: what is there now is opened.
+                Ok(None) => tokio::task::yield_now().await,
                 Err(error) if error.kind() == ErrorKind::Stale && !at.path.is_empty() => continue,
                 Err(error) => return Err(error),
             }
@@ -120,17 +118,16 @@ impl Volume {
         ManagedFile { volume: self.clone(), id: found.node.id, need: how.need, open: Some(open) }
     }
 
-    /// Takes hold of the version that a pinned open is to see. `None` if the file was
-    /// replaced meanwhile.
-    fn pinned(
+    /// Looks whether what was found is there now that it is held, and takes hold of the version
+    /// that a pinned open is to see. `None` if the file was replaced meanwhile.
+    fn still_there(
         &self,
         call: &Call,
         mut file: ManagedFile,
         found: Found,
-        node: Node,
         how: &OpenHow,
     ) -> Result<Option<Opened>> {
-        let mut attr = found.attr;
+        let Found { node, mut attr, made, parent } = found;
         if let (Pin::Version, Some(open)) = (how.pin, &mut file.open) {
             let (object, _) = place_of(&node);
             // Pinned first, looked at afterwards: what it shows then stays.
@@ -140,8 +137,9 @@ impl Volume {
                 return Ok(None);
             }
             (attr, open.pinned) = (now, Some(pinned));
+        } else {
+            self.look(call, |view| view.node(node.id))?;
         }
-        let Found { made, parent, .. } = found;
         Ok(Some(Opened { file: Arc::new(file), attr, made, parent }))
     }
 

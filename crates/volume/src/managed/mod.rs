@@ -83,6 +83,7 @@ use self::grants::GrantKey;
 use self::table::containers::{self, Head, Rules};
 use self::table::{inodes, unnamed, volume};
 use self::view::View;
+use crate::audited::Readings;
 
 pub use self::check::mend;
 pub use self::sweep::Swept;
@@ -191,21 +192,6 @@ impl Managed {
         Self::open(config).await
     }
 
-    /// Returns whether the reads of a container's files are to be recorded. Where that
-    /// cannot be found out, they are.
-    pub fn audits_reads(&self, container: ContainerId) -> bool {
-        let volume = &self.volume;
-        let find = || {
-            let snapshot = volume.space.snapshot()?;
-            let head = containers::head(&snapshot, container)?;
-            match volume.policies.get(&(container, head)) {
-                Some(rules) => Ok(rules.audit_reads),
-                None => containers::rules(&snapshot, container).map(|rules| rules.audit_reads),
-            }
-        };
-        find().map_or(true, |reads: AuditReads| reads == AuditReads::All)
-    }
-
     /// Opens a volume that was made before, and mends what a crash left half-done.
     /// `NotFound` if there is none.
     pub async fn open(config: Config) -> Result<Self> {
@@ -241,6 +227,26 @@ fn make_root(
         audit_reads: AuditReads::default(),
     };
     containers::put(txn, container, Head { serial: 0, epoch: 0, leaving: false }, &rules)
+}
+
+impl Readings for Managed {
+    fn are_recorded(&self, container: ContainerId) -> bool {
+        let volume = &self.volume;
+        let find = || {
+            let snapshot = volume.space.snapshot()?;
+            let head = containers::head(&snapshot, container)?;
+            match volume.policies.get(&(container, head)) {
+                Some(rules) => Ok(rules.audit_reads),
+                None => containers::rules(&snapshot, container).map(|rules| rules.audit_reads),
+            }
+        };
+        find().map_or(true, |reads: AuditReads| reads == AuditReads::All)
+    }
+
+    fn settled_by(&self, call: &Call, file: FileId) -> Option<String> {
+        // A read that has ended is recorded, however late.
+        self.volume.look_whenever(call, |view| view.read_settled_by(file)).ok()
+    }
 }
 
 impl Volume {

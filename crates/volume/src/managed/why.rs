@@ -2,7 +2,7 @@
 
 use weft_core::acl::{Because, Settled, Subject};
 use weft_core::form::{At, Follow, Why, WhyStep};
-use weft_core::{CallerName, RelPath, Result, Rights};
+use weft_core::{CallerName, FileId, RelPath, Result, Rights};
 
 use super::act::words;
 use super::table::containers::Rules;
@@ -40,6 +40,13 @@ impl View<'_> {
         }
         why.add(self.explain(&node, at, need, &who)?);
         Ok(why)
+    }
+
+    /// Says what settled that the caller may read a file, as [`View::why`] does in its last step.
+    pub(super) fn read_settled_by(&self, file: FileId) -> Result<String> {
+        let node = self.node(file)?;
+        let step = self.explain(&node, &At::id(file), Rights::READ, &self.call.caller.subject())?;
+        Ok(step.because.join("; "))
     }
 
     /// Returns the directories that an address passes, first to last, up to and with

@@ -94,10 +94,8 @@ impl Running {
         auth.sessions().watch(Arc::new(volume.clone()));
         let follower = follow_audits(sys, &auth, &engine)?;
         let sweeper = sweep_behind(sys, &auth, &volume);
-        let (below, audited) = (volume.clone(), volume.clone());
-        let reads = Arc::new(move |container| audited.audits_reads(container));
-        let fs: Arc<dyn FileSystem> =
-            Arc::new(Audited::new(sys.clone(), Arc::new(below), auth.audit(), reads));
+        let (below, reads) = (Arc::new(volume.clone()), Arc::new(volume.clone()));
+        let fs: Arc<dyn FileSystem> = Arc::new(Audited::new(sys.clone(), below, auth.audit(), reads));
         let (stopper, stopping) = shutdown();
         let mut running = Self {
             directory,
