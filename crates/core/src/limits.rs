@@ -185,6 +185,10 @@ pub const KV_QUEUE_MAX: usize = 1024;
 pub const KV_BATCH_MAX: usize = 1024;
 /// Bytes of one batch after which no further transaction joins it.
 pub const KV_BATCH_BYTES: usize = 1 << 20;
+/// How long a durable transaction waits for others that came lately, to share its flush.
+pub const KV_COMPANY_WAIT: Duration = Duration::from_millis(1);
+/// Flushes until it is tried again whether more would come, after nobody did; doubled each time.
+pub const KV_COMPANY_REST: (u32, u32) = (64, 4096);
 /// Bytes in one segment of the metadata log (one larger transaction gets a larger one).
 pub const KV_LOG_SEGMENT_BYTES: u64 = 4 << 20;
 /// Log segments kept for reuse.

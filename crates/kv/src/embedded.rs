@@ -9,6 +9,7 @@
 
 mod backup;
 mod batch;
+mod company;
 mod feed;
 mod log;
 mod overlay;

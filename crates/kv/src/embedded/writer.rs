@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 use weft_core::form::Ack;
-use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
+use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES, KV_BATCH_MAX, KV_COMPANY_WAIT, KV_FOLD_RETRY};
 use weft_core::{Error, ErrorKind, Result, Tick};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, Sys, Task};
 
 use super::Options;
 use super::batch::Batch;
+use super::company::Company;
 use super::feed::{Counts, Feeds};
 use super::log::{AppendError, Log};
 use super::overlay::Overlay;
@@ -67,6 +68,9 @@ pub(super) struct State {
     broken: Option<Error>,
     /// The last record's buffer, kept for the next.
     record: Vec<u8>,
+    /// Answers that wait for the next flush.
+    unflushed: Vec<Waiting>,
+    company: Company,
 }
 
 type Fold = Task<Result<Folded>>;
@@ -135,9 +139,34 @@ impl Writer {
         }
     }
 
-    /// Serves a message and those queued behind it as one batch. Returns where to answer once
-    /// closed, if that was asked.
+    /// Serves a message, those queued behind it, and those that are expected to come for the same
+    /// flush. Returns where to answer once closed, if that was asked.
     async fn serve(&mut self, first: Message) -> Option<Reply> {
+        let mut close = self.gather(first).await;
+        let until = self.sys.clock().tick().plus(KV_COMPANY_WAIT);
+        let mut late = false;
+        while close.is_none()
+            && !late
+            && self.has_room()
+            && self.state.company.is_expected(self.state.unflushed.len())
+        {
+            let sys = self.sys.clone();
+            tokio::select! {
+                biased;
+                message = self.queue.recv() => match message {
+                    Some(message) => close = self.gather(message).await,
+                    None => break,
+                },
+                () = sys.sleep_until(until) => late = true,
+            }
+        }
+        self.answer_durable(late);
+        close
+    }
+
+    /// Runs a message and those queued behind it as one batch, and answers those that want no
+    /// flush. Returns where to answer once closed, if that was asked.
+    async fn gather(&mut self, first: Message) -> Option<Reply> {
         if let Err(error) = self.await_room().await {
             return refuse(first, &error);
         }
@@ -173,12 +202,16 @@ impl Writer {
         close
     }
 
+    fn has_room(&self) -> bool {
+        self.published.view().active.bytes() <= self.options.overlay_bytes_max
+    }
+
     /// Waits until there is room in memory for more changes.
     async fn await_room(&mut self) -> Result<()> {
         if let Some(broken) = &self.state.broken {
             return Err(again(broken));
         }
-        while self.published.view().active.bytes() > self.options.overlay_bytes_max {
+        while !self.has_room() {
             match (&mut self.state.fold, &self.state.fold_failed) {
                 (Some(fold), _) => {
                     let folded = fold.await.and_then(|folded| folded);
@@ -196,24 +229,34 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a batch into the log, shows it, flushes it if anybody wants that, and answers.
+    /// Puts a batch into the log, shows it, and answers those that want no flush.
     fn commit(&mut self, batch: Batch, waiting: Vec<Waiting>) {
         if let Err(error) = self.append(batch) {
             waiting.into_iter().for_each(|waiting| answer(waiting.reply, Err(again(&error))));
             return;
         }
-        let (durable, applied): (Vec<_>, Vec<_>) =
-            waiting.into_iter().partition(|waiting| waiting.ack == Ack::Durable && waiting.done.is_ok());
-        applied.into_iter().for_each(|waiting| answer(waiting.reply, waiting.done.map(Commit)));
-        if !durable.is_empty() {
-            let flushed = self.flush();
-            for waiting in durable {
-                let done = match &flushed {
-                    Ok(()) => waiting.done.map(Commit),
-                    Err(error) => Err(again(error)),
-                };
-                answer(waiting.reply, done);
+        for waiting in waiting {
+            match waiting.ack == Ack::Durable && waiting.done.is_ok() {
+                true => self.state.unflushed.push(waiting),
+                false => answer(waiting.reply, waiting.done.map(Commit)),
             }
+        }
+    }
+
+    /// Flushes the log if anybody waits for that, and answers.
+    fn answer_durable(&mut self, late: bool) {
+        let waiting = std::mem::take(&mut self.state.unflushed);
+        if waiting.is_empty() {
+            return;
+        }
+        let flushed = self.flush();
+        self.state.company.flushed(waiting.len(), late);
+        for waiting in waiting {
+            let done = match &flushed {
+                Ok(()) => waiting.done.map(Commit),
+                Err(error) => Err(again(error)),
+            };
+            answer(waiting.reply, done);
         }
     }
 
