@@ -33,7 +33,7 @@ use crate::steady::Steady;
 
 /// A container's own epochs take this many bits; how often an administrator revoked the container
 /// stands above them.
-const EPOCH_BITS: u32 = 40;
+const EPOCH_BITS: u32 = limits::EPOCH_MAX.count_ones();
 
 /// Everything that a capability's claims follow from, but for the time.
 #[derive(Clone, PartialEq, Eq, Hash)]

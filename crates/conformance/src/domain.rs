@@ -204,6 +204,9 @@ impl Issuer for TestDomain {
         if !decision.is_allowed() {
             return Err(Error::denied("no entry of the ACL gives the right"));
         }
+        if decision.epoch() > weft_core::limits::EPOCH_MAX {
+            return Err(Error::internal("a container has begun more epochs than fit"));
+        }
         let id = CapabilityId(u128::from(self.next_serial()));
         let claims = CapabilityClaims::of(decision, id, self.clock.now().plus(LIFE));
         let at = Circumstance { now: self.clock.moment(), peer: decision.at().peer };

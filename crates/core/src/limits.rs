@@ -168,6 +168,14 @@ pub const APPEND_WAIT: Duration = Duration::from_secs(10);
 /// How often bytes are moved into an object for one write or change of extent, while others make
 /// the file small again.
 pub const PROMOTIONS_MAX: usize = 64;
+/// How long a volume's upkeep rests after it could not do something.
+pub const TIDY_RETRY: Duration = Duration::from_secs(1);
+/// The same at most: it rests twice as long each time something fails again.
+pub const TIDY_RETRY_MAX: Duration = Duration::from_secs(600);
+/// Things that failed and are left alone until then; beyond them they are tried each time.
+pub const TIDY_STUCK_MAX: usize = 65_536;
+/// Epochs one container may begin: an issuer keeps the bits above for its own.
+pub const EPOCH_MAX: u64 = (1 << 40) - 1;
 /// Parts of stages whose hash so far is kept in memory.
 pub const STAGE_TAILS_MAX: usize = 4096;
 /// How long answers are kept for replay after a session's last one.

@@ -9,7 +9,8 @@ use crate::rights::Rights;
 /// Signs capabilities for containers whose policy this node holds.
 pub trait Issuer: Send + Sync {
     /// Returns proof of what the decision allows: signed, then verified like anyone
-    /// else's. `Denied` if it does not allow everything that was asked.
+    /// else's. `Denied` if it does not allow everything that was asked; `Internal` if the
+    /// container's epoch is beyond [`EPOCH_MAX`](crate::limits::EPOCH_MAX).
     fn issue(&self, decision: &Decision) -> Result<Granted>;
 
     /// Ends every capability of a container from an earlier epoch. Called after the

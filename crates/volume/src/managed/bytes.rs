@@ -15,7 +15,7 @@ use super::Volume;
 use super::act::{Act, Deed};
 use super::files::Writing;
 use super::landing::{Pull, changed_meanwhile};
-use super::lease::Lease;
+use super::lease::{Lease, is_of_another_moment};
 use super::names::check_size;
 use super::table::inodes::{self, Layout};
 use super::table::unnamed;
@@ -109,6 +109,16 @@ impl Volume {
 
     /// Brings an object's bytes to disk.
     pub(super) async fn sync_object(&self, call: &Call, id: FileId, object: ObjectId) -> Result<()> {
+        match self.synced(call, id, object).await {
+            Err(error) if is_of_another_moment(&error) => {
+                self.label_is_through(id).await;
+                self.synced(call, id, object).await
+            }
+            done => done,
+        }
+    }
+
+    async fn synced(&self, call: &Call, id: FileId, object: ObjectId) -> Result<()> {
         let granted = self.look_whenever(call, |view| {
             let label = match view.node(id)?.inode.layout {
                 Layout::Whole { object: now, label } if now == object => label,
@@ -208,7 +218,7 @@ impl Volume {
     }
 
     /// Notes that the mark is there, and sees to it that it goes again.
-    fn mark_known(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) {
+    pub(super) fn mark_known(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) {
         writing.written(self.sys.clock().tick());
         if !writing.marked.swap(true, Ordering::AcqRel) {
             let (volume, writing) = (Arc::downgrade(self), writing.clone());

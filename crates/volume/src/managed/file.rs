@@ -15,7 +15,8 @@ use weft_core::{ContainerId, CredentialId, Error, ErrorKind, FileId, ObjectId, R
 use super::Volume;
 use super::act::{Act, Deed, answered};
 use super::attributes::must_have_bytes;
-use super::lease::{Lease, place_of};
+use super::files::Unwritten;
+use super::lease::{Lease, is_of_another_moment, place_of};
 use super::locate::Place;
 use super::source::{InlineSource, ObjectSource};
 use super::table::inodes::{self, Layout};
@@ -49,8 +50,30 @@ struct Pinned {
     version: Version,
     object: ObjectId,
     label: ContainerId,
-    /// Inline bytes themselves; of an object, the number of the last write to it.
-    bytes: std::result::Result<Bytes, u64>,
+    bytes: PinnedBytes,
+}
+
+#[derive(Clone)]
+enum PinnedBytes {
+    Inline(Bytes),
+    /// An object's, as long as nobody writes them.
+    Object(Unwritten),
+}
+
+impl PinnedBytes {
+    fn inline(&self) -> Option<&Bytes> {
+        match self {
+            Self::Inline(bytes) => Some(bytes),
+            Self::Object(_) => None,
+        }
+    }
+
+    fn unwritten(&self) -> Option<&Unwritten> {
+        match self {
+            Self::Inline(_) => None,
+            Self::Object(unwritten) => Some(unwritten),
+        }
+    }
 }
 
 /// What an opening transaction found or made.
@@ -285,13 +308,13 @@ impl View<'_> {
         let node = self.node(node.id)?;
         let (object, label) = place_of(&node);
         let bytes = match node.inode.layout {
-            Layout::Inline => Ok(inodes::inline(self.read, node.serial())?),
-            Layout::Whole { .. } => match self.volume.files.seen(node.serial()) {
-                (_, true) => {
-                    return Err(Error::new(ErrorKind::Conflict, "the file is being written just now"));
-                }
-                (last, false) => Err(last),
-            },
+            Layout::Inline => PinnedBytes::Inline(inodes::inline(self.read, node.serial())?),
+            Layout::Whole { .. } => PinnedBytes::Object(
+                self.volume
+                    .files
+                    .unwritten(node.serial())
+                    .ok_or_else(|| Error::new(ErrorKind::Conflict, "the file is being written just now"))?,
+            ),
         };
         let attr = self.attr(&node)?;
         Ok((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr))
@@ -386,7 +409,12 @@ impl ManagedFile {
     /// Takes up the first of some rights that both the file carries and the ACL gives.
     fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Lease, Node)> {
         let node = self.node(call)?;
-        let place = self.pinned().map_or_else(|| place_of(&node), |pinned| (pinned.object, pinned.label));
+        let place = match self.pinned() {
+            Some(pinned) => self.volume.look_whenever(call, |view| {
+                Ok((pinned.object, view.label_of(&node, pinned.object, pinned.label)?))
+            })?,
+            None => place_of(&node),
+        };
         let mut refused = Error::denied("the file was not opened for that");
         for op in any_of.iter().filter(|op| self.need.contains(**op)) {
             match Lease::take(&self.volume, call, &node, (*op, self.bits(call)), place) {
@@ -400,7 +428,7 @@ impl ManagedFile {
     async fn source(&self, lease: Lease, node: Node, range: Range) -> Result<Box<dyn Source>> {
         let lease = Arc::new(lease);
         let (size, bytes) = match self.pinned() {
-            Some(pinned) => (pinned.size, pinned.bytes.clone().ok()),
+            Some(pinned) => (pinned.size, pinned.bytes.inline().cloned()),
             None if node.inode.layout == Layout::Inline => {
                 let (size, bytes) = lease.volume.look_whenever(&lease.call, |view| {
                     let node = view.node(self.id)?;
@@ -418,10 +446,38 @@ impl ManagedFile {
             let zeros = length - bytes.len() as u64;
             return Ok(Box::new(InlineSource { lease, bytes, zeros }));
         }
-        let unwritten_since = self.pinned().and_then(|pinned| pinned.bytes.as_ref().err().copied());
+        let unwritten = self.pinned().and_then(|pinned| pinned.bytes.unwritten().cloned());
         let wanted = Range { at, length: Some(length) };
         let inner = lease.volume.store.read(&lease.granted(), lease.object, wanted).await?;
-        Ok(Box::new(ObjectSource { lease, inner, at, left: length, unwritten_since }))
+        Ok(Box::new(ObjectSource { lease, inner, at, left: length, unwritten }))
+    }
+
+    /// Finds data or a hole; once `again` if its object moves meanwhile.
+    async fn sought(&self, call: &Call, offset: u64, what: Seek, again: bool) -> Result<u64> {
+        let any_of = [Rights::READ, Rights::WRITE, Rights::EXECUTE];
+        let (lease, node) = self.lease(call, &any_of)?;
+        let (size, inline) = match self.pinned() {
+            Some(pinned) => (pinned.size, pinned.bytes.inline().map(|bytes| bytes.len() as u64)),
+            None if node.inode.layout == Layout::Inline => (node.inode.size, Some(node.inode.used)),
+            None => (node.inode.size, None),
+        };
+        if offset >= size {
+            return Err(Error::not_found("the offset is at or beyond the end"));
+        }
+        if let Some(held) = inline {
+            return match what {
+                Seek::Data if offset < held => Ok(offset),
+                Seek::Data => Err(Error::not_found("there is no data beyond the offset")),
+                Seek::Hole => Ok(offset.max(held)),
+            };
+        }
+        match self.volume.store.seek(&lease.granted(), lease.object, offset, what).await {
+            Err(error) if is_of_another_moment(&error) && again => {
+                self.volume.label_is_through(self.id).await;
+                Box::pin(self.sought(call, offset, what, false)).await
+            }
+            answer => answer,
+        }
     }
 }
 
@@ -452,8 +508,11 @@ impl OpenFile for ManagedFile {
             self.source(lease, node, range).await
         };
         match reading().await {
-            // The object was replaced between looking and asking for it.
-            Err(error) if error.kind() == ErrorKind::NotFound && self.pinned().is_none() => reading().await,
+            // The object was replaced or labelled anew between looking and asking for it.
+            Err(error) if is_of_another_moment(&error) => {
+                self.volume.label_is_through(self.id).await;
+                reading().await
+            }
             answer => answer,
         }
         .map_err(|e| e.op("read"))
@@ -474,24 +533,7 @@ impl OpenFile for ManagedFile {
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
-        let any_of = [Rights::READ, Rights::WRITE, Rights::EXECUTE];
-        let (lease, node) = self.lease(call, &any_of).map_err(|e| e.op("seek"))?;
-        let (size, inline) = match self.pinned() {
-            Some(pinned) => (pinned.size, pinned.bytes.as_ref().ok().map(|bytes| bytes.len() as u64)),
-            None if node.inode.layout == Layout::Inline => (node.inode.size, Some(node.inode.used)),
-            None => (node.inode.size, None),
-        };
-        if offset >= size {
-            return Err(Error::not_found("the offset is at or beyond the end").op("seek"));
-        }
-        if let Some(held) = inline {
-            return match what {
-                Seek::Data if offset < held => Ok(offset),
-                Seek::Data => Err(Error::not_found("there is no data beyond the offset").op("seek")),
-                Seek::Hole => Ok(offset.max(held)),
-            };
-        }
-        self.volume.store.seek(&lease.granted(), lease.object, offset, what).await.map_err(|e| e.op("seek"))
+        self.sought(call, offset, what, true).await.map_err(|e| e.op("seek"))
     }
 
     async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {

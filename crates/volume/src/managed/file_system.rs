@@ -67,6 +67,7 @@ impl Volume {
             self.opens.lives(call.session)?;
             let reclaims = self.grace_is_over() || self.lockers.may_reclaim(call.session);
             if reclaims && self.locks.take(id, call.session, lock, waiter.as_ref())? {
+                self.stays(call, id)?;
                 self.note_locker(call.session).await?;
                 let until = self.sys.clock().tick().plus(limits::SESSION_IDLE);
                 return Ok(LockLease { until });
@@ -88,6 +89,14 @@ impl Volume {
                 }
             }
         }
+    }
+
+    /// Takes a lock back if its file or session ended while it was taken: nobody would
+    /// give it up.
+    fn stays(&self, call: &Call, id: FileId) -> Result<()> {
+        let there = self.look_whenever(call, |view| view.node(id).map(drop));
+        there.inspect_err(|_| self.locks.forget(id))?;
+        self.opens.lives(call.session).inspect_err(|_| self.locks.end_session(call.session))
     }
 
     /// Notes, once, that a session takes locks: after a restart it may reclaim them.

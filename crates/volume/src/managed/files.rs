@@ -8,24 +8,28 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use weft_core::Tick;
 use weft_core::attr::{Attr, Version};
 
+/// Files that somebody holds on to: writers, pinned opens, whoever is to settle them.
+type Known = Mutex<HashMap<u64, Weak<Writing>>>;
+
 /// Files that are being written.
 #[derive(Default)]
 pub(super) struct Files {
-    known: Mutex<HashMap<u64, Arc<Writing>>>,
+    known: Arc<Known>,
     /// Writes under way, of any file.
     under_way: AtomicU64,
     /// Writes begun since the start: no two have the same number.
     begun: AtomicU64,
 }
 
-/// One file that is being written.
-#[derive(Default)]
+/// One file that is being written. Forgotten with the last who holds on to it.
 pub(super) struct Writing {
+    serial: u64,
+    known: Arc<Known>,
     pub(super) gate: tokio::sync::RwLock<()>,
     /// Held by whoever appends: two appends never mix.
     pub(super) tail: tokio::sync::Mutex<()>,
@@ -47,18 +51,28 @@ pub(super) struct Stroke<'a> {
 impl Files {
     /// Returns what is known of a file; nothing yet, the first time.
     pub(super) fn of(&self, serial: u64) -> Arc<Writing> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).entry(serial).or_default().clone()
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(writing) = known.get(&serial).and_then(Weak::upgrade) {
+            return writing;
+        }
+        let writing = Arc::new(Writing {
+            serial,
+            known: self.known.clone(),
+            gate: tokio::sync::RwLock::default(),
+            tail: tokio::sync::Mutex::default(),
+            marked: AtomicBool::new(false),
+            last: AtomicU64::new(0),
+            under_way: AtomicU64::new(0),
+            begun: AtomicU64::new(0),
+        });
+        known.insert(serial, Arc::downgrade(&writing));
+        writing
     }
 
-    /// Forgets a file that nobody is writing.
-    pub(super) fn forget(&self, serial: u64) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = |writing: &Arc<Writing>| {
-            Arc::strong_count(writing) == 1 && !writing.marked.load(Ordering::Acquire)
-        };
-        if known.get(&serial).is_some_and(idle) {
-            known.remove(&serial);
-        }
+    /// Returns a file if somebody holds on to it.
+    fn held(&self, serial: u64) -> Option<Arc<Writing>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.get(&serial).and_then(Weak::upgrade)
     }
 
     /// Begins a write: from now until its end the file has a version of its own, which
@@ -71,13 +85,18 @@ impl Files {
         Stroke { files: self, writing: writing.clone() }
     }
 
-    /// Returns the number of the last write to a file, and whether one is under way: a
-    /// reader that must see one version compares them around each piece.
-    pub(super) fn seen(&self, serial: u64) -> (u64, bool) {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.get(&serial).map_or((0, false), |writing| {
-            (writing.begun.load(Ordering::Acquire), writing.under_way.load(Ordering::Acquire) > 0)
-        })
+    /// Returns what a reader that must see one version compares around each piece; `None`
+    /// while a write is under way.
+    pub(super) fn unwritten(&self, serial: u64) -> Option<Unwritten> {
+        let writing = self.of(serial);
+        let unwritten = Unwritten { begun: writing.begun.load(Ordering::Acquire), writing };
+        unwritten.still().then_some(unwritten)
+    }
+
+    /// Returns how many files are known.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     /// Shows, of a file that is being written, a version that says so.
@@ -85,7 +104,9 @@ impl Files {
         if self.under_way.load(Ordering::Acquire) == 0 {
             return;
         }
-        if let (begun, true) = self.seen(attr.id.serial()) {
+        let writing = self.held(attr.id.serial());
+        if let Some(writing) = writing.filter(|writing| writing.under_way.load(Ordering::Acquire) > 0) {
+            let begun = writing.begun.load(Ordering::Acquire);
             attr.version = Version(1 << 127 | attr.version.0 & !u128::from(u64::MAX) | u128::from(begun));
         }
     }
@@ -101,9 +122,65 @@ impl Writing {
     }
 }
 
+/// Says whether a file was written since somebody looked.
+#[derive(Clone)]
+pub(super) struct Unwritten {
+    /// Held on to: if it were forgotten, so would be the writes.
+    writing: Arc<Writing>,
+    begun: u64,
+}
+
+impl Unwritten {
+    pub(super) fn still(&self) -> bool {
+        let begun = self.writing.begun.load(Ordering::Acquire);
+        begun == self.begun && self.writing.under_way.load(Ordering::Acquire) == 0
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody may have begun anew with the file since the last let go.
+        if known.get(&self.serial).is_some_and(|known| known.strong_count() == 0) {
+            known.remove(&self.serial);
+        }
+    }
+}
+
 impl Drop for Stroke<'_> {
     fn drop(&mut self) {
         self.writing.under_way.fetch_sub(1, Ordering::AcqRel);
         self.files.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_known_as_long_as_somebody_holds_on_to_it() {
+        let files = Files::default();
+        let writer = files.of(7);
+        let reader = files.unwritten(7).unwrap();
+        drop(files.begin(&writer));
+        drop(writer);
+        assert!(!reader.still(), "what was written is not forgotten while somebody asks");
+        assert_eq!(files.count(), 1);
+        let again = files.of(7);
+        drop(reader);
+        assert_eq!(files.count(), 1);
+        drop(again);
+        assert_eq!(files.count(), 0);
+    }
+
+    #[test]
+    fn nobody_is_pinned_to_what_is_being_written() {
+        let files = Files::default();
+        let writer = files.of(7);
+        let stroke = files.begin(&writer);
+        assert!(files.unwritten(7).is_none());
+        drop(stroke);
+        assert!(files.unwritten(7).unwrap().still());
     }
 }

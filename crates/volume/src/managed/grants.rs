@@ -11,7 +11,7 @@ use std::net::IpAddr;
 
 use weft_core::acl::{Acl, AclEntry, Ask, Decision, Stored, Upon, Who, decide};
 use weft_core::proof::{Granted, Objects};
-use weft_core::{CallerId, ContainerId, CredentialId, Error, Moment, ObjectId, Result, Rights};
+use weft_core::{CallerId, ContainerId, CredentialId, Error, Moment, ObjectId, Result, Rights, limits};
 use weft_kv::Read;
 
 use super::Volume;
@@ -150,5 +150,5 @@ impl Volume {
 
 /// Returns a container's epoch. Of one that is gone, only bytes to remove are left.
 fn epoch_of(read: &dyn Read, label: ContainerId) -> Result<u64> {
-    Ok(containers::find_head(read, label)?.map_or(u64::MAX, |head| head.epoch))
+    Ok(containers::find_head(read, label)?.map_or(limits::EPOCH_MAX, |head| head.epoch))
 }

@@ -11,7 +11,8 @@ use weft_core::{ContainerId, Error, ErrorKind, FileId, ObjectId, Result, Rights}
 
 use super::Volume;
 use super::table::inodes::Layout;
-use super::view::{Bits, Node};
+use super::table::unnamed;
+use super::view::{Bits, Node, View};
 
 /// A right on one file's bytes.
 pub(super) struct Lease {
@@ -39,6 +40,32 @@ pub(super) fn place_of(node: &Node) -> (ObjectId, ContainerId) {
     match node.inode.layout {
         Layout::Whole { object, label } => (object, label),
         Layout::Inline => (node.object(), node.inode.container),
+    }
+}
+
+/// Whether a store's refusal may come of an object having been replaced, or labelled
+/// anew, since the rows were looked at: what is decided, is decided before it is asked.
+pub(super) fn is_of_another_moment(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Denied)
+}
+
+impl View<'_> {
+    /// Returns the label that an object carries now: the file's own, or one that it had
+    /// and that somebody still reads.
+    pub(super) fn label_of(&self, node: &Node, object: ObjectId, known: ContainerId) -> Result<ContainerId> {
+        let (now, label) = place_of(node);
+        if now == object {
+            return Ok(label);
+        }
+        Ok(unnamed::garbage_label(self.read, object)?.unwrap_or(known))
+    }
+}
+
+impl Volume {
+    /// Waits until nobody is giving a file's object another label: the store has it before
+    /// the rows do.
+    pub(super) async fn label_is_through(&self, file: FileId) {
+        drop(self.files.of(file.serial()).gate.read().await);
     }
 }
 
@@ -109,9 +136,7 @@ impl Lease {
         let seen = self.volume.policy_changes.load(Ordering::Acquire);
         let granted = self.volume.look_whenever(&self.call, |view| {
             let node = view.node(self.id)?;
-            let (object, label) = place_of(&node);
-            // Only the label of the very object can have changed meanwhile.
-            let label = if object == self.object { label } else { self.label };
+            let label = view.label_of(&node, self.object, self.label)?;
             view.grant_on(&node, self.op, self.bits, self.object, label)
         });
         let granted =

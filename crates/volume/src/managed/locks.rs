@@ -263,9 +263,16 @@ impl Locks {
         self.given_up.notify_waiters();
     }
 
-    /// Drops everything about a file that is gone.
+    /// Drops everything about a file that is gone, and lets those who wait find that out.
     pub(super) fn forget(&self, file: FileId) {
         self.lock().files.remove(&file);
+        self.given_up.notify_waiters();
+    }
+
+    /// Returns how many files carry locks.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().files.len()
     }
 }
 

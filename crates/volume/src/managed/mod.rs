@@ -43,6 +43,7 @@ mod files;
 mod grants;
 mod landing;
 mod lease;
+mod left;
 mod list;
 mod locate;
 mod locks;
@@ -171,6 +172,8 @@ struct Volume {
     lockers: locks_kept::Lockers,
     /// Wakes the worker that moves members, labels and garbage.
     to_tidy: Notify,
+    /// What that worker failed at.
+    stuck: left::Stuck,
 }
 
 impl Managed {
@@ -283,6 +286,7 @@ impl Volume {
             policy_changed: Notify::new(),
             lockers,
             to_tidy: Notify::new(),
+            stuck: left::Stuck::default(),
         }))
     }
 
@@ -398,3 +402,6 @@ impl Drop for Making {
         self.volume.making.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.object);
     }
 }
+
+#[cfg(test)]
+mod tests;

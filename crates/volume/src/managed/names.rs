@@ -166,6 +166,7 @@ impl Act<'_, '_> {
             return Err(Error::new(ErrorKind::TooManyLinks, "a file has at most 65000 names"));
         }
         let (before, above) = (self.before(&node)?, self.before(&dir)?);
+        self.catch_up(&mut node)?;
         let (generation, kind) = (node.inode.generation, node.inode.kind);
         let link = Link { inode: node.serial(), generation, kind, cookie };
         entries::add(self.txn, dir.serial(), &name, &link)?;
@@ -200,6 +201,7 @@ impl Act<'_, '_> {
         }
         view.must_be_empty(&node)?;
         let (before, above) = (self.before(&node)?, self.before(&dir)?);
+        self.catch_up(&mut node)?;
         self.record(&Deed {
             kind: ChangeKind::Remove,
             operation: "remove",

@@ -22,8 +22,10 @@ struct State {
     files: HashMap<FileId, usize>,
     /// Objects that pinned opens read, whatever becomes of their files.
     objects: HashMap<ObjectId, usize>,
-    /// Inodes whose end was decided in a transaction that may still be under way.
-    ending: HashSet<FileId>,
+    /// Inodes whose end was decided in a transaction that may still be under way, and
+    /// which decision it was; none yet if the transaction is still to come.
+    ending: HashMap<FileId, Option<u64>>,
+    decisions: u64,
     ended_sessions: HashSet<SessionId>,
     ended_order: VecDeque<SessionId>,
 }
@@ -72,7 +74,7 @@ impl Opens {
         state.opens.insert(number, Open { session, file, object: None });
         state.by_session.entry(session).or_default().insert(number);
         *state.files.entry(file).or_default() += 1;
-        Ok((number, state.ending.contains(&file)))
+        Ok((number, state.ending.contains_key(&file)))
     }
 
     /// Keeps an object for an open that is pinned to it.
@@ -110,24 +112,64 @@ impl Opens {
     }
 
     /// Asked by the transaction that takes a file's last name: whether nobody has it
-    /// open, so that it ends now. Then [`Opens::settled`] must follow.
+    /// open, so that it ends now. Remembered until the volume's upkeep finds the
+    /// transaction through.
     pub(super) fn end(&self, file: FileId) -> bool {
         let mut state = self.lock();
         let unused = !state.files.contains_key(&file);
         if unused {
-            state.ending.insert(file);
+            state.decisions += 1;
+            let decision = state.decisions;
+            state.ending.insert(file, Some(decision));
         }
         unused
     }
 
-    /// Says that the transactions that asked to end these files are through.
+    /// Says that a file nobody has open is about to end, in a transaction to come.
+    /// [`Opens::end`] in it follows, or else [`Opens::end_is_off`].
+    pub(super) fn begin_end(&self, file: FileId) {
+        let mut state = self.lock();
+        if !state.files.contains_key(&file) {
+            state.ending.entry(file).or_default();
+        }
+    }
+
+    /// Says that the transactions that asked to end a file are through.
     pub(super) fn settled(&self, file: FileId) {
         self.lock().ending.remove(&file);
     }
 
+    /// Says that there is nothing to end, or that it cannot be ended now.
+    pub(super) fn end_is_off(&self, file: FileId) {
+        let mut state = self.lock();
+        if state.ending.get(&file) == Some(&None) {
+            state.ending.remove(&file);
+        }
+    }
+
+    /// Returns the files that are about to end in transactions still to come.
+    pub(super) fn undecided(&self) -> Vec<FileId> {
+        let state = self.lock();
+        state.ending.iter().filter(|(_, decision)| decision.is_none()).map(|(file, _)| *file).collect()
+    }
+
+    /// Returns the files whose end was decided, and in which decision.
+    pub(super) fn decided(&self) -> Vec<(FileId, u64)> {
+        let state = self.lock();
+        state.ending.iter().filter_map(|(file, decision)| Some((*file, (*decision)?))).collect()
+    }
+
+    /// Says that the transaction of a decision is through.
+    pub(super) fn settled_since(&self, file: FileId, decision: u64) {
+        let mut state = self.lock();
+        if state.ending.get(&file) == Some(&Some(decision)) {
+            state.ending.remove(&file);
+        }
+    }
+
     /// Returns whether a file's end was decided and may still be under way.
     pub(super) fn is_ending(&self, file: FileId) -> bool {
-        self.lock().ending.contains(&file)
+        self.lock().ending.contains_key(&file)
     }
 
     /// Returns whether an open is pinned to an object.
@@ -197,5 +239,23 @@ mod tests {
         assert_eq!(closed.iter().filter(|c| c.file == Some(file(7))).count(), 1);
         assert!(!opens.is_pinned(ObjectId(3)) && !opens.end(file(8)));
         assert!(opens.pin(SESSION, file(9)).is_err());
+    }
+
+    #[test]
+    fn what_was_decided_is_forgotten_once_its_transaction_is_through_and_not_before() {
+        let opens = Opens::default();
+        assert!(opens.end(file(7)));
+        let before = opens.decided();
+        assert!(opens.end(file(7)), "decided again, in a later transaction");
+        before.into_iter().for_each(|(file, decision)| opens.settled_since(file, decision));
+        assert!(opens.is_ending(file(7)), "the later one may be under way");
+        opens.end_is_off(file(7));
+        assert!(opens.is_ending(file(7)), "it was decided");
+        opens.decided().into_iter().for_each(|(file, decision)| opens.settled_since(file, decision));
+        assert!(!opens.is_ending(file(7)));
+        opens.begin_end(file(8));
+        assert!(opens.decided().is_empty(), "its transaction is still to come");
+        opens.end_is_off(file(8));
+        assert!(!opens.is_ending(file(8)));
     }
 }

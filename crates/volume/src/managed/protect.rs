@@ -88,6 +88,7 @@ impl Act<'_, '_> {
         let (mut container, mut members_left) = (enclosing, 0);
         if made {
             container = ContainerId::new(self.volume.id, number);
+            self.catch_up(&mut node)?;
             members_left = self.split(&node, enclosing, container, rules, below, &mut epochs)?;
             node = self.view().node(node.id)?;
         }

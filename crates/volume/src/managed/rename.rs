@@ -12,6 +12,7 @@ use super::locate::{Spot, not_directory};
 use super::names::taken;
 use super::table::entries::{self, Link};
 use super::table::inodes;
+use super::table::splits;
 use super::view::{Node, View, hidden};
 
 /// What a change of policy or place must tell the issuer once it is on disk.
@@ -30,8 +31,8 @@ impl Act<'_, '_> {
     ) -> Result<(Changed<()>, Epochs)> {
         let view = self.view();
         let from = view.spot(from)?;
-        let (moved, link) = from.held.clone().ok_or_else(hidden)?;
-        let to = view.spot(to)?;
+        let (mut moved, link) = from.held.clone().ok_or_else(hidden)?;
+        let mut to = view.spot(to)?;
         let by = view.may_rename(&from, &to, how)?;
         view.guard(guard, to.held.as_ref().map(|(node, _)| node))?;
         match (how, &to.held) {
@@ -47,6 +48,10 @@ impl Act<'_, '_> {
         view.must_not_loop(&moved, &to.dir)?;
         let before = self.before(&moved)?;
         let above = [self.before(&from.dir)?, self.before(&to.dir)?];
+        self.catch_up(&mut moved)?;
+        if let Some((there, _)) = &mut to.held {
+            self.catch_up(there)?;
+        }
         self.record(&Deed {
             kind: ChangeKind::Rename,
             operation: "rename",
@@ -195,11 +200,11 @@ impl View<'_> {
         Ok(Some((members, new)))
     }
 
-    /// Returns the inode and everything below it of the same container, or `None` if
-    /// they are more than `max`. `CrossVolume` if one of them has a name elsewhere,
+    /// Returns the inode and everything below it of the same container, what lags behind
+    /// on its way there included, or `None` if they are more than `max`. `CrossVolume` if one of them has a name elsewhere,
     /// with the names.
     pub(super) fn members_below(&self, top: &Node, max: usize) -> Result<Option<Vec<Node>>> {
-        let container = top.inode.container;
+        let own = splits::with_lagging(self.read, top.inode.container)?;
         let mut known = BTreeSet::from([top.serial()]);
         let mut members = vec![top.clone()];
         let mut todo = vec![top.serial()];
@@ -207,7 +212,7 @@ impl View<'_> {
             for entry in entries::after_cookie(self.read, dir, 0) {
                 let (_, link) = entry?;
                 let node = self.node_at(link.inode)?;
-                if node.inode.container != container || !known.insert(link.inode) {
+                if !own.contains(&node.inode.container) || !known.insert(link.inode) {
                     continue;
                 }
                 if members.len() == max {

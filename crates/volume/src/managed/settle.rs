@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::proof::Objects;
-use weft_core::{ErrorKind, FileId, Result, Rights, limits};
+use weft_core::{Deadline, ErrorKind, FileId, Result, Rights, limits};
 use weft_kv::SpaceTxn;
 use weft_sys::Sys;
 
 use super::bytes::used_of;
 use super::files::Writing;
+use super::lease::is_of_another_moment;
 use super::opens::Closed;
 use super::table::inodes::{self, Layout};
 use super::table::{containers, unnamed};
@@ -34,11 +35,7 @@ pub(super) async fn settle_behind(sys: Sys, volume: Weak<Volume>, writing: Arc<W
             continue;
         }
         match volume.settle(&writing, serial).await {
-            Ok(true) => {
-                // What this task holds itself does not count.
-                drop(writing);
-                return volume.files.forget(serial);
-            }
+            Ok(true) => return,
             Ok(false) => pause = limits::OBJECT_IDLE,
             Err(error) if error.kind() == ErrorKind::Unavailable => return,
             Err(error) => {
@@ -55,13 +52,25 @@ impl Managed {
     /// leave something to mend after all.
     pub async fn close(&self) -> Result<()> {
         let volume = &self.volume;
+        // What was let go of behind is let go of now: after the next start it would be
+        // kept for who may come back.
+        for file in volume.opens.undecided() {
+            volume.end_orphan(file.serial()).await?;
+        }
         let mut after = None;
         loop {
             let marked = unnamed::WRITING.some(&volume.space.snapshot()?, after, BATCH)?;
             let Some(last) = marked.last().copied() else { break };
             after = Some(last);
             for serial in marked {
-                volume.settle(&volume.files.of(serial), serial).await?;
+                let writing = volume.files.of(serial);
+                let deadline = Deadline::within(volume.sys.clock(), limits::OBJECT_IDLE);
+                let alone = volume.sys.within(deadline, async { Ok(writing.gate.write().await) }).await;
+                // Who is at the file for so long leaves something to mend.
+                if let Ok(alone) = alone {
+                    volume.settle_alone(&writing, serial).await?;
+                    drop(alone);
+                }
             }
         }
         volume.space.flush().await?;
@@ -70,38 +79,83 @@ impl Managed {
 }
 
 impl Volume {
-    /// Brings an object that was written to disk, has it sealed, and takes its mark away.
-    /// `false` if somebody is at the file: later, then.
+    /// Settles a file. `false` if somebody is at it: later, then.
     async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<bool> {
         let Ok(_alone) = writing.gate.try_write() else { return Ok(false) };
+        self.settle_alone(writing, serial).await?;
+        Ok(true)
+    }
+
+    /// Brings an object that was written to disk, has it sealed, and takes its mark away.
+    /// For who has the file's gate alone.
+    async fn settle_alone(self: &Arc<Self>, writing: &Writing, serial: u64) -> Result<()> {
         let snapshot = self.space.snapshot()?;
         let layout = inodes::find(&snapshot, serial)?.map(|inode| inode.layout);
+        let mut settled = None;
         if let Some(Layout::Whole { object, label }) = layout {
             let rights = Rights::READ | Rights::WRITE;
             let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), rights)?;
             self.store.sync(&granted, object).await?;
-            self.store.seal(&granted, object).await?;
+            let stat = self.store.seal(&granted, object).await?;
+            settled = Some((object, stat));
         }
-        let act = move |txn: &mut SpaceTxn<'_>| unnamed::WRITING.remove(txn, serial);
+        let (boot, now) = (self.boot(), self.sys.clock().now());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            unnamed::WRITING.remove(txn, serial)?;
+            let Some((object, stat)) = settled else { return Ok(()) };
+            let Some(mut inode) = inodes::find(txn, serial)? else { return Ok(()) };
+            if !matches!(inode.layout, Layout::Whole { object: now, .. } if now == object) {
+                return Ok(());
+            }
+            let used = used_of(&stat);
+            if (inode.size, inode.used) == (stat.size, used) {
+                return Ok(());
+            }
+            containers::use_bytes(txn, inode.container, used as i64 - inode.used as i64)?;
+            if inode.size != stat.size {
+                // A row that was not written, after a failure.
+                inode.stamp = inode.stamp.next(boot);
+                inode.changed(now);
+            }
+            (inode.size, inode.used) = (stat.size, used);
+            inodes::put(txn, serial, &inode)
+        };
         self.space.write(Ack::Applied, act).await?;
         writing.marked.store(false, Ordering::Release);
-        Ok(true)
+        Ok(())
     }
 
     /// Mends what a crash left: objects whose new label the store knows and the rows do
     /// not, and files whose objects were being written, which are as their objects are
-    /// now, under versions that nobody has seen.
+    /// now, under versions that nobody has seen. A file that cannot be mended yet keeps
+    /// its mark, and nobody else waits for it.
     pub(super) async fn mend_after_crash(self: &Arc<Self>) -> Result<()> {
-        self.relabel_all().await?;
+        self.relabel_all().await?.report();
         let mut after = None;
         loop {
             let marked = unnamed::WRITING.some(&self.space.snapshot()?, after, BATCH)?;
             let Some(last) = marked.last().copied() else { return Ok(()) };
             after = Some(last);
             for serial in marked {
-                self.mend_written(serial).await?;
+                if let Err(error) = self.mend_written(serial).await {
+                    tracing::warn!(%error, inode = serial, "a written file could not be mended yet");
+                    self.restamp(serial).await?;
+                    self.mark_known(&self.files.of(serial), serial);
+                }
             }
         }
+    }
+
+    /// Gives a file a version that nobody has seen: its bytes may be others.
+    async fn restamp(&self, serial: u64) -> Result<()> {
+        let (boot, now) = (self.boot(), self.sys.clock().now());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            let Some(mut inode) = inodes::find(txn, serial)? else { return Ok(()) };
+            inode.stamp = inode.stamp.next(boot);
+            inode.changed(now);
+            inodes::put(txn, serial, &inode)
+        };
+        self.space.write(Ack::Durable, act).await.map(drop)
     }
 
     async fn mend_written(self: &Arc<Self>, serial: u64) -> Result<()> {
@@ -151,6 +205,8 @@ impl Volume {
             let serial = file.serial();
             if unnamed::ORPHANS.has(&self.space.snapshot()?, serial)? {
                 self.end_orphan(serial).await?;
+            } else {
+                self.opens.end_is_off(file);
             }
         }
         if let Some(object) = closed.object
@@ -169,21 +225,23 @@ impl Volume {
         let Ok(snapshot) = self.space.snapshot() else { return };
         let orphan =
             closed.file.is_some_and(|file| unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true));
-        if let Some(file) = closed.file.filter(|_| orphan) {
-            self.opens.end(file);
+        let ending = closed.file.filter(|_| orphan);
+        if let Some(file) = ending {
+            self.opens.begin_end(file);
         }
         if orphan || closed.object.is_some() {
             let sys = self.sys.clone();
             drop(sys.spawn(async move {
-                if let Err(error) = self.let_go(closed).await {
+                if let Err(error) = self.clone().let_go(closed).await {
                     tracing::warn!(%error, "what an open kept is left to the sweep");
+                    ending.inspect(|file| self.opens.end_is_off(*file));
                 }
             }));
         }
     }
 
     /// Ends an inode without names, unless somebody has it open again.
-    pub(super) async fn end_orphan(self: &Arc<Self>, serial: u64) -> Result<()> {
+    pub(super) async fn end_orphan(self: &Arc<Self>, serial: u64) -> Result<bool> {
         let call = self.own_call();
         let ended = self.change_whenever(&call, Ack::Applied, move |act| {
             if !unnamed::ORPHANS.has(act.txn, serial)? {
@@ -199,7 +257,7 @@ impl Volume {
             Ok(Some(id))
         });
         self.ended(ended.await?);
-        Ok(())
+        Ok(true)
     }
 }
 
@@ -212,14 +270,23 @@ impl Volume {
             let Some(last) = marked.last().copied() else { return Ok(()) };
             after = Some(last);
             for serial in marked {
-                let snapshot = self.space.snapshot()?;
-                let inode = inodes::find(&snapshot, serial)?;
-                if let Some(Layout::Whole { object, label }) = inode.map(|inode| inode.layout) {
-                    let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), Rights::READ)?;
-                    drop(snapshot);
-                    self.store.sync(&granted, object).await?;
+                match self.sync_marked(serial).await {
+                    Err(error) if is_of_another_moment(&error) => {
+                        drop(self.files.of(serial).gate.read().await);
+                        self.sync_marked(serial).await?;
+                    }
+                    done => done?,
                 }
             }
         }
+    }
+
+    async fn sync_marked(&self, serial: u64) -> Result<()> {
+        let snapshot = self.space.snapshot()?;
+        let inode = inodes::find(&snapshot, serial)?;
+        let Some(Layout::Whole { object, label }) = inode.map(|inode| inode.layout) else { return Ok(()) };
+        let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), Rights::READ)?;
+        drop(snapshot);
+        self.store.sync(&granted, object).await.map(drop)
     }
 }

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use weft_core::form::{Piece, Range, Source, Stopped};
 use weft_core::{Error, ErrorKind, Result, limits};
 
-use super::lease::Lease;
+use super::files::Unwritten;
+use super::lease::{Lease, is_of_another_moment};
 
 /// Zeros to hand out for what was never written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
@@ -56,8 +57,8 @@ pub(super) struct ObjectSource {
     pub(super) inner: Box<dyn Source>,
     pub(super) at: u64,
     pub(super) left: u64,
-    /// For a pinned open: the number of the last write when it was opened.
-    pub(super) unwritten_since: Option<u64>,
+    /// For a pinned open: whether the file was written since.
+    pub(super) unwritten: Option<Unwritten>,
 }
 
 impl ObjectSource {
@@ -66,7 +67,9 @@ impl ObjectSource {
             self.reopen().await?;
         }
         match self.inner.next(max).await {
-            Err(error) if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Denied) =>
+            {
                 self.lease.renew()?;
                 self.reopen().await?;
                 self.inner.next(max).await
@@ -77,15 +80,21 @@ impl ObjectSource {
 
     async fn reopen(&mut self) -> Result<()> {
         let range = Range { at: self.at, length: Some(self.left) };
-        let store = &self.lease.volume.store;
-        self.inner = store.read(&self.lease.granted(), self.lease.object, range).await?;
+        let (lease, store) = (&self.lease, &self.lease.volume.store);
+        self.inner = match store.read(&lease.granted(), lease.object, range).await {
+            Err(error) if is_of_another_moment(&error) => {
+                lease.volume.label_is_through(lease.id).await;
+                lease.renew()?;
+                store.read(&lease.granted(), lease.object, range).await?
+            }
+            answer => answer?,
+        };
         Ok(())
     }
 
     /// A pinned open sees one version, or says that it cannot.
     fn unwritten(&self) -> Result<()> {
-        let Some(since) = self.unwritten_since else { return Ok(()) };
-        if self.lease.volume.files.seen(self.lease.id.serial()) == (since, false) {
+        if self.unwritten.as_ref().is_none_or(Unwritten::still) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Conflict, "the file changed while it was read"))
@@ -122,11 +131,14 @@ impl Source for ObjectSource {
     }
 }
 
-/// Bytes on their way in: what was pulled already first, then the rest, each piece
-/// after a look at the right, up to what there is room for. It remembers its last
 /// Is shown every byte that passes.
 pub(super) type Tap<'a> = &'a mut (dyn FnMut(&[u8]) + Send);
 
+/// Says whether so many more bytes may pass.
+pub(super) type Admit<'a> = &'a mut (dyn FnMut(u64) -> Result<()> + Send);
+
+/// Bytes on their way in: what was pulled already first, then the rest, each piece
+/// after a look at the right, up to what there is room for. It remembers its last
 /// piece, so that a write which was interrupted can go on.
 pub(super) struct Inbound<'a> {
     pub(super) check: &'a (dyn Fn() -> Result<()> + Send + Sync),
@@ -142,6 +154,10 @@ pub(super) struct Inbound<'a> {
     pub(super) failed: Option<Error>,
     /// Looks at every piece that was taken.
     pub(super) tap: Option<Tap<'a>>,
+    /// Is asked before so many more bytes are handed out.
+    pub(super) admit: Option<Admit<'a>>,
+    /// Bytes that may pass: a piece that is handed out again is not asked for again.
+    admitted: u64,
 }
 
 impl<'a> Inbound<'a> {
@@ -151,7 +167,19 @@ impl<'a> Inbound<'a> {
         rest: &'a mut dyn Source,
         room: u64,
     ) -> Self {
-        Self { check, first, rest, room, full: no_room, passed: 0, last: None, failed: None, tap: None }
+        Self {
+            check,
+            first,
+            rest,
+            room,
+            full: no_room,
+            passed: 0,
+            last: None,
+            failed: None,
+            tap: None,
+            admit: None,
+            admitted: 0,
+        }
     }
 
     /// Hands the last piece out again: the write that took it was refused.
@@ -206,6 +234,14 @@ impl Source for Inbound<'_> {
             self.failed = Some((self.full)());
             return Ok(None);
         }
+        let more = (self.passed + bytes.len() as u64).saturating_sub(self.admitted);
+        if let Some(admit) = &mut self.admit
+            && let Err(error) = admit(more)
+        {
+            self.failed = Some(error);
+            return Ok(None);
+        }
+        self.admitted += more;
         self.passed += bytes.len() as u64;
         self.last = Some(bytes.clone());
         Ok(Some(Piece::Bytes(bytes)))
@@ -221,7 +257,7 @@ impl Source for Inbound<'_> {
     }
 }
 
-fn no_room() -> Error {
+pub(super) fn no_room() -> Error {
     Error::new(ErrorKind::NoSpace, "the container's limit leaves no room for more")
         .hint("raise the limit or remove files")
 }

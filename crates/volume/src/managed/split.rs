@@ -10,6 +10,7 @@ use weft_core::{ContainerId, FileId, Result, Rights, limits};
 
 use super::Volume;
 use super::act::{Act, fingerprint};
+use super::left::Left;
 use super::rename::torn;
 use super::table::containers;
 use super::table::entries;
@@ -19,6 +20,16 @@ use super::view::{Node, View};
 
 /// Entries that one transaction of a split looks at.
 const BATCH: usize = 1_000;
+
+/// How far a split has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    More,
+    /// Another split goes on in its subtree, and what that has not come to yet is still
+    /// under this one's old container.
+    Waits,
+    Ended,
+}
 
 /// How much lies below a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +48,7 @@ impl View<'_> {
         if self.members_below(top, limits::SPLIT_MEMBERS_MAX)?.is_some() {
             return Ok(Below::Few);
         }
+        let own = splits::with_lagging(self.read, top.inode.container)?;
         let mut members = 1;
         let mut dirs = BTreeSet::from([top.serial()]);
         let mut linked = BTreeSet::new();
@@ -45,7 +57,7 @@ impl View<'_> {
             for entry in entries::after_cookie(self.read, dir, 0) {
                 let (_, link) = entry?;
                 let inode = inodes::load(self.read, link.inode)?;
-                if inode.container != top.inode.container {
+                if !own.contains(&inode.container) {
                     continue;
                 }
                 members += 1;
@@ -113,41 +125,66 @@ impl Volume {
     }
 
     /// Goes on with every split there is, to the end.
-    pub(super) async fn split_all(self: &Arc<Self>) -> Result<()> {
-        for (from, split) in splits::all(&self.space.snapshot()?)? {
-            let call = self.own_call();
-            loop {
-                let step = self.change_whenever(&call, Ack::Applied, move |act| act.split_on(from, split));
-                if step.await? {
-                    break;
-                }
+    pub(super) async fn split_all(self: &Arc<Self>) -> Result<Left> {
+        loop {
+            let (mut left, mut ended) = (Left::default(), false);
+            for (from, split) in splits::all(&self.space.snapshot()?)? {
+                let done = self.split_through(from, split).await;
+                ended |= left.take(done);
             }
-            // Leases and kept proofs still speak of two policies.
-            self.space.flush().await?;
-            self.policy_has_changed(&[]);
-            self.relabel_all().await?;
+            if !ended || left.count == 0 {
+                return Ok(left);
+            }
+            // One that has ended may have been what another waited for.
         }
-        Ok(())
+    }
+
+    /// Goes on with one split. `false` if it has to wait for another.
+    async fn split_through(self: &Arc<Self>, from: ContainerId, split: Split) -> Result<bool> {
+        let call = self.own_call();
+        loop {
+            let step = self.change_whenever(&call, Ack::Applied, move |act| act.split_on(from, split));
+            match step.await? {
+                Step::More => {}
+                Step::Waits => return Ok(false),
+                Step::Ended => break,
+            }
+        }
+        // Leases and kept proofs still speak of two policies.
+        self.space.flush().await?;
+        self.policy_has_changed(&[]);
+        self.relabel_all().await?.report();
+        Ok(true)
     }
 }
 
 impl Act<'_, '_> {
-    /// Moves some members. Returns whether none is left.
-    fn split_on(&mut self, from: ContainerId, split: Split) -> Result<bool> {
+    /// Moves some members.
+    fn split_on(&mut self, from: ContainerId, split: Split) -> Result<Step> {
         let Some((dir, cookie)) = splits::next(self.txn, &split)? else {
+            if !splits::out_of(self.txn, split.into)?.is_empty() {
+                return Ok(Step::Waits);
+            }
             self.end_split(from, &split)?;
-            return Ok(true);
+            return Ok(Step::Ended);
         };
+        let there = inodes::find(self.txn, dir)?;
+        if there.is_none_or(|inode| inode.container != split.into) {
+            // It has left the subtree since, and took all below it along.
+            splits::pop(self.txn, &split, dir)?;
+            return Ok(Step::More);
+        }
+        let own = splits::with_lagging(self.txn, from)?;
         let batch: Vec<_> =
             entries::after_cookie(self.txn, dir, cookie).take(BATCH).collect::<Result<_>>()?;
         let Some(last) = batch.last().map(|(_, link)| link.cookie) else {
             splits::pop(self.txn, &split, dir)?;
-            return Ok(false);
+            return Ok(Step::More);
         };
         splits::push(self.txn, &split, dir, last)?;
         for (_, link) in batch {
             let inode = inodes::load(self.txn, link.inode)?;
-            if inode.container != from {
+            if !own.contains(&inode.container) {
                 continue;
             }
             if inode.is_directory() {
@@ -156,7 +193,17 @@ impl Act<'_, '_> {
             let id = FileId::new(self.volume.id, link.inode, inode.generation);
             self.rehome(&mut Node { id, inode }, split.into)?;
         }
-        Ok(false)
+        Ok(Step::More)
+    }
+
+    /// Brings an inode that a split has not come to yet to where it belongs, before its
+    /// place changes: the split would look for it where it was, and for what is below it.
+    pub(super) fn catch_up(&mut self, node: &mut Node) -> Result<()> {
+        let Some(split) = self.view().going(node)? else { return Ok(()) };
+        if node.inode.is_directory() {
+            splits::push(self.txn, &split, node.serial(), 0)?;
+        }
+        self.rehome(node, split.into)
     }
 
     fn end_split(&mut self, from: ContainerId, split: &Split) -> Result<()> {

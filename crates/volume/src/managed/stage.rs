@@ -127,13 +127,32 @@ impl View<'_> {
         let Some(max) = self.governing(container)?.rules.bytes_max else {
             return Ok(limits::FILE_BYTES_MAX);
         };
-        let mut others = 0;
-        for part in self.parts_of(id, 0) {
-            let (other, part) = part?;
-            others += if other == number { 0 } else { part.bytes };
+        let own = stages::part(self.read, id, number)?.map_or(0, |part| part.bytes);
+        let mut taken = containers::used(self.read, container)?;
+        if row.container == container {
+            taken = taken.saturating_sub(own);
+        } else {
+            // What is staged is charged where the target was.
+            taken = taken.saturating_add(stages::bytes(self.read, id)?.saturating_sub(own));
         }
-        let free = max.saturating_sub(containers::used(self.read, container)?);
-        Ok(free.saturating_add(frees).saturating_sub(others))
+        Ok(max.saturating_add(frees).saturating_sub(taken))
+    }
+
+    /// Checks, as the bytes of a part come, that the container they are charged to has
+    /// room for all that is coming.
+    fn room_as_they_come(&self, id: StageId, putting: &Putting, coming: u64) -> Result<()> {
+        let container = putting.row.container;
+        let Some(max) = self.governing(container)?.rules.bytes_max else { return Ok(()) };
+        let (into, frees) = self.published_into(&self.target_of(&putting.row)?)?;
+        // Of a part that is begun again, what it had goes.
+        let had = stages::part(self.read, id, putting.number)?.map_or(0, |part| part.bytes);
+        let goes = if putting.held.is_none() { had } else { 0 };
+        let frees = if into == container { frees } else { 0 };
+        let taken = containers::used(self.read, container)?.saturating_add(coming);
+        if taken <= max.saturating_add(frees).saturating_add(goes) {
+            return Ok(());
+        }
+        Err(super::source::no_room().about(container))
     }
 
     pub(super) fn stages(&self, dir: &At, from: Option<StageId>) -> Result<StagePage> {
@@ -217,9 +236,12 @@ impl Act<'_, '_> {
         {
             return Err(Error::new(ErrorKind::Conflict, "the part was begun again by somebody else"));
         }
+        let mut was = 0;
         if let Some(old) = stages::part(self.txn, id, number)? {
             drop_bytes(self.txn, &row, &old, Some(&part.held))?;
+            was = old.bytes;
         }
+        self.use_bytes(row.container, was, part.bytes)?;
         stages::put_part(self.txn, id, number, part)
     }
 
@@ -243,7 +265,9 @@ impl Act<'_, '_> {
         view.may_publish(&spot)?;
         view.guard(guard, spot.held.as_ref().map(|(node, _)| node))?;
         let (container, frees) = view.published_into(&spot)?;
-        view.room(container, content.used().saturating_sub(frees))?;
+        // What was staged is the file's from now on, and charged as such.
+        self.drop_staged(id, &row, parts, content)?;
+        self.view().room(container, content.used().saturating_sub(frees))?;
         let above = self.before(&spot.dir)?;
         let (mut node, link, before) = match spot.held.clone() {
             Some((node, link)) => {
@@ -261,7 +285,6 @@ impl Act<'_, '_> {
                 (node, link, None)
             }
         };
-        self.drop_staged(id, &row, parts, content)?;
         self.swap(&mut node, content)?;
         let made = before.is_none();
         let times = SetAttr { mtime: set.mtime, ..SetAttr::default() };
@@ -321,6 +344,7 @@ impl Act<'_, '_> {
         for object in objects.filter(|object| Some(*object) != kept) {
             unnamed::add_garbage(self.txn, object, row.container)?;
         }
+        self.use_bytes(row.container, stages::bytes(self.txn, id)?, 0)?;
         stages::erase(self.txn, id, row)
     }
 }
@@ -366,6 +390,8 @@ pub(super) fn drop_stage(txn: &mut SpaceTxn<'_>, id: StageId) -> Result<()> {
     if let Some(object) = row.joined {
         unnamed::add_garbage(txn, object, row.container)?;
     }
+    let charged = stages::bytes(txn, id)? as i64;
+    containers::use_bytes(txn, row.container, -charged)?;
     stages::erase(txn, id, &row)
 }
 
@@ -477,8 +503,14 @@ impl ManagedStage {
             hasher.update(bytes);
         };
         let room = putting.room.saturating_sub(start);
+        let mut coming = self.volume.stagings.coming(label);
+        let mut admit = |bytes: u64| {
+            let coming = coming.add(bytes);
+            self.volume.look_whenever(call, |view| view.room_as_they_come(self.id, putting, coming))
+        };
         let mut inbound = Inbound::new(&check, first, data, room);
         inbound.tap = Some(&mut tap);
+        inbound.admit = Some(&mut admit);
         let poured = self.pour(call, (label, object), start, &mut inbound).await;
         let (passed, failed) = (inbound.passed, inbound.failed.take());
         drop(inbound);

@@ -1,13 +1,24 @@
 //! What is known in memory of parts under way: who writes one, and its hash so far.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_core::{StageId, limits};
+use weft_core::{ContainerId, StageId, limits};
 
 /// Parts under way.
 #[derive(Default)]
-pub(super) struct Stagings(Mutex<HashMap<(StageId, u32), SharedTail>>);
+pub(super) struct Stagings {
+    tails: Mutex<HashMap<(StageId, u32), SharedTail>>,
+    /// Bytes that have come for a container and that no row counts yet.
+    coming: Mutex<HashMap<ContainerId, u64>>,
+}
+
+/// Bytes of one part among those that are coming, until it is dropped.
+pub(super) struct Coming<'a> {
+    stagings: &'a Stagings,
+    container: ContainerId,
+    bytes: u64,
+}
 
 /// The end of a part, held by whoever adds to it.
 type SharedTail = Arc<tokio::sync::Mutex<Tail>>;
@@ -23,7 +34,7 @@ pub(super) struct Tail {
 impl Stagings {
     /// Returns the tail of a part; a blank one if the part is not known here.
     pub(super) fn tail(&self, stage: StageId, number: u32) -> Arc<tokio::sync::Mutex<Tail>> {
-        let mut parts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut parts = self.tails.lock().unwrap_or_else(PoisonError::into_inner);
         if parts.len() >= limits::STAGE_TAILS_MAX {
             // Those that are dropped are hashed again from what is stored.
             parts.retain(|_, tail| Arc::strong_count(tail) > 1);
@@ -33,6 +44,38 @@ impl Stagings {
 
     /// Forgets a stage's parts.
     pub(super) fn forget(&self, stage: StageId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _), _| *id != stage);
+        self.tails.lock().unwrap_or_else(PoisonError::into_inner).retain(|(id, _), _| *id != stage);
+    }
+
+    /// Begins to count what comes for a container.
+    pub(super) fn coming(&self, container: ContainerId) -> Coming<'_> {
+        Coming { stagings: self, container, bytes: 0 }
+    }
+
+    fn all_coming(&self) -> MutexGuard<'_, HashMap<ContainerId, u64>> {
+        self.coming.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Coming<'_> {
+    /// Counts more bytes. Returns how many are coming for the container, of all parts.
+    pub(super) fn add(&mut self, bytes: u64) -> u64 {
+        self.bytes += bytes;
+        let mut all = self.stagings.all_coming();
+        let all = all.entry(self.container).or_default();
+        *all += bytes;
+        *all
+    }
+}
+
+impl Drop for Coming<'_> {
+    fn drop(&mut self) {
+        let mut all = self.stagings.all_coming();
+        if let Some(left) = all.get_mut(&self.container) {
+            *left -= self.bytes;
+            if *left == 0 {
+                all.remove(&self.container);
+            }
+        }
     }
 }

@@ -13,6 +13,7 @@ use weft_core::{
 use weft_kv::SpaceTxn;
 use weft_sys::Task;
 
+use super::left::{Left, Thing};
 use super::table::inodes::{self, Layout};
 use super::table::stages::{self, PartBytes};
 use super::table::{containers, once, unnamed};
@@ -36,6 +37,8 @@ pub struct Swept {
     pub replays: u64,
     /// Containers that governed nothing any more.
     pub containers: u64,
+    /// What could not be taken away: it is tried again later.
+    pub left: u64,
 }
 
 impl Managed {
@@ -50,17 +53,22 @@ impl Managed {
             let root = view.node_at(weft_core::FileId::ROOT.serial())?;
             if is_node { Ok(()) } else { view.need(&root, Rights::MAINTAIN) }
         })?;
-        let mut swept = Swept::default();
+        volume.stuck.clear();
+        let (mut swept, mut left) = (Swept::default(), Left::default());
         if volume.grace_is_over() {
-            swept.orphans = volume.sweep_orphans().await?;
+            left.and(volume.sweep_orphans(&mut swept.orphans).await);
         }
-        swept.stages = volume.sweep_stages().await?;
-        volume.relabel_all().await?;
-        volume.split_all().await?;
-        volume.remove_garbage().await?;
-        swept.objects = volume.sweep_objects().await?;
+        left.and(volume.sweep_stages(&mut swept.stages).await);
+        left.and(volume.relabel_all().await);
+        left.and(volume.split_all().await);
+        left.and(volume.remove_garbage().await);
+        left.and(volume.sweep_objects(&mut swept.objects).await);
         swept.replays = volume.sweep_replays().await?;
-        swept.containers = volume.sweep_containers().await?;
+        if left.count == 0 {
+            swept.containers = volume.sweep_containers().await?;
+        }
+        left.report();
+        swept.left = left.count;
         Ok(swept)
     }
 }
@@ -92,22 +100,66 @@ impl Volume {
         // What an earlier run left is there already.
         self.to_tidy.notify_one();
         sys.spawn(async move {
-            let mut orphans_due = true;
+            let (mut orphans_due, mut pause) = (true, limits::TIDY_RETRY);
+            let mut again: Option<Tick> = None;
             loop {
                 let Some(volume) = volume.upgrade() else { return };
-                if orphans_due && own.clock().tick() >= grace {
-                    orphans_due = false;
-                    report("orphans are left", volume.sweep_orphans().await.map(drop));
+                let now = own.clock().tick();
+                if again.is_some_and(|again| now >= again) {
+                    again = None;
+                    volume.stuck.clear();
                 }
-                report("labels lag behind", volume.relabel_all().await);
-                report("a split is not through", volume.split_all().await);
-                report("objects are left to remove", volume.remove_garbage().await);
+                let with_orphans = orphans_due && now >= grace;
+                let left = volume.tidy(with_orphans).await;
+                left.report();
+                if left.count == 0 {
+                    (again, pause) = (None, limits::TIDY_RETRY);
+                    orphans_due &= !with_orphans;
+                } else if again.is_none() {
+                    again = Some(own.clock().tick().plus(pause));
+                    pause = if left.why.is_some() { (pause * 2).min(limits::TIDY_RETRY_MAX) } else { pause };
+                }
+                let orphans_wait = orphans_due && own.clock().tick() < grace;
                 tokio::select! {
                     () = volume.to_tidy.notified() => {}
-                    () = own.sleep_until(grace), if orphans_due => {}
+                    () = own.sleep_until(grace), if orphans_wait => {}
+                    () = own.sleep_until(again.unwrap_or(now)), if again.is_some() => {}
                 }
             }
         })
+    }
+
+    /// Does what waits to be done.
+    async fn tidy(self: &Arc<Self>, with_orphans: bool) -> Left {
+        let mut left = Left::default();
+        if with_orphans {
+            left.and(self.sweep_orphans(&mut 0).await);
+        }
+        left.and(self.relabel_all().await);
+        left.and(self.split_all().await);
+        left.and(self.remove_garbage().await);
+        left.and(self.settle_ends().await.map(|()| Left::default()));
+        left
+    }
+
+    /// Forgets which files were about to end, now that the transactions which decided it
+    /// are through, and the locks on those that have ended.
+    async fn settle_ends(&self) -> Result<()> {
+        let decided = self.opens.decided();
+        if decided.is_empty() {
+            return Ok(());
+        }
+        // Transactions run one after the other: after this one, those are through.
+        self.space.write(Ack::Applied, |_| Ok(())).await?;
+        let snapshot = self.space.snapshot()?;
+        for (file, decision) in decided {
+            let there = inodes::find(&snapshot, file.serial())?;
+            if there.is_none_or(|inode| inode.generation != file.generation()) {
+                self.locks.forget(file);
+            }
+            self.opens.settled_since(file, decision);
+        }
+        Ok(())
     }
 
     pub(super) fn grace_is_over(&self) -> bool {
@@ -128,52 +180,66 @@ impl Volume {
         }
     }
 
-    async fn sweep_orphans(self: &Arc<Self>) -> Result<u64> {
-        let (mut after, mut ended) = (None, 0);
+    async fn sweep_orphans(self: &Arc<Self>, ended: &mut u64) -> Result<Left> {
+        let (mut after, mut left) = (None, Left::default());
         loop {
             let some = unnamed::ORPHANS.some(&self.space.snapshot()?, after, BATCH)?;
-            let Some(last) = some.last().copied() else { return Ok(ended) };
+            let Some(last) = some.last().copied() else { return Ok(left) };
             after = Some(last);
             for serial in some {
-                self.end_orphan(serial).await?;
-                ended += u64::from(inodes::find(&self.space.snapshot()?, serial)?.is_none());
+                let done = self.try_with(Thing::Orphan(serial), self.end_orphan(serial)).await;
+                left.take(done);
+                let there = inodes::find(&self.space.snapshot()?, serial);
+                *ended += u64::from(matches!(there, Ok(None)));
             }
         }
     }
 
-    async fn sweep_stages(self: &Arc<Self>) -> Result<u64> {
-        let (mut after, mut ended) = (None, 0);
+    /// Tries something, unless it has failed a moment ago.
+    async fn try_with(&self, thing: Thing, work: impl Future<Output = Result<bool>>) -> Result<bool> {
+        if self.stuck.has(thing) {
+            return Ok(false);
+        }
+        let done = work.await;
+        self.stuck.note(thing, &done);
+        done
+    }
+
+    async fn sweep_stages(self: &Arc<Self>, ended: &mut u64) -> Result<Left> {
+        let (mut after, mut left) = (None, Left::default());
         let now = self.sys.clock().now();
         loop {
             let some: Vec<_> =
                 stages::all(&self.space.snapshot()?, after).take(BATCH).collect::<Result<_>>()?;
-            let Some((last, _)) = some.last() else { return Ok(ended) };
+            let Some((last, _)) = some.last() else { return Ok(left) };
             after = Some(*last);
             for (id, row) in some {
                 if now.since(row.begun) >= limits::STAGE_LIFE {
-                    self.space.write(Ack::Applied, move |txn| super::stage::drop_stage(txn, id)).await?;
-                    ended += 1;
+                    let act = move |txn: &mut SpaceTxn<'_>| super::stage::drop_stage(txn, id);
+                    let dropped = self.space.write(Ack::Applied, act).await;
+                    *ended += u64::from(left.take(dropped.map(|_| true)));
                 }
             }
         }
     }
 
     /// Removes objects that rows say nobody needs, but those that somebody still reads.
-    pub(super) async fn remove_garbage(self: &Arc<Self>) -> Result<()> {
-        let mut after = None;
+    pub(super) async fn remove_garbage(self: &Arc<Self>) -> Result<Left> {
+        let (mut after, mut left) = (None, Left::default());
         loop {
             let some = unnamed::garbage(&self.space.snapshot()?, after, BATCH)?;
-            let Some((last, _)) = some.last().copied() else { return Ok(()) };
+            let Some((last, _)) = some.last().copied() else { return Ok(left) };
             after = Some(last);
             for (object, label) in some {
                 if !self.opens.is_pinned(object) {
-                    self.remove_object(object, label).await?;
+                    let done = self.try_with(Thing::Object(object), self.remove_object(object, label)).await;
+                    left.take(done);
                 }
             }
         }
     }
 
-    async fn remove_object(self: &Arc<Self>, object: ObjectId, label: ContainerId) -> Result<()> {
+    async fn remove_object(self: &Arc<Self>, object: ObjectId, label: ContainerId) -> Result<bool> {
         // The row is durable first: until it is, a crash may bring back what refers to
         // the object.
         self.space.flush().await?;
@@ -190,28 +256,30 @@ impl Volume {
             Err(error) => return Err(error),
         }
         self.space.write(Ack::Applied, move |txn| unnamed::remove_garbage(txn, object)).await?;
-        Ok(())
+        Ok(true)
     }
 
     /// Labels objects with the containers that their files have come to.
-    pub(super) async fn relabel_all(self: &Arc<Self>) -> Result<()> {
-        let mut after = None;
+    pub(super) async fn relabel_all(self: &Arc<Self>) -> Result<Left> {
+        let (mut after, mut left) = (None, Left::default());
         loop {
             let some = unnamed::RELABELS.some(&self.space.snapshot()?, after, BATCH)?;
-            let Some(last) = some.last().copied() else { return Ok(()) };
+            let Some(last) = some.last().copied() else { return Ok(left) };
             after = Some(last);
             // The store forgets nothing: it is told only of moves that a crash cannot
             // take back.
             self.space.flush().await?;
             for serial in some {
-                self.relabel(serial).await?;
+                let done = self.try_with(Thing::Label(serial), self.relabel(serial)).await;
+                left.take(done);
             }
         }
     }
 
-    async fn relabel(self: &Arc<Self>, serial: u64) -> Result<()> {
+    /// Labels a file's object. `false` if somebody is at the file: later, then.
+    async fn relabel(self: &Arc<Self>, serial: u64) -> Result<bool> {
         let writing = self.files.of(serial);
-        let _alone = writing.gate.write().await;
+        let Ok(_alone) = writing.gate.try_write() else { return Ok(false) };
         let snapshot = self.space.snapshot()?;
         let inode = inodes::find(&snapshot, serial)?;
         let mut relabelled = None;
@@ -236,38 +304,59 @@ impl Volume {
         self.space.write(Ack::Applied, act).await?;
         // Leases hold proof under the old label.
         self.policy_has_changed(&[]);
-        Ok(())
+        Ok(true)
     }
 
     /// Removes objects at the store that no row knows: what a crash left of uploads.
-    async fn sweep_objects(self: &Arc<Self>) -> Result<u64> {
+    async fn sweep_objects(self: &Arc<Self>, removed: &mut u64) -> Result<Left> {
         let containers: Vec<_> = containers::all(&self.space.snapshot()?).collect::<Result<_>>()?;
-        let (mut removed, mut found) = (0, Vec::new());
+        let (mut left, mut found) = (Left::default(), Vec::new());
         for container in containers {
             let mut after = None;
             loop {
-                let rights = Rights::MAINTAIN | Rights::LIST;
-                let granted = self.upkeep(&self.space.snapshot()?, container, Objects::All, rights)?;
-                let page = self.store.list(&granted, after).await?;
-                found.extend(page.objects.iter().map(|stat| (stat.id, container)));
+                let next = match self.list_objects(container, after, &mut found).await {
+                    Ok(next) => next,
+                    Err(error) => {
+                        left.take(Err(error));
+                        break;
+                    }
+                };
                 if found.len() >= CHUNK {
-                    removed += self.remove_unreferenced(std::mem::take(&mut found)).await?;
+                    left.and(self.remove_unreferenced(std::mem::take(&mut found), removed).await);
                 }
-                match page.next {
+                match next {
                     Some(next) => after = Some(next),
                     None => break,
                 }
             }
         }
-        Ok(removed + self.remove_unreferenced(found).await?)
+        left.and(self.remove_unreferenced(found, removed).await);
+        Ok(left)
     }
 
-    async fn remove_unreferenced(self: &Arc<Self>, found: Vec<(ObjectId, ContainerId)>) -> Result<u64> {
-        let loose = self.unreferenced(&found)?;
-        for (object, label) in &loose {
-            self.remove_object(*object, *label).await?;
+    async fn list_objects(
+        &self,
+        container: ContainerId,
+        after: Option<ObjectId>,
+        found: &mut Vec<(ObjectId, ContainerId)>,
+    ) -> Result<Option<ObjectId>> {
+        let rights = Rights::MAINTAIN | Rights::LIST;
+        let granted = self.upkeep(&self.space.snapshot()?, container, Objects::All, rights)?;
+        let page = self.store.list(&granted, after).await?;
+        found.extend(page.objects.iter().map(|stat| (stat.id, container)));
+        Ok(page.next)
+    }
+
+    async fn remove_unreferenced(
+        self: &Arc<Self>,
+        found: Vec<(ObjectId, ContainerId)>,
+        removed: &mut u64,
+    ) -> Result<Left> {
+        let mut left = Left::default();
+        for (object, label) in self.unreferenced(&found)? {
+            *removed += u64::from(left.take(self.remove_object(object, label).await));
         }
-        Ok(loose.len() as u64)
+        Ok(left)
     }
 
     /// Returns those of some objects that nothing refers to: one pass over the volume for
@@ -326,7 +415,8 @@ impl Volume {
         }
     }
 
-    /// Removes containers whose place is gone and that no inode is in any more.
+    /// Removes containers whose place is gone and that nothing carries the label of: who
+    /// removes the last of that needs their epoch.
     async fn sweep_containers(self: &Arc<Self>) -> Result<u64> {
         let snapshot = self.space.snapshot()?;
         let mut empty = HashSet::new();
@@ -349,6 +439,9 @@ impl Volume {
         }
         for stage in stages::all(&snapshot, None) {
             empty.remove(&stage?.1.container);
+        }
+        for garbage in unnamed::all_garbage(&snapshot, None) {
+            empty.remove(&garbage?.1);
         }
         let gone: Vec<ContainerId> = empty.into_iter().collect();
         let count = gone.len() as u64;
@@ -381,10 +474,4 @@ fn note_label(
         }
     }
     unnamed::RELABELS.remove(txn, serial)
-}
-
-fn report(what: &'static str, done: Result<()>) {
-    if let Err(error) = done {
-        tracing::warn!(%error, "{what}; the next sweep goes on");
-    }
 }

@@ -17,8 +17,9 @@ use weft_kv::Read;
 
 use super::Volume;
 use super::table::containers::{self, Head, Rules};
+use super::table::entries;
 use super::table::inodes::{self, Inode, Layout};
-use super::table::{entries, splits};
+use super::table::splits::{self, Split};
 
 /// A call's look at the volume at one moment.
 pub(super) struct View<'a> {
@@ -175,26 +176,29 @@ impl<'a> View<'a> {
     /// Returns the container that is to govern what lies at a place: its own, or the
     /// one it is on its way to.
     pub(super) fn home(&self, node: &Node) -> Result<ContainerId> {
-        Ok(self.going(node)?.unwrap_or(node.inode.container))
+        Ok(self.going(node)?.map_or(node.inode.container, |split| split.into))
     }
 
-    /// Returns the container that an inode is still to be moved to, if a split is under
-    /// way that it lies in. Until it is moved, both policies bind it.
-    fn going(&self, node: &Node) -> Result<Option<ContainerId>> {
+    /// Returns the split by which an inode is still to be moved, if one is under way that
+    /// it lies in: of several, one after the other, the last. Until it is moved, both
+    /// policies bind it.
+    pub(super) fn going(&self, node: &Node) -> Result<Option<Split>> {
         if !self.governing(node.inode.container)?.head.leaving {
             return Ok(None);
         }
-        let under_way = splits::out_of(self.read, node.inode.container)?;
         let first = if node.inode.is_directory() { vec![node.clone()] } else { self.parents(node)? };
+        let mut above = vec![node.serial()];
         for dir in &first {
-            for above in self.lineage(dir)? {
-                let split = under_way.iter().find(|s| s.root == above.serial() || s.root == node.serial());
-                if let Some(split) = split {
-                    return Ok(Some(split.into));
-                }
-            }
+            above.extend(self.lineage(dir)?.iter().map(Node::serial));
         }
-        Ok(None)
+        let (mut container, mut last) = (node.inode.container, None);
+        while self.governing(container)?.head.leaving {
+            let under_way = splits::out_of(self.read, container)?;
+            let Some(split) = under_way.into_iter().find(|split| above.contains(&split.root)) else { break };
+            container = split.into;
+            last = Some(split);
+        }
+        Ok(last)
     }
 
     pub(super) fn ask(&self, governing: &Governing, asked: Rights) -> Ask {
@@ -231,8 +235,8 @@ impl<'a> View<'a> {
         if !paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
             left = left & self.within(node, paths)?;
         }
-        if let Some(into) = self.going(node)? {
-            left = left & self.explain_by(&self.governing(into)?, asked, who).allowed();
+        if let Some(split) = self.going(node)? {
+            left = left & self.explain_by(&self.governing(split.into)?, asked, who).allowed();
         }
         Ok(left)
     }

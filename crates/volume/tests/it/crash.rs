@@ -50,7 +50,8 @@ async fn work(hand: &mut Hand, plain: &mut Hand, dice: &mut Dice) -> Cut {
     for _ in 0..STEPS {
         let step = Step::roll(dice);
         // What could tear is made durable; so only the step under way can have torn.
-        let durable = step.may_tear() || dice.roll(4) == 0;
+        // Nobody is told how resting went.
+        let durable = step.may_tear() || dice.roll(4) == 0 && !matches!(step, Step::Rest);
         let ack = if durable { Ack::Durable } else { Ack::Applied };
         let over = plain.is_over(&step).await;
         let got = hand.make(&step, ack).await;
@@ -81,6 +82,7 @@ fn power_cut(seed: u64) -> (Counts, usize) {
         let disk = SimDisk::new();
         let (volume, _) = volume_on(&sys, &disk, 1, true).await;
         let mut hand = Hand::new(volume.fs(), volume.domain.clone());
+        hand.rests = Some(sys.clone());
         let mut plain = model(&volume.domain);
         let halt = 1 + dice.roll(400);
         disk.set_faults(|faults| faults.halt = Some(halt));

@@ -20,7 +20,7 @@ use super::slow::{rest, slow};
 use super::unsteady_store::{Op, UnsteadyStore};
 use super::workload::domain;
 
-async fn unsteady_on(sys: &Sys, disk: &SimDisk) -> (Volume, Arc<UnsteadyStore>) {
+pub async fn unsteady_on(sys: &Sys, disk: &SimDisk) -> (Volume, Arc<UnsteadyStore>) {
     let clock = sys.sim_clock().expect("it is simulated").clone();
     let store = UnsteadyStore::over(DiskStore::open(disk, clock.clone(), 1));
     let below = disk.beneath("kv").expect("a directory can be made");
@@ -29,10 +29,10 @@ async fn unsteady_on(sys: &Sys, disk: &SimDisk) -> (Volume, Arc<UnsteadyStore>) 
 }
 
 /// Waits for something that must not wait for anybody slow.
-async fn soon<T>(sys: &Sys, what: &str, work: impl Future<Output = T>) -> T {
+pub async fn soon<T>(sys: &Sys, what: &str, work: impl Future<Output = T>) -> T {
     let deadline = Deadline::within(sys.clock(), Duration::from_secs(20));
     let done = sys.within(deadline, async { Ok(work.await) }).await;
-    done.unwrap_or_else(|_| panic!("{what} waits for the slow writer"))
+    done.unwrap_or_else(|_| panic!("{what} waits for somebody slow"))
 }
 
 fn writes(
@@ -49,7 +49,7 @@ fn writes(
     })
 }
 
-async fn published(site: &Site<'_>, path: &str, bytes: &[u8]) -> FileId {
+pub async fn published(site: &Site<'_>, path: &str, bytes: &[u8]) -> FileId {
     let call = site.call().durable();
     let stage = site.fs.stage(&call, &at(path), &StageHint::default()).await.works();
     stage.put(&call, 1, 0, &mut BytesSource::new(bytes.to_vec())).await.works();

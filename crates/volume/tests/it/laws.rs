@@ -22,7 +22,7 @@ fn lock() -> Lock {
     }
 }
 
-async fn simulated(sys: &Sys) -> (SimDisk, Volume) {
+pub async fn simulated(sys: &Sys) -> (SimDisk, Volume) {
     let disk = SimDisk::new();
     let (volume, _) = volume_on(sys, &disk, 1, true).await;
     (disk, volume)
@@ -154,66 +154,6 @@ fn an_orphan_is_there_for_reclaiming_through_the_grace_and_swept_after_it() {
             ErrorKind::Stale
         );
     });
-}
-
-/// More members than one transaction moves: both policies bind until all are moved, a
-/// restart in the middle changes nothing, and in the end one container holds them.
-#[test]
-fn a_large_split_goes_on_behind_and_survives_a_restart() {
-    simulate(5, |sys| async move {
-        // A task among others, so that it gets its turn between two steps of the split.
-        sys.spawn(large_split(sys.clone())).await.works();
-    });
-}
-
-async fn large_split(sys: Sys) {
-    let (_, volume) = simulated(&sys).await;
-    let site = Site::of(&volume);
-    let (alice, bob) = (site.user("alice"), site.user("bob"));
-    site.dir("d").await;
-    for dir in 0..12 {
-        site.dir(&format!("d/{dir}")).await;
-        for file in 0..900 {
-            site.file(&format!("d/{dir}/{file}"), b"").await;
-        }
-    }
-    site.edit("", weft_core::form::Scope::Container, |all| {
-        all.push(weft_core::acl::AclEntry::allow(who(&alice), Rights::READING));
-        all.push(weft_core::acl::AclEntry::allow(who(&bob), Rights::READING));
-    })
-    .await;
-    let mut files = Vec::new();
-    for dir in 0..12 {
-        files.push(site.find(&format!("d/{dir}/899")).await.works());
-    }
-    let split = site.seal("d").await;
-    assert!(split.made && split.members_left > limits::SPLIT_MEMBERS_MAX as u64);
-    // At once: what the new policy does not give is refused, moved or not.
-    let call = site.call_of(&alice, 2);
-    let refused = site.find_as(&call, "d/11/899").await;
-    assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
-    // By id, so that no directory above is asked: what still carries the old
-    // container's name is bound by the new one all the same.
-    let mut waiting = 0;
-    for id in files {
-        waiting += usize::from(site.attr(id).await.container != split.container);
-        let walked = site.fs.walk(&call, &At::id(id), Want::default()).await;
-        assert!(walked.is_err(), "the old policy alone does not open it");
-    }
-    assert!(waiting > 0, "all were moved before anybody could look");
-    let made = site.file("d/11/new", b"").await;
-    assert_eq!(site.attr(made).await.container, split.container, "what is made joins the new one");
-    drop(site);
-    volume.crash_in_place().await;
-    sys.sleep(Duration::from_secs(60)).await;
-    let site = Site::of(&volume);
-    for path in ["d", "d/0/0", "d/5/450", "d/11/899"] {
-        let id = site.find(path).await.works();
-        assert_eq!(site.attr(id).await.container, split.container, "{path}");
-    }
-    let call = volume.domain.call(&volume.domain.caller("node:n1"), 0);
-    let report = volume.running().managed.check(&call).await.works();
-    assert!(report.findings.is_empty(), "{:#?}", report.findings);
 }
 
 /// Changing the policy of many members writes as much as changing that of few.

@@ -18,6 +18,8 @@ pub enum Op {
     Sync,
     Seal,
     Relabel,
+    /// When the store has the new label, and nobody was told.
+    Relabelled,
     Remove,
 }
 
@@ -44,6 +46,17 @@ impl UnsteadyStore {
     /// Makes an operation on an object fail from now on.
     pub fn fail(&self, op: Op, object: ObjectId) {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert((op, object));
+    }
+
+    /// Lets every operation succeed again.
+    pub fn recover(&self) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// How often an operation was asked for on an object.
+    pub fn asked(&self, op: Op, object: ObjectId) -> usize {
+        let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.iter().filter(|known| **known == (op, object)).count()
     }
 
     /// Returns the object that an operation was last asked for on.
@@ -125,7 +138,8 @@ impl ObjectStore for UnsteadyStore {
 
     async fn relabel(&self, from: &Granted, to: &Granted, object: ObjectId) -> Result<()> {
         self.pass(Op::Relabel, object).await?;
-        self.inner.relabel(from, to, object).await
+        self.inner.relabel(from, to, object).await?;
+        self.pass(Op::Relabelled, object).await
     }
 
     async fn remove(&self, granted: &Granted, object: ObjectId) -> Result<()> {

@@ -12,10 +12,10 @@ use weft_core::acl::AclEntry;
 use weft_core::attr::{Kind, SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
     Ack, At, BytesSource, Call, Cursor, Expect, FileSystem, LinkTarget, New, OpenFile, PageMax, Range,
-    Replace, Scope, Stage, StageHint, Want, WriteAt,
+    Replace, Scope, Shape, Stage, StageHint, Want, WriteAt,
 };
 use weft_core::policy::PolicyEdit;
-use weft_core::{ContainerId, ErrorKind, FileId, Result, Rights, VolumeId};
+use weft_core::{ContainerId, ErrorKind, FileId, Result, Rights, VolumeId, limits};
 
 const NAMES: &[&str] = &["a", "b", "c", "d", "a/a", "a/b", "b/a", "b/c", "c/d", "a/a/a", "d/b/c", "b/a/c"];
 
@@ -31,7 +31,11 @@ pub enum Step {
     /// Opens a file, takes its name away and keeps it open.
     Orphan(&'static str),
     Write(&'static str, u64, usize, u8),
+    Append(&'static str, usize, u8),
     Truncate(&'static str, u64),
+    Punch(&'static str, u64, u64),
+    /// Lets time pass: what was written is settled, what is left over is tidied.
+    Rest,
     Mode(&'static str, u16),
     Tag(&'static str, u8),
     Publish(&'static str, usize, u8),
@@ -62,7 +66,7 @@ impl Step {
         let two = *dice.pick(NAMES);
         let size = *dice.pick(&[0, 10, 3_000, 9_000, 70_000]);
         let fill = dice.roll(200) as u8;
-        match dice.roll(22) {
+        match dice.roll(25) {
             0..4 => Self::Directory(one),
             4..7 => Self::File(one),
             7 => Self::Symlink(one, two),
@@ -79,6 +83,9 @@ impl Step {
             18 => Self::Tag(one, fill),
             19..21 => Self::Publish(one, size, fill),
             21 if dice.roll(2) == 0 => Self::Abandon(one, size),
+            22 => Self::Append(one, size, fill),
+            23 => Self::Punch(one, *dice.pick(&[0, 4_000, 30_000]), *dice.pick(&[10, 8_192, 100_000])),
+            24 => Self::Rest,
             _ => Self::Protect(one, fill),
         }
     }
@@ -94,7 +101,8 @@ impl Step {
             Self::Rename(..) => "renamed",
             Self::Remove(_) => "removed",
             Self::Orphan(_) => "orphaned",
-            Self::Write(..) | Self::Truncate(..) => "written in place",
+            Self::Write(..) | Self::Append(..) | Self::Truncate(..) | Self::Punch(..) => "written in place",
+            Self::Rest => "rested",
             Self::Mode(..) | Self::Tag(..) => "attributes set",
             Self::Publish(..) => "published",
             Self::Abandon(..) => "stages left",
@@ -104,7 +112,7 @@ impl Step {
 
     /// Whether a crash in the middle of it may leave part of it: a write in place tears.
     pub fn may_tear(&self) -> bool {
-        matches!(self, Self::Write(..) | Self::Truncate(..))
+        matches!(self, Self::Write(..) | Self::Append(..) | Self::Truncate(..) | Self::Punch(..))
     }
 }
 
@@ -113,11 +121,13 @@ pub struct Hand {
     pub fs: Arc<dyn FileSystem>,
     pub domain: Arc<TestDomain>,
     open: Vec<Arc<dyn OpenFile>>,
+    /// Where time can be let pass.
+    pub rests: Option<weft_sys::Sys>,
 }
 
 impl Hand {
     pub fn new(fs: Arc<dyn FileSystem>, domain: Arc<TestDomain>) -> Self {
-        Self { fs, domain, open: Vec::new() }
+        Self { fs, domain, open: Vec::new(), rests: None }
     }
 
     pub fn call(&self) -> Call {
@@ -163,6 +173,21 @@ impl Hand {
                 let file = fs.file(call, id, Rights::WRITE).await?;
                 let mut source = BytesSource::new(pattern(size, fill));
                 file.write(call, WriteAt::Offset(offset), &mut source).await?;
+            }
+            Step::Append(path, size, fill) => {
+                let id = fs.walk(call, &at(path), Want::default()).await?.attr.id;
+                let file = fs.file(call, id, Rights::APPEND).await?;
+                file.write(call, WriteAt::End, &mut BytesSource::new(pattern(size, fill))).await?;
+            }
+            Step::Punch(path, at_byte, length) => {
+                let id = fs.walk(call, &at(path), Want::default()).await?.attr.id;
+                let file = fs.file(call, id, Rights::WRITE).await?;
+                file.shape(call, Shape::Punch { at: at_byte, length }).await?;
+            }
+            Step::Rest => {
+                if let Some(sys) = &self.rests {
+                    sys.sleep(limits::OBJECT_IDLE * 2).await;
+                }
             }
             Step::Truncate(path, size) => {
                 let set = SetAttr { size: Some(size), ..none };

@@ -14,6 +14,10 @@ use super::{Checker, Fix, delete, shown};
 
 impl Checker<'_> {
     pub(super) fn containers(&mut self) -> Result<()> {
+        for stage in stages::all(self.read, None) {
+            let (id, row) = stage?;
+            *self.used.entry(row.container).or_default() += stages::bytes(self.read, id)?;
+        }
         let mut known: HashSet<ContainerId> = self.used.keys().copied().collect();
         for table in [Table::Head, Table::Policy] {
             for row in self.rows(table) {
@@ -86,7 +90,7 @@ impl Checker<'_> {
                     let fix = Fix::Bump(Key::of(Table::Used).u64(id.0).to_vec(), is as i64 - raw);
                     self.found.mendable(
                         "bytes used",
-                        format!("of {id}: {says}, its files take {is}"),
+                        format!("of {id}: {says}, its files and stages take {is}"),
                         "corrected",
                         [fix],
                     );

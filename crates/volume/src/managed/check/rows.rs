@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use weft_core::attr::Kind;
-use weft_core::{ContainerId, FileId, Result};
+use weft_core::{ContainerId, FileId, Result, limits};
 use weft_kv::counter;
 
 use super::super::act::blank;
@@ -133,7 +133,9 @@ impl Checker<'_> {
     pub(super) fn new_head(&self, id: ContainerId) -> Result<Fix> {
         let later = self.now.nanos().unsigned_abs();
         let leaving = !super::super::table::splits::out_of(self.read, id).unwrap_or_default().is_empty();
-        let head = Head { serial: later, epoch: later, leaving };
+        // Later than any it has begun, unless it began one each second since 1970.
+        let epoch = (later / 1_000_000_000).min(limits::EPOCH_MAX);
+        let head = Head { serial: later, epoch, leaving };
         put_row(Key::of(Table::Head).u64(id.0), &head)
     }
 

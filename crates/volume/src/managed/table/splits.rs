@@ -59,6 +59,21 @@ pub(crate) fn all(read: &dyn Read) -> Result<Vec<(ContainerId, Split)>> {
         .collect()
 }
 
+/// A container, and those that splits into it, or into what is on its way to it, leave:
+/// what lies below its root under their names is its own, and only lags behind.
+pub(crate) fn with_lagging(read: &dyn Read, container: ContainerId) -> Result<Vec<ContainerId>> {
+    let under_way = all(read)?;
+    let mut line = vec![container];
+    let mut last = container;
+    while let Some((from, _)) =
+        under_way.iter().find(|(from, split)| split.into == last && !line.contains(from))
+    {
+        line.push(*from);
+        last = *from;
+    }
+    Ok(line)
+}
+
 /// Begins a split.
 pub(crate) fn begin(txn: &mut dyn Txn, from: ContainerId, split: &Split) -> Result<()> {
     let key = key(from, split);

@@ -126,6 +126,12 @@ pub(crate) fn parts(
     })
 }
 
+/// Returns how many bytes a stage's parts have, lost ones too: what its container is
+/// charged with.
+pub(crate) fn bytes(read: &dyn Read, id: StageId) -> Result<u64> {
+    parts(read, id, 0).map(|part| part.map(|(_, part)| part.bytes)).sum()
+}
+
 /// A caller's stages for names in a directory, after one or from the first.
 pub(crate) fn of_caller(
     read: &dyn Read,

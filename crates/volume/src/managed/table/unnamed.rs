@@ -84,6 +84,12 @@ pub(crate) fn remove_garbage(txn: &mut dyn Txn, object: ObjectId) -> Result<()> 
     txn.delete(&garbage_key(object))
 }
 
+/// Returns the label of an object that is among those to remove.
+pub(crate) fn garbage_label(read: &dyn Read, object: ObjectId) -> Result<Option<ContainerId>> {
+    let key = garbage_key(object);
+    read.get(&key)?.map(|value| Ok(decode::<Labelled>(&key, &value)?.0)).transpose()
+}
+
 /// Returns whether an object is among those to remove.
 pub(crate) fn is_garbage(read: &dyn Read, object: ObjectId) -> Result<bool> {
     Ok(read.get(&garbage_key(object))?.is_some())
@@ -95,16 +101,21 @@ pub(crate) fn garbage(
     after: Option<ObjectId>,
     max: usize,
 ) -> Result<Vec<(ObjectId, ContainerId)>> {
+    all_garbage(read, after).take(max).collect()
+}
+
+/// Objects to remove and the labels they carry, after one or from the first.
+pub(crate) fn all_garbage(
+    read: &dyn Read,
+    after: Option<ObjectId>,
+) -> impl Iterator<Item = Result<(ObjectId, ContainerId)>> + '_ {
     let prefix = Key::of(Table::Garbage);
     let from = after.map_or_else(|| prefix.to_vec(), |object| garbage_key(object).next());
-    read.scan(&from, &prefix.end(), Order::Rising)
-        .take(max)
-        .map(|row| {
-            let (key, value) = row?;
-            let object = ObjectId(Fields::of(&key).u128().ok_or_else(odd_key)?);
-            Ok((object, decode::<Labelled>(&key, &value)?.0))
-        })
-        .collect()
+    read.scan(&from, &prefix.end(), Order::Rising).map(|row| {
+        let (key, value) = row?;
+        let object = ObjectId(Fields::of(&key).u128().ok_or_else(odd_key)?);
+        Ok((object, decode::<Labelled>(&key, &value)?.0))
+    })
 }
 
 /// Notes that a session takes locks, so that it may reclaim them after a restart.

@@ -1,0 +1,116 @@
+//! Laws of a container's size limit while bytes are staged.
+
+use std::sync::Arc;
+
+use weft_conformance::file_system::Subject;
+use weft_conformance::file_system::site::*;
+use weft_core::attr::SetAttr;
+use weft_core::form::{BytesSource, Scope, Stage, StageHint};
+use weft_core::policy::PolicyEdit;
+use weft_core::{ErrorKind, limits};
+use weft_sys::{SimDisk, simulate};
+
+use super::crash::volume_on;
+use super::site::Volume;
+use super::slow::{rest, slow};
+
+const LIMIT: u64 = 1_000_000;
+
+/// Makes a directory whose container has a limit.
+async fn limited(site: &Site<'_>) {
+    site.dir("d").await;
+    site.seal("d").await;
+    let edit = PolicyEdit { bytes_max: Some(Some(LIMIT)), ..PolicyEdit::default() };
+    site.fs.protect(&site.call(), &at("d"), Scope::Container, &edit).await.works();
+}
+
+async fn used(site: &Site<'_>) -> u64 {
+    site.fs.policy(&site.call(), &at("d")).await.works().bytes_used
+}
+
+async fn stage(site: &Site<'_>, path: &str) -> Arc<dyn Stage> {
+    site.fs.stage(&site.call(), &at(path), &StageHint::default()).await.works()
+}
+
+async fn put(site: &Site<'_>, stage: &Arc<dyn Stage>, number: u32, length: usize) -> Result<(), ErrorKind> {
+    let mut bytes = BytesSource::new(pattern(length, 1));
+    stage.put(&site.call(), number, 0, &mut bytes).await.map(drop).map_err(|error| error.kind())
+}
+
+async fn clean(volume: &Volume) {
+    let call = volume.domain.call(&volume.domain.caller("node:n1"), 0);
+    let report = volume.running().managed.check(&call).await.works();
+    assert!(report.findings.is_empty(), "{:#?}", report.findings);
+}
+
+#[test]
+fn staged_bytes_are_charged_as_they_come_whatever_becomes_of_them() {
+    simulate(1, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        limited(&site).await;
+        let (first, second, third) =
+            (stage(&site, "d/a").await, stage(&site, "d/b").await, stage(&site, "d/c").await);
+        assert_eq!(put(&site, &first, 1, 600_000).await, Ok(()));
+        assert_eq!(used(&site).await, 600_000);
+        assert_eq!(put(&site, &second, 1, 600_000).await, Err(ErrorKind::NoSpace));
+        assert_eq!(put(&site, &second, 1, 300_000).await, Ok(()));
+        // A part begun again takes the place of what it had.
+        assert_eq!(put(&site, &first, 1, 700_000).await, Ok(()));
+        assert_eq!(put(&site, &third, 1, 5_000).await, Err(ErrorKind::NoSpace));
+        assert_eq!(used(&site).await, 1_000_000);
+        clean(&volume).await;
+        second.discard(&site.call()).await.works();
+        assert_eq!(used(&site).await, 700_000);
+        first.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        assert_eq!(used(&site).await, 700_000);
+        // What replaces a file may be as large as what it replaces and what is left.
+        let again = stage(&site, "d/a").await;
+        assert_eq!(put(&site, &again, 1, 600_000).await, Ok(()));
+        assert_eq!(put(&site, &again, 2, 300_000).await, Ok(()));
+        assert_eq!(put(&site, &again, 3, 300_000).await, Err(ErrorKind::NoSpace));
+        drop((first, second, third));
+        sys.sleep(limits::STAGE_LIFE * 2).await;
+        let site = Site::of(&volume);
+        let node = volume.domain().call(&volume.domain().caller("node:n1"), 0);
+        volume.running().managed.sweep(&node).await.works();
+        assert_eq!(used(&site).await, 700_000, "what was left alone is no longer charged");
+        clean(&volume).await;
+    });
+}
+
+#[test]
+fn uploads_at_once_do_not_pass_the_limit_together() {
+    simulate(2, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        limited(&site).await;
+        let mut coming = Vec::new();
+        for n in 0..4 {
+            let stage = stage(&site, &format!("d/{n}")).await;
+            let (pieces, mut source) = slow();
+            let call = site.call();
+            coming.push((pieces, sys.spawn(async move { stage.put(&call, 1, 0, &mut source).await })));
+        }
+        for _ in 0..3 {
+            for (pieces, _) in &coming {
+                let _ = pieces.send(pattern(100_000, 1));
+                rest().await;
+            }
+        }
+        let mut refused = 0;
+        for (pieces, put) in coming {
+            drop(pieces);
+            match put.await.works() {
+                Ok(part) => assert_eq!(part.bytes, 300_000),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::NoSpace);
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!(refused, 2);
+        assert_eq!(used(&site).await, LIMIT, "what came before a refusal is kept");
+        clean(&volume).await;
+    });
+}
