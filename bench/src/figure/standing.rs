@@ -24,6 +24,8 @@ use crate::rounds::Series;
 const TINY: usize = 64;
 /// Connections and callers that fill it.
 const FILLERS: usize = 64;
+/// Files made before a kill whose rows are not all in the tree: about what is folded at once.
+const UNFINISHED: usize = 6000;
 /// Files that make ten million rows.
 const FILLED: u64 = 1_250_000;
 
@@ -53,7 +55,9 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
 /// `start`: from `weft up` after kill -9 to the first answered request, with an almost
 /// empty store and with a filled one.
 pub fn start(report: &mut Report, size: Size) -> Result<()> {
-    for (name, files) in [("small", 0), ("filled", size.pick(640, FILLED, FILLED))] {
+    let most = size.pick(FILLERS, UNFINISHED, UNFINISHED);
+    for (name, files, unfinished) in [("small", 0, FILLERS), ("filled", size.pick(640, FILLED, FILLED), most)]
+    {
         let place = Place::new()?;
         let node = Node::start(place.path())?;
         let (header, folder) = (format!("{}\r\n", node.header()), node.folder().to_owned());
@@ -67,7 +71,7 @@ pub fn start(report: &mut Report, size: Size) -> Result<()> {
         let mut times = Vec::new();
         for _ in 0..=size.rounds() {
             // Something unfinished to recover from.
-            http::put_many(running.port, &header, "/bench/g", &noise(TINY), FILLERS, FILLERS)?;
+            http::put_many(running.port, &header, "/bench/g", &noise(TINY), unfinished, FILLERS)?;
             running.kill()?;
             let begun = Instant::now();
             running = up(&folder)?;
