@@ -44,7 +44,8 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
     report.alone("idle.threads.weft", "threads", &one(threads as f64));
 
     let connections = size.pick(50, 10_000, 10_000);
-    allow_files(connections as u64 * 2 + 1000)?;
+    // Theirs end before the others begin.
+    allow_files(connections as u64 + 1000)?;
     let ours = per_connection(&[node.pid()], node.port(), &header, "/bench/tiny", connections)?;
     let theirs = per_connection(&family(server.pid()), server.port, "", "/tiny", connections)?;
     let sides = (one(ours), one(theirs));
