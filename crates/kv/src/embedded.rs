@@ -21,12 +21,14 @@ mod writer;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
 use weft_core::form::Ack;
 use weft_core::limits::{
-    KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX, KV_QUEUE_MAX, KV_TREE_CACHE_BYTES,
+    KV_COMPANY_WAIT, KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX, KV_QUEUE_MAX,
+    KV_TREE_CACHE_BYTES,
 };
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::disk::DiskLock;
@@ -56,6 +58,8 @@ pub struct Options {
     pub overlay_bytes_max: usize,
     /// Bytes of the tree cached in memory.
     pub cache_bytes: usize,
+    /// How long a durable transaction waits for others that came lately, to share its flush.
+    pub company_wait: Duration,
 }
 
 impl Default for Options {
@@ -65,6 +69,7 @@ impl Default for Options {
             fold_bytes: KV_FOLD_BYTES,
             overlay_bytes_max: KV_OVERLAY_BYTES_MAX,
             cache_bytes: KV_TREE_CACHE_BYTES,
+            company_wait: KV_COMPANY_WAIT,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{mpsc, oneshot};
 use weft_core::form::Ack;
-use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES, KV_BATCH_MAX, KV_COMPANY_WAIT, KV_FOLD_RETRY};
+use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
 use weft_core::{Error, ErrorKind, Result, Tick};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, Sys, Task};
@@ -143,7 +143,7 @@ impl Writer {
     /// flush. Returns where to answer once closed, if that was asked.
     async fn serve(&mut self, first: Message) -> Option<Reply> {
         let mut close = self.gather(first).await;
-        let until = self.sys.clock().tick().plus(KV_COMPANY_WAIT);
+        let until = self.sys.clock().tick().plus(self.options.company_wait);
         let mut late = false;
         while close.is_none()
             && !late

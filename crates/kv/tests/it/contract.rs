@@ -17,6 +17,7 @@ pub const SMALL: Options = Options {
     fold_bytes: 8 << 10,
     overlay_bytes_max: 64 << 10,
     cache_bytes: 1 << 20,
+    company_wait: weft_core::limits::KV_COMPANY_WAIT,
 };
 
 const SCHEMA: Schema = Schema { version: 1, migrations: &[] };

@@ -18,6 +18,7 @@ const TINY: Options = Options {
     fold_bytes: 4 << 10,
     overlay_bytes_max: 32 << 10,
     cache_bytes: 1 << 20,
+    company_wait: weft_core::limits::KV_COMPANY_WAIT,
 };
 const KIND: NoteKind = NoteKind(3);
 const NUMBER: &[u8] = b"0";

@@ -96,6 +96,7 @@ pub fn kv_options(sys: &Sys) -> weft_kv::Options {
         fold_bytes: 16 << 10,
         overlay_bytes_max: 128 << 10,
         cache_bytes: 1 << 20,
+        company_wait: weft_core::limits::KV_COMPANY_WAIT,
     };
     if sys.is_simulated() { tiny } else { weft_kv::Options::default() }
 }

@@ -21,6 +21,7 @@ const OPTIONS: Options = Options {
     fold_bytes: 128 << 10,
     overlay_bytes_max: 1 << 20,
     cache_bytes: 1 << 20,
+    company_wait: limits::KV_COMPANY_WAIT,
 };
 
 async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {
