@@ -10,12 +10,14 @@ use crate::Result;
 use crate::machine;
 
 /// Calls that make bytes safe (`sync_file_range` only begins to).
-const FLUSHES: &[&str] = &["fsync", "fdatasync", "syncfs", "sync", "msync"];
+const FLUSHES: [&str; 5] = ["fsync", "fdatasync", "syncfs", "sync", "msync"];
 /// Calls that carry bytes through user space; their answer is how many.
 const COPIES: &[&str] = &[
     "read", "pread64", "readv", "preadv", "preadv2", "recvfrom", "recvmsg", "write", "pwrite64", "writev",
     "pwritev", "pwritev2", "sendto", "sendmsg",
 ];
+/// How long perf is given to begin.
+const PERF_START: Duration = Duration::from_millis(500);
 /// How long strace may take to attach or to end.
 const STRACE_MAX: Duration = Duration::from_secs(10);
 
@@ -46,6 +48,34 @@ pub fn count(
     detach(&mut strace)?;
     outcome?;
     Ok(add_up(&std::fs::read_to_string(&record)?, operations))
+}
+
+/// Counts the flushes per operation of the processes `pids` while `load` runs at its own speed.
+/// A traced process is so slow that callers no longer meet at a flush; the kernel's own counters
+/// slow nobody.
+pub fn flushes(
+    pids: &[u32],
+    folder: &Path,
+    operations: u64,
+    load: impl FnOnce() -> Result<()>,
+) -> Result<f64> {
+    let record = folder.join("perf.out");
+    let mut perf = Command::new(machine::program("perf", "linux-perf")?);
+    let (events, pids) =
+        (FLUSHES.map(|name| format!("syscalls:sys_enter_{name}")), pids.iter().map(u32::to_string));
+    perf.args(["stat", "-x", ",", "-e", &events.join(","), "-p", &pids.collect::<Vec<_>>().join(",")]);
+    let mut perf = perf.arg("-o").arg(&record).stdin(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    // It does not say when it has begun.
+    std::thread::sleep(PERF_START);
+    let outcome = load();
+    detach(&mut perf)?;
+    outcome?;
+    let text = std::fs::read_to_string(&record)?;
+    let counted: Vec<f64> = text.lines().filter_map(|line| line.split(',').next()?.parse().ok()).collect();
+    match counted.is_empty() {
+        true => Err(format!("perf counted nothing: {}", text.trim()).into()),
+        false => Ok(counted.iter().sum::<f64>() / operations as f64),
+    }
 }
 
 /// Counts what a program does per operation: a run with few and one with many, so that
@@ -127,7 +157,7 @@ fn detach(strace: &mut Child) -> Result<()> {
     while strace.try_wait()?.is_none() {
         if Instant::now() > until {
             strace.kill()?;
-            return Err("strace does not end".into());
+            return Err("what counts does not end".into());
         }
         std::thread::sleep(Duration::from_millis(10));
     }

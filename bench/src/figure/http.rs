@@ -4,13 +4,13 @@ use std::path::Path;
 
 use super::Size;
 use crate::Result;
-use crate::count::{count, family};
+use crate::count::{count, family, flushes};
 use crate::load::{http, wrk};
 use crate::node::Node;
 use crate::peer::{Server, nginx, program, xrootd};
 use crate::place::{Place, fill, noise};
 use crate::report::{Better, Report};
-use crate::rounds::{alternate, repeat};
+use crate::rounds::{Series, alternate, repeat};
 
 /// Bytes of one write by the load maker.
 const BLOCK: usize = 1 << 20;
@@ -31,7 +31,7 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
         .into_iter()
         .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
     let first = http::get_rate(node.port(), &line(&node), "/bench/large", 1)?;
-    report.alone("http.get.1g.first_touch", "MB/s", &crate::rounds::Series::of(vec![first]));
+    report.alone("http.get.1g.first_touch", "MB/s", &Series::of(vec![first]));
     for (peer, path, server) in peers {
         let server = match server {
             Ok(server) => server,
@@ -154,6 +154,13 @@ pub fn put_small(report: &mut Report, size: Size) -> Result<()> {
         http::put_many(node.port(), &line(&node), &fresh("/bench/"), &block, some, CONNECTIONS).map(drop)
     });
     report.counts("http.put.small", "weft", counts)?;
+    let flushes = flushes(&[node.pid()], place.path(), files as u64, || {
+        http::put_many(node.port(), &line(&node), &fresh("/bench/"), &block, files, CONNECTIONS).map(drop)
+    });
+    match flushes {
+        Ok(per) => report.alone("http.put.small.flushes", "per PUT, untraced", &Series::of(vec![per])),
+        Err(why) => report.note(&format!("flushes at full speed not there: {why}")),
+    }
     Ok(())
 }
 
