@@ -41,4 +41,4 @@ pub use id::{
 };
 pub use name::{Name, RelPath};
 pub use rights::Rights;
-pub use time::{Clock, Deadline, Moment, Tick, Time, Timer};
+pub use time::{Civil, Clock, Deadline, Moment, Tick, Time, Timer};

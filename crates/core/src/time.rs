@@ -59,6 +59,44 @@ impl Time {
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
+
+    /// Returns the date and the time of day, in UTC.
+    pub const fn civil(self) -> Civil {
+        let (days, second) = (self.seconds().div_euclid(86_400), self.seconds().rem_euclid(86_400));
+        // Counted in eras of 400 years that start in March, so that leap days come last.
+        let shifted = days + 719_468;
+        let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
+        let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        Civil {
+            year: year_of_era + era * 400 + (month <= 2) as i64,
+            month: month as u8,
+            day: day as u8,
+            hour: (second / 3600) as u8,
+            minute: (second / 60 % 60) as u8,
+            second: (second % 60) as u8,
+        }
+    }
+}
+
+/// A date of the proleptic Gregorian calendar and a time of day, as people write them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// The year.
+    pub year: i64,
+    /// The month, from 1.
+    pub month: u8,
+    /// The day of the month, from 1.
+    pub day: u8,
+    /// The hour, 0 to 23.
+    pub hour: u8,
+    /// The minute.
+    pub minute: u8,
+    /// The second, 0 to 59: leap seconds are not counted.
+    pub second: u8,
 }
 
 /// A point on the monotonic clock of one process: nanoseconds since an arbitrary
@@ -148,5 +186,38 @@ mod tests {
         let time = Time::from_nanos(-1);
         assert_eq!((time.seconds(), time.subsec_nanos()), (-1, 999_999_999));
         assert_eq!(Time::from_unix(time.seconds(), time.subsec_nanos()), time);
+    }
+
+    #[test]
+    fn dates_are_right_around_leap_days_and_before_1970() {
+        for (seconds, date) in [
+            (0, [1970, 1, 1, 0, 0, 0]),
+            (-1, [1969, 12, 31, 23, 59, 59]),
+            (-5_822_236_800, [1785, 7, 2, 0, 0, 0]),
+            (951_782_400, [2000, 2, 29, 0, 0, 0]),
+            (1_709_251_199, [2024, 2, 29, 23, 59, 59]),
+            (1_767_225_599, [2025, 12, 31, 23, 59, 59]),
+            (4_107_542_400, [2100, 3, 1, 0, 0, 0]),
+        ] {
+            let civil = Time::from_unix(seconds, 999_999_999).civil();
+            let found = [civil.month, civil.day, civil.hour, civil.minute, civil.second].map(i64::from);
+            assert_eq!([&[civil.year], &found[..]].concat(), date, "{seconds}");
+        }
+    }
+
+    #[test]
+    fn every_day_follows_the_one_before() {
+        let mut before = Time::from_unix(-86_400 * 100_000, 0).civil();
+        for day in -99_999..100_000 {
+            let next = Time::from_unix(86_400 * day, 0).civil();
+            let follows = (next.year, next.month, next.day) == (before.year, before.month, before.day + 1)
+                || (next.day == 1
+                    && before.day >= 28
+                    && (next.year, next.month) == (before.year, before.month + 1))
+                || ((next.month, next.day, before.month, before.day) == (1, 1, 12, 31)
+                    && next.year == before.year + 1);
+            assert!(follows, "{before:?} {next:?}");
+            before = next;
+        }
     }
 }

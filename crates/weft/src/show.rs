@@ -49,22 +49,9 @@ pub fn kind(kind: Kind) -> &'static str {
 
 /// Shows a time in UTC to the second: `2026-11-21 13:37:00`.
 pub fn time(time: Time) -> String {
-    let (days, second) = (time.seconds().div_euclid(86_400), time.seconds().rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02}:{:02}", second / 3600, second / 60 % 60, second % 60)
-}
-
-/// Days since 1970 to a date of the proleptic Gregorian calendar, counted in eras of
-/// 400 years that start in March, so that leap days come last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    let at = time.civil();
+    let (date, clock) = ((at.year, at.month, at.day), (at.hour, at.minute, at.second));
+    format!("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", date.0, date.1, date.2, clock.0, clock.1, clock.2)
 }
 
 #[cfg(test)]

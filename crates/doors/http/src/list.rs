@@ -320,23 +320,9 @@ fn escape(text: &str) -> String {
 
 /// Shows a time to the second, in UTC (RFC 3339).
 fn format_time(time: Time) -> String {
-    let (days, second) = (time.seconds().div_euclid(86_400), time.seconds().rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-}
-
-/// Returns year, month and day of a number of days since 1970: years are counted from March, so
-/// that the day that is sometimes missing is the last.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+    let at = time.civil();
+    let (date, clock) = ((at.year, at.month, at.day), (at.hour, at.minute, at.second));
+    format!("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", date.0, date.1, date.2, clock.0, clock.1, clock.2)
 }
 
 #[cfg(test)]
