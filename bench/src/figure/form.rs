@@ -93,7 +93,7 @@ async fn open(folder: &Path) -> Result<Tree> {
     };
     let (log, notes) = (auth.audit_log(), engine.notes(AUDITS)?);
     drop(sys.spawn(async move { log.follow(notes).await }));
-    let origin = Origin { door: Door::Native, peer: None };
+    let origin = Origin { door: Door::Native, peer: None, uid: None };
     let caller = auth.authority().authenticate(&Evidence::SocketUid(uid), origin).await?;
     Ok(Tree { sys, engine, fs, caller })
 }
@@ -105,7 +105,7 @@ impl Tree {
             session: SessionId(1),
             until: Deadline::within(self.sys.clock(), Duration::from_secs(60)),
             trace: TraceId(0),
-            from: Origin { door: Door::Native, peer: None },
+            from: Origin { door: Door::Native, peer: None, uid: None },
             once: None,
             ack: Ack::Durable,
             wire: Wire::Private,

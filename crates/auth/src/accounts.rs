@@ -14,6 +14,7 @@ use weft_core::service::{Accounts, GroupEdit, GroupRecord, NewUser, Secret, User
 use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, limits};
 use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
 
+use crate::checks::{Checks, Place};
 use crate::home::{Home, is_whole, revoke_line};
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
@@ -25,11 +26,12 @@ const UID_OVERFLOW: u32 = 65_534;
 #[derive(Clone)]
 pub(crate) struct TableAccounts {
     home: Arc<Home>,
+    checks: Arc<Checks>,
 }
 
 impl TableAccounts {
-    pub(crate) fn new(home: Arc<Home>) -> Self {
-        Self { home }
+    pub(crate) fn new(home: Arc<Home>, checks: Arc<Checks>) -> Self {
+        Self { home, checks }
     }
 
     async fn hash(&self, password: &Secret) -> Result<PasswordHash> {
@@ -56,12 +58,40 @@ impl TableAccounts {
         Err(Error::not_found(format!("the domain has no such {what}")).about(name))
     }
 
-    async fn set_password(&self, name: &CallerName, password: &Secret) -> Result<UserRow> {
+    /// Checks the password that somebody gives who changes their own. Returns what was
+    /// stored then. Guesses wait as those of a login do.
+    async fn demand_old(&self, name: &CallerName, old: Option<&Secret>) -> Result<Option<PasswordHash>> {
+        let row = self.home.user(&self.home.space.snapshot()?, name)?;
+        let Some(stored) = row.and_then(|row| row.password) else { return Ok(None) };
+        let old = old.ok_or_else(|| {
+            Error::not_permitted("whoever changes their own password gives the present one too")
+                .hint("weft user passwd asks for it; an administrator can set it for another")
+        })?;
+        let attempt = self.checks.begin(name.local(), Place::Known).await?;
+        let turn = self.checks.turn(Place::Known).await?;
+        if !self.checks.compare(turn, stored.clone(), old).await? {
+            attempt.was_wrong(self.home.steady.tick());
+            return Err(Error::new(ErrorKind::Unauthenticated, "the present password is wrong"));
+        }
+        attempt.was_right();
+        Ok(Some(stored))
+    }
+
+    /// Sets a password; whoever changes their own has proved `known`.
+    async fn set_password(
+        &self,
+        name: &CallerName,
+        password: &Secret,
+        known: Option<Option<PasswordHash>>,
+    ) -> Result<UserRow> {
         let hash = self.hash(password).await?;
         let _gate = self.home.gate.write().await;
         let user = name.clone();
         let act = move |txn: &mut SpaceTxn<'_>| {
             change_user(txn, &user, |_, row| {
+                if known.as_ref().is_some_and(|known| *known != row.password) {
+                    return Err(Error::new(ErrorKind::Conflict, "somebody else has just changed it"));
+                }
                 row.password = Some(hash.clone());
                 Ok(())
             })
@@ -118,7 +148,7 @@ impl TableAccounts {
     async fn edit(&self, caller: &Caller, name: &CallerName, edit: &UserEdit) -> Result<UserRecord> {
         let themselves = caller.name() == name
             && is_whole(caller, self.home.steady.moment().wall)
-            && matches!(edit, UserEdit::Password(_));
+            && matches!(edit, UserEdit::Password { .. });
         if themselves {
             self.home.live(caller)?;
         } else {
@@ -126,7 +156,10 @@ impl TableAccounts {
         }
         self.own(name, CallerKind::User)?;
         let row = match edit {
-            UserEdit::Password(password) => self.set_password(name, password).await?,
+            UserEdit::Password { new, old } => {
+                let known = if themselves { Some(self.demand_old(name, old.as_ref()).await?) } else { None };
+                self.set_password(name, new, known).await?
+            }
             UserEdit::Enabled(enabled) => self.set_enabled(name, *enabled).await?,
             UserEdit::Uid(uid) => self.set_uid(name, *uid).await?,
         };

@@ -12,6 +12,7 @@ use weft_sys::{Disk, FlushSite, Sys, Task};
 use crate::accounts::{TableAccounts, add_member, put_new_group, put_new_user};
 use crate::audit::{AuditLog, ChainedAudit};
 use crate::authority::{self, HomeAuthority};
+use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
 use crate::keys::{self, KeyRing, KeyState};
@@ -149,10 +150,11 @@ impl Auth {
             audit: Arc::new(audit),
             gate: RwLock::new(()),
         });
+        let checks = Arc::new(Checks::new(home.sys.clone(), home.steady.clone()));
         let tasks = vec![writer, sessions.sweep(), sweep(&home)];
         Ok(Self {
-            authority: Arc::new(HomeAuthority::new(home.clone(), issuer.clone())),
-            accounts: Arc::new(TableAccounts::new(home.clone())),
+            authority: Arc::new(HomeAuthority::new(home.clone(), issuer.clone(), checks.clone())),
+            accounts: Arc::new(TableAccounts::new(home.clone(), checks)),
             audit: Arc::new(ChainedAudit::new(home.clone())),
             issuer,
             sessions,

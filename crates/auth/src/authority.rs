@@ -1,90 +1,69 @@
 //! Evidence in, callers out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
 use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
 use weft_core::{
-    CallerId, CallerKind, CallerName, Clock, CredentialId, Deadline, Error, ErrorKind, Result, Time, limits,
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Time, limits,
 };
 use weft_kv::{Ack, Space, SpaceTxn, Txn};
 
+use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
 use crate::issuer::SigningIssuer;
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
-use crate::throttle::Throttle;
 
 /// The authority of the home domain.
 pub(crate) struct HomeAuthority {
     home: Arc<Home>,
     issuer: Arc<SigningIssuer>,
-    /// One permit for the memory of one password check.
-    checks: Semaphore,
-    waiting: AtomicUsize,
-    throttle: Arc<Throttle>,
+    checks: Arc<Checks>,
     /// What unknown users, and users without a password, are compared with.
     nobody: PasswordHash,
 }
 
-/// Counts itself among those who wait for a password check.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+/// A caller whose evidence holds, and whether that was found out only now.
+struct Proved {
+    caller: Caller,
+    is_news: bool,
 }
 
 impl HomeAuthority {
-    pub(crate) fn new(home: Arc<Home>, issuer: Arc<SigningIssuer>) -> Self {
+    pub(crate) fn new(home: Arc<Home>, issuer: Arc<SigningIssuer>, checks: Arc<Checks>) -> Self {
         let nobody = PasswordHash::nobodys(home.sys.random());
-        Self {
-            home,
-            issuer,
-            checks: Semaphore::new(limits::PASSWORD_CHECKS_MAX),
-            waiting: AtomicUsize::new(0),
-            throttle: Arc::default(),
-            nobody,
-        }
+        Self { home, issuer, checks, nobody }
     }
 
-    async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Caller> {
+    async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Proved> {
         let now = self.home.steady.moment();
         if let Some(caller) = self.home.remembered.password(user, password, now.tick)
             && caller.live(now).is_ok()
         {
-            return Ok(caller);
+            return Ok(Proved { caller, is_news: false });
         }
-        let attempt = self.throttle.begin(user, from.peer, now.tick)?;
-        if attempt.must_wait() {
-            self.home.sys.sleep(limits::PASSWORD_FAILURE_DELAY).await;
-        }
-        let answer = self.check_password(user, password).await;
+        let attempt = self.checks.begin(user, from.into()).await?;
+        let answer = self.check_password(user, password, from.into()).await;
         let now = self.home.steady.tick();
         match &answer {
-            Ok(caller) => {
-                attempt.was_right();
-                self.home.tell(caller, Some(from), "login", AuditOutcome::Done, "password".to_owned()).await;
-            }
+            Ok(_) => attempt.was_right(),
             Err(error) if error.kind() == ErrorKind::Unauthenticated => {
                 attempt.was_wrong(now);
-                let because = format!("password for `{}`", user.escape_debug());
+                let because = format!("password for `{}`{}", user.escape_debug(), uid_of(from));
                 let refused = AuditOutcome::Failed(ErrorKind::Unauthenticated);
                 self.home.tell(&Caller::anyone(), Some(from), "login", refused, because).await;
             }
             Err(_) => {}
         }
-        answer
+        answer.map(|caller| Proved { caller, is_news: true })
     }
 
     /// Checks a password, in its turn. An unknown user costs what a wrong password costs.
-    async fn check_password(&self, user: &str, password: &Secret) -> Result<Caller> {
+    async fn check_password(&self, user: &str, password: &Secret, place: Place) -> Result<Caller> {
         let wrong = || Error::new(ErrorKind::Unauthenticated, "the user or the password is wrong");
         let name = CallerName::parse(user, self.home.domain.id)
             .ok()
@@ -96,16 +75,14 @@ impl HomeAuthority {
         let stored = row.filter(|row| row.enabled).and_then(|row| row.password);
         let hash = stored.clone().unwrap_or_else(|| self.nobody.clone());
 
-        let permit = self.turn().await?;
+        let turn = self.checks.turn(place).await?;
         let now = self.home.steady.moment();
         if let Some(caller) = self.home.remembered.password(user, password, now.tick)
             && caller.live(now).is_ok()
         {
             return Ok(caller);
         }
-        let given = password.clone();
-        let right = self.home.sys.blocking(move || hash.is(&given)).await??;
-        drop(permit);
+        let right = self.checks.compare(turn, hash, password).await?;
         let (Some(name), Some(stored), true) = (name, stored, right) else { return Err(wrong()) };
 
         let _gate = self.home.gate.read().await;
@@ -119,26 +96,12 @@ impl HomeAuthority {
         Ok(caller)
     }
 
-    /// Waits for the memory of one check. `Busy` if too many wait, or for too long.
-    async fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>> {
-        let busy = || Error::new(ErrorKind::Busy, "too many passwords are being checked");
-        let waiting = Waiting(&self.waiting);
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= limits::PASSWORD_WAITERS_MAX {
-            return Err(busy());
-        }
-        let deadline = Deadline::within(self.home.sys.clock(), limits::PASSWORD_WAIT);
-        let acquire = async { self.checks.acquire().await.map_err(|_| busy()) };
-        let permit = self.home.sys.within(deadline, acquire).await.map_err(|_| busy());
-        drop(waiting);
-        permit
-    }
-
-    async fn by_uid(&self, uid: u32, from: Origin) -> Result<Caller> {
+    async fn by_uid(&self, uid: u32) -> Result<Proved> {
         let now = self.home.steady.moment();
         if let Some(caller) = self.home.remembered.uid(uid, now.tick)
             && caller.live(now).is_ok()
         {
-            return Ok(caller);
+            return Ok(Proved { caller, is_news: false });
         }
         let caller = {
             let _gate = self.home.gate.read().await;
@@ -154,10 +117,51 @@ impl HomeAuthority {
             self.home.remembered.keep_uid(uid, &caller, now.tick);
             caller
         };
+        Ok(Proved { caller, is_news: true })
+    }
+
+    /// Returns whom a password or a uid proves, and how to say so in the log; none for
+    /// evidence that is no login.
+    async fn proved(&self, evidence: &Evidence, from: Origin) -> Result<Option<(Proved, String)>> {
+        Ok(match evidence {
+            Evidence::Password { user, password } => {
+                let proved = self.by_password(user, password, from).await?;
+                Some((proved, format!("password{}", uid_of(from))))
+            }
+            Evidence::SocketUid(uid) => Some((self.by_uid(*uid).await?, format!("uid {uid}"))),
+            Evidence::None | Evidence::Token(_) => None,
+        })
+    }
+
+    async fn tell_login(&self, caller: &Caller, from: Origin, because: String) {
         if !caller.is_anyone() {
-            self.home.tell(&caller, Some(from), "login", AuditOutcome::Done, format!("uid {uid}")).await;
+            self.home.tell(caller, Some(from), "login", AuditOutcome::Done, because).await;
         }
-        Ok(caller)
+    }
+
+    async fn caller_of(&self, evidence: &Evidence, from: Origin) -> Result<Caller> {
+        if let Some((proved, because)) = self.proved(evidence, from).await? {
+            if proved.is_news {
+                self.tell_login(&proved.caller, from, because).await;
+            }
+            return Ok(proved.caller);
+        }
+        match evidence {
+            Evidence::Token(token) => self.by_token(token).await,
+            _ => Ok(Caller::anyone()),
+        }
+    }
+
+    /// Makes a credential of its own for whoever has just logged in: what is remembered of
+    /// the evidence saves the work of checking it, and lends nothing to what comes of it.
+    async fn new_login(&self, caller: &Caller, narrower: &Attenuation, life: Duration) -> Result<Caller> {
+        let home = &self.home;
+        let _gate = home.gate.read().await;
+        check_wanted(home, caller, life)?;
+        let mut mint = home.login(caller.claims().evidence);
+        mint.limits = mint.limits.narrowed(narrower)?;
+        mint.expires = mint.issued.plus(life_within(life));
+        home.mint(&home.space.snapshot()?, caller.name(), mint)
     }
 
     async fn by_token(&self, token: &Secret) -> Result<Caller> {
@@ -240,28 +244,54 @@ fn lineage(claims: &CredentialClaims) -> Result<Vec<CredentialId>> {
     Ok(claims.parents.iter().copied().chain([claims.id]).collect())
 }
 
+/// Says from which uid, where there is one.
+fn uid_of(from: Origin) -> String {
+    from.uid.map_or_else(String::new, |uid| format!(", from uid {uid}"))
+}
+
+/// Checks that a caller may have a credential made that lives so long.
+fn check_wanted(home: &Home, caller: &Caller, life: Duration) -> Result<()> {
+    home.live(caller)?;
+    if caller.is_anyone() {
+        return Err(Error::new(ErrorKind::Unauthenticated, "anyone has no credential").hint("weft login"));
+    }
+    if life.is_zero() {
+        return Err(Error::invalid("a credential lives for some time"));
+    }
+    Ok(())
+}
+
+fn signed_of(made: &Caller) -> Result<Signed> {
+    made.signed().cloned().ok_or_else(|| Error::internal("a minted credential is not there"))
+}
+
 #[async_trait]
 impl Authority for HomeAuthority {
     async fn authenticate(&self, evidence: &Evidence, from: Origin) -> Result<Caller> {
-        let caller = match evidence {
-            Evidence::None => Ok(Caller::anyone()),
-            Evidence::Password { user, password } => self.by_password(user, password, from).await,
-            Evidence::Token(token) => self.by_token(token).await,
-            Evidence::SocketUid(uid) => self.by_uid(*uid, from).await,
+        self.caller_of(evidence, from).await.map_err(|error| error.op("authenticate"))
+    }
+
+    async fn login(
+        &self,
+        evidence: &Evidence,
+        narrower: &Attenuation,
+        life: Duration,
+        from: Origin,
+    ) -> Result<Signed> {
+        let Some((proved, because)) = self.proved(evidence, from).await.map_err(|e| e.op("authenticate"))?
+        else {
+            let caller = self.authenticate(evidence, from).await?;
+            return self.credential(&caller, narrower, life).await;
         };
-        caller.map_err(|error| error.op("authenticate"))
+        let made = self.new_login(&proved.caller, narrower, life).await?;
+        self.tell_login(&made, from, because).await;
+        signed_of(&made)
     }
 
     async fn credential(&self, caller: &Caller, narrower: &Attenuation, life: Duration) -> Result<Signed> {
         let home = &self.home;
         let _gate = home.gate.read().await;
-        home.live(caller)?;
-        if caller.is_anyone() {
-            return Err(Error::new(ErrorKind::Unauthenticated, "anyone has no credential").hint("weft login"));
-        }
-        if life.is_zero() {
-            return Err(Error::invalid("a credential lives for some time"));
-        }
+        check_wanted(home, caller, life)?;
         let claims = caller.claims();
         let issued = home.steady.stamp();
         let mint = Mint {
@@ -273,8 +303,7 @@ impl Authority for HomeAuthority {
             issued,
             expires: issued.plus(life_within(life)).min(claims.expires),
         };
-        let made = home.mint(&home.space.snapshot()?, caller.name(), mint)?;
-        made.signed().cloned().ok_or_else(|| Error::internal("a minted credential is not there"))
+        signed_of(&home.mint(&home.space.snapshot()?, caller.name(), mint)?)
     }
 
     async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>> {

@@ -200,7 +200,7 @@ impl Home {
             caller: caller.name().clone(),
             credential: caller.credential(),
             delegates: caller.claims().delegates.clone(),
-            from: from.unwrap_or(Origin { door: Door::Node, peer: None }),
+            from: from.unwrap_or(Origin { door: Door::Node, peer: None, uid: None }),
             trace: TraceId(0),
             operation: operation.to_owned(),
             object: None,

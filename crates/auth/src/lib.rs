@@ -38,6 +38,7 @@ mod accounts;
 mod audit;
 mod auth;
 mod authority;
+mod checks;
 mod home;
 mod issuer;
 mod keys;

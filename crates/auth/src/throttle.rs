@@ -5,16 +5,17 @@
 //! user's own next try from the same address waits its turn, then works, and clears the count.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::{Error, ErrorKind, Result, Tick, limits};
 
+use crate::checks::Place;
+
 /// Whose wrong passwords are counted together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Who {
-    User(Box<str>, Option<IpAddr>),
-    Peer(IpAddr),
+    User(Box<str>, Place),
+    All(Place),
 }
 
 #[derive(Clone, Copy)]
@@ -38,10 +39,12 @@ pub(crate) struct Try {
 
 impl Throttle {
     /// Begins a try. `Busy` if it would have to wait and another one is waiting already.
-    pub(crate) fn begin(self: &Arc<Self>, user: &str, peer: Option<IpAddr>, now: Tick) -> Result<Try> {
+    pub(crate) fn begin(self: &Arc<Self>, user: &str, place: Place, now: Tick) -> Result<Try> {
         let user: Box<str> = user.chars().take(limits::CALLER_NAME_BYTES_MAX).collect();
-        let mut who = vec![(Who::User(user, peer), limits::PASSWORD_FAILURES_FREE)];
-        who.extend(peer.map(|peer| (Who::Peer(peer), limits::PASSWORD_FAILURES_PEER)));
+        let mut who = vec![(Who::User(user, place), limits::PASSWORD_FAILURES_FREE)];
+        if place != Place::Known {
+            who.push((Who::All(place), limits::PASSWORD_FAILURES_PEER));
+        }
         let mut table = self.table();
         let mut held = false;
         for (who, free) in &who {
@@ -121,43 +124,48 @@ impl Drop for Try {
 mod tests {
     use super::*;
 
-    fn fail(throttle: &Arc<Throttle>, user: &str, peer: Option<IpAddr>, tick: u64) {
-        throttle.begin(user, peer, Tick(tick)).expect("it may try").was_wrong(Tick(tick));
+    const HERE: Place = Place::Uid(1000);
+
+    fn fail(throttle: &Arc<Throttle>, user: &str, place: Place, tick: u64) {
+        throttle.begin(user, place, Tick(tick)).expect("it may try").was_wrong(Tick(tick));
     }
 
     #[test]
     fn after_many_wrong_ones_a_try_waits_and_a_second_is_refused_until_a_right_one_clears_it() {
         let throttle = Arc::new(Throttle::default());
         for n in 0..=limits::PASSWORD_FAILURES_FREE {
-            assert!(!throttle.begin("alice", None, Tick(0)).expect("free").must_wait(), "{n}");
-            fail(&throttle, "alice", None, u64::from(n));
+            assert!(!throttle.begin("alice", HERE, Tick(0)).expect("free").must_wait(), "{n}");
+            fail(&throttle, "alice", HERE, u64::from(n));
         }
-        assert!(!throttle.begin("bob", None, Tick(9)).expect("another user").must_wait());
-        let waiting = throttle.begin("alice", None, Tick(9)).expect("one may wait");
+        assert!(!throttle.begin("bob", HERE, Tick(9)).expect("another user").must_wait());
+        let elsewhere = throttle.begin("alice", Place::Uid(1001), Tick(9)).expect("another uid");
+        assert!(!elsewhere.must_wait(), "what one uid guesses costs another nothing");
+        let waiting = throttle.begin("alice", HERE, Tick(9)).expect("one may wait");
         assert!(waiting.must_wait());
-        let second = throttle.begin("alice", None, Tick(9)).map(drop).map_err(|error| error.kind());
+        let second = throttle.begin("alice", HERE, Tick(9)).map(drop).map_err(|error| error.kind());
         assert_eq!(second, Err(ErrorKind::Busy));
         waiting.was_right();
-        assert!(!throttle.begin("alice", None, Tick(9)).expect("cleared").must_wait());
+        assert!(!throttle.begin("alice", HERE, Tick(9)).expect("cleared").must_wait());
     }
 
     #[test]
-    fn one_address_trying_many_users_waits_too_and_is_forgotten_in_time() {
+    fn one_place_trying_many_users_waits_too_and_is_forgotten_in_time() {
         let throttle = Arc::new(Throttle::default());
-        let peer = Some(IpAddr::from([192, 0, 2, 1]));
-        for n in 0..=limits::PASSWORD_FAILURES_PEER {
-            fail(&throttle, &format!("user{n}"), peer, 1);
+        for place in [Place::Address([192, 0, 2, 1].into()), HERE] {
+            for n in 0..=limits::PASSWORD_FAILURES_PEER {
+                fail(&throttle, &format!("user{n}"), place, 1);
+            }
+            assert!(throttle.begin("new", place, Tick(2)).expect("one may wait").must_wait());
+            let later = Tick(2).plus(limits::PASSWORD_FAILURES_KEPT * 2);
+            assert!(!throttle.begin("new", place, later).expect("forgotten").must_wait());
         }
-        assert!(throttle.begin("new", peer, Tick(2)).expect("one may wait").must_wait());
-        let later = Tick(2).plus(limits::PASSWORD_FAILURES_KEPT * 2);
-        assert!(!throttle.begin("new", peer, later).expect("forgotten").must_wait());
     }
 
     #[test]
     fn the_table_stays_within_its_bound_whoever_tries() {
         let throttle = Arc::new(Throttle::default());
         for n in 0..3 * limits::PASSWORD_FAILURES_TABLE as u64 {
-            fail(&throttle, &format!("user{n}"), None, n);
+            fail(&throttle, &format!("user{n}"), HERE, n);
         }
         assert!(throttle.table().len() <= limits::PASSWORD_FAILURES_TABLE);
     }

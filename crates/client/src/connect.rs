@@ -135,7 +135,7 @@ impl Client {
             session: self.session,
             until: Deadline::within(self.sys().clock(), span),
             trace: TraceId(self.traces.fetch_add(1, Ordering::Relaxed)),
-            from: Origin { door: Door::Native, peer: None },
+            from: Origin { door: Door::Native, peer: None, uid: None },
             once: None,
             ack: Ack::Durable,
             wire: Wire::Private,

@@ -151,7 +151,7 @@ impl TestDomain {
             session: SessionId(session),
             until: Deadline::within(&*self.clock, Duration::from_secs(60)),
             trace: TraceId(self.next_serial()),
-            from: Origin { door: Door::Native, peer: None },
+            from: Origin { door: Door::Native, peer: None, uid: None },
             once: None,
             ack: Ack::Applied,
             wire: Wire::Private,

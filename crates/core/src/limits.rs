@@ -99,6 +99,10 @@ pub const PIECE_BYTES_MAX: usize = 1 << 20;
 pub const SEAL_BLOCK_BYTES: u64 = 1 << 20;
 /// How long a transfer may make no progress.
 pub const TRANSFER_IDLE: Duration = Duration::from_secs(60);
+/// How long one part or file may take in all; what ends a stalled one is [`TRANSFER_IDLE`].
+pub const TRANSFER_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a backup, a check or a verification of the log may take.
+pub const UPKEEP_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long one small request may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after an applied change it is on disk at the latest (law 13).
@@ -121,6 +125,19 @@ pub const INBOUND_GATHER: Duration = Duration::from_millis(20);
 
 /// Connections one door holds; the next waits in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
+/// Connections of them that one remote address holds (of IPv6, one network of 64 bits); the next
+/// is turned away with an answer.
+pub const CONNECTIONS_PER_PEER_MAX: usize = 2048;
+/// The same of one address of the loopback: a server in front of the door speaks for many.
+pub const CONNECTIONS_PER_LOOPBACK_MAX: usize = 12_288;
+/// Connections of them that one uid holds on a local socket.
+pub const CONNECTIONS_PER_UID_MAX: usize = 1024;
+/// Connections that are being turned away with an answer at the same time; more are just closed.
+pub const TURNED_AWAY_MAX: usize = 256;
+/// How long the answer to one that is turned away may take to be taken.
+pub const TURNED_AWAY_LINGER: Duration = Duration::from_secs(2);
+/// After how long one that was turned away is told to try again.
+pub const TURNED_AWAY_RETRY: Duration = Duration::from_secs(5);
 /// How long a connection may take to bring the head of a request once it has begun.
 pub const HEAD_DEADLINE: Duration = Duration::from_secs(20);
 /// How long a connection may stay open without a request.
@@ -221,6 +238,9 @@ pub const RPC_BODY_BYTES_MAX: usize = 4 << 20;
 /// Bytes of one transfer that may be on their way before the receiver asks for more:
 /// one piece, since what is on its way cannot be taken back when a right ends.
 pub const RPC_WINDOW_BYTES: u32 = 1 << 20;
+/// How long a client waits for a node that neither asks for more of an upload nor answers.
+/// Longer than [`TRANSFER_IDLE`]: the node finds out first, and says why.
+pub const RPC_STALL: Duration = Duration::from_secs(75);
 /// How long after a call's deadline its answer may still arrive.
 pub const RPC_ANSWER_GRACE: Duration = Duration::from_secs(1);
 /// Calls one connection may have under way; more are answered `Busy`.
@@ -261,6 +281,8 @@ pub const PASSWORD_COST_MAX: (u32, u32) = (64 * 1024, 8);
 pub const PASSWORD_CHECKS_MAX: usize = 4;
 /// Password checks that wait for their turn; more are `Busy`.
 pub const PASSWORD_WAITERS_MAX: usize = 1024;
+/// Those of them that come from one address or one local uid.
+pub const PASSWORD_WAITERS_PER_PEER_MAX: usize = 64;
 /// How long a password check waits for its turn before it is `Busy`.
 pub const PASSWORD_WAIT: Duration = Duration::from_secs(10);
 /// How long a password that was right is remembered, as a keyed hash.
@@ -309,6 +331,8 @@ pub const AUDIT_WAIT: Duration = Duration::from_secs(30);
 /// How long the audit log rests after a failed write before it tries again.
 pub const AUDIT_RETRY: Duration = Duration::from_secs(1);
 
+/// Names of callers that a listing keeps, so as not to ask for them again.
+pub const NAMES_KEPT_MAX: usize = 16_384;
 /// Names that a refusal lists.
 pub const REFUSAL_NAMES_MAX: usize = 16;
 
@@ -390,6 +414,12 @@ const _: () = assert!(
     NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX
 );
 const _: () = assert!(HTTP_TARGET_BYTES_MAX < HTTP_HEAD_BYTES_MAX && PATH_BYTES_MAX <= HTTP_TARGET_BYTES_MAX);
+const _: () = assert!(
+    CONNECTIONS_PER_UID_MAX <= CONNECTIONS_PER_PEER_MAX
+        && CONNECTIONS_PER_PEER_MAX + CONNECTIONS_PER_LOOPBACK_MAX < CONNECTIONS_MAX
+);
+const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
+const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
 const _: () = assert!(MEMBERSHIPS_MAX <= CALLER_GROUPS_MAX && MEMBERSHIPS_MAX * 19 + 4096 < PROOF_BYTES_MAX);

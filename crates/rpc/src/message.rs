@@ -13,7 +13,7 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
-    NewUser, NodeStatus, Revoke, SessionGrant, UserEdit, UserRecord,
+    Identity, NewUser, NodeStatus, Revoke, SessionGrant, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, DomainId, ErrorReport, FileId, RequestId, StageId, TraceId, VolumeId};
 
@@ -209,10 +209,17 @@ pub enum StageAsk {
 pub enum AuthorityAsk {
     /// Who the call is made as.
     WhoAmI,
-    /// `authenticate`, then `credential` for whoever that is.
+    /// `login` by evidence.
     Login {
         /// The evidence.
         evidence: Evidence,
+        /// What to narrow it to.
+        limits: Attenuation,
+        /// Seconds it should live.
+        life_s: u32,
+    },
+    /// `login` as the uid at this end of the socket, which the kernel told the node.
+    LoginHere {
         /// What to narrow it to.
         limits: Attenuation,
         /// Seconds it should live.
@@ -362,7 +369,7 @@ pub enum Answer {
     /// Of a test.
     InTheWay(Option<Lock>),
     /// Who the call is made as.
-    Caller(CallerName),
+    Identity(Identity),
     /// A credential.
     Credential(Signed),
     /// Names, in the order of the ids asked for.

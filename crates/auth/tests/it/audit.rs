@@ -23,7 +23,7 @@ fn record(node: &Scene, serial: u64, container: u64) -> AuditRecord {
         caller: CallerName::ANYONE,
         credential: CredentialId(0),
         delegates: Vec::new(),
-        from: Origin { door: Door::Http, peer: None },
+        from: Origin { door: Door::Http, peer: None, uid: None },
         trace: TraceId(serial),
         operation: "read".to_owned(),
         object: Some(FileId::new(VolumeId(0), serial, 0)),

@@ -7,9 +7,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use weft_auth::Auth;
+use weft_core::form::Origin;
 use weft_core::service::{Evidence, NewUser, Revoke, Secret, UserEdit};
 use weft_core::{ErrorKind, Result, limits};
-use weft_kv::{Ack, Boot, Commit, Embedded, Engine, NoteKind, Notes, Snapshot, SpaceId, Supports, WriteFn};
+use weft_kv::{
+    Ack, Boot, Commit, Embedded, Engine, NoteKind, NotePosition, Notes, Snapshot, SpaceId, Supports, WriteFn,
+};
 use weft_sys::{Disk, SimDisk};
 
 use crate::scene::{FOUNDER_UID, ROOT_WORD, SOCKET, Scene, read_decision, scene, settings};
@@ -73,7 +76,7 @@ fn a_changed_password_counts_at_once_though_the_old_one_was_remembered() {
     scene(4, |node| async move {
         let name = node.add_user("alice", "old").await;
         let alice = node.login("alice", "old").await.expect("right");
-        let edit = UserEdit::Password(Secret::new("new"));
+        let edit = UserEdit::Password { new: Secret::new("new"), old: Some(Secret::new("old")) };
         node.auth.accounts().edit_user(&alice, &name, &edit).await.expect("her own");
         assert!(node.login("alice", "old").await.is_err());
         node.login("alice", "new").await.expect("right");
@@ -81,6 +84,99 @@ fn a_changed_password_counts_at_once_though_the_old_one_was_remembered() {
         let other = node.add_user("bob", "bob").await;
         let error = node.auth.accounts().edit_user(&alice, &other, &edit).await.expect_err("not hers");
         assert_eq!(error.kind(), ErrorKind::NotPermitted);
+    });
+}
+
+fn new_password(new: &str, old: Option<&str>) -> UserEdit {
+    UserEdit::Password { new: Secret::new(new), old: old.map(Secret::new) }
+}
+
+#[test]
+fn whoever_changes_their_own_password_must_know_it_and_who_guesses_waits() {
+    scene(11, |node| async move {
+        let name = node.add_user("alice", "old").await;
+        let alice = node.login("alice", "old").await.expect("right");
+        let (admin, accounts) = (node.admin().await, node.auth.accounts());
+        let without = accounts.edit_user(&alice, &name, &new_password("new", None)).await;
+        assert_eq!(without.expect_err("not without the old").kind(), ErrorKind::NotPermitted);
+        for _ in 0..=limits::PASSWORD_FAILURES_FREE {
+            let guess = accounts.edit_user(&alice, &name, &new_password("new", Some("guess"))).await;
+            assert_eq!(guess.expect_err("wrong").kind(), ErrorKind::Unauthenticated);
+        }
+        let before = node.sys.clock().tick();
+        accounts.edit_user(&alice, &name, &new_password("new", Some("old"))).await.expect("she knows it");
+        assert!(node.sys.clock().tick().since(before) >= limits::PASSWORD_FAILURE_DELAY, "guesses wait");
+        node.login("alice", "new").await.expect("it was changed");
+        // An administrator sets another's, and her own as anybody does: over the socket too.
+        accounts.edit_user(&admin, &name, &new_password("reset", None)).await.expect("she may");
+        node.login("alice", "reset").await.expect("it was set");
+        let without = accounts.edit_user(&admin, admin.name(), &new_password("new", None)).await;
+        assert_eq!(without.expect_err("her own").kind(), ErrorKind::NotPermitted);
+        let edit = new_password("new", Some(ROOT_WORD));
+        accounts.edit_user(&admin, admin.name(), &edit).await.expect("she knows it");
+        // Whoever has none yet cannot know it.
+        let user = NewUser { name: "carol".to_owned(), password: None, uid: Some(1003) };
+        accounts.add_user(&admin, &user).await.expect("new");
+        let carol = node.uid(1003).await;
+        accounts.edit_user(&carol, carol.name(), &new_password("first", None)).await.expect("her first");
+        node.login("carol", "first").await.expect("it was set");
+    });
+}
+
+#[test]
+fn each_login_is_recorded_and_has_a_credential_that_ends_no_other() {
+    scene(12, |node| async move {
+        node.add_user("alice", "secret").await;
+        let authority = node.auth.authority();
+        let life = Duration::from_secs(3600);
+        let (password, user) = (Secret::new("secret"), "alice".to_owned());
+        let by_uid = Evidence::SocketUid(FOUNDER_UID);
+        for evidence in [Evidence::Password { user, password }, by_uid] {
+            let mut made = Vec::new();
+            for _ in 0..3 {
+                let signed = authority.login(&evidence, &Default::default(), life, SOCKET).await;
+                made.push(node.token(&signed.expect("it proves her").to_token()).await.expect("good"));
+            }
+            let remembered = authority.authenticate(&evidence, SOCKET).await.expect("remembered");
+            let what = Revoke::Credential(made[0].credential());
+            authority.revoke(&made[0], &what).await.expect("her own");
+            // What the evidence is remembered as is no parent of theirs either.
+            let what = Revoke::Credential(remembered.credential());
+            authority.revoke(&made[1], &what).await.expect("her own");
+            let live: Vec<_> =
+                made.iter().map(|caller| caller.live(node.sys.clock().moment()).is_ok()).collect();
+            assert_eq!(live, [false, true, true], "{evidence:?}");
+            let records = node.auth.audit().records(&node.admin().await, &Default::default()).await;
+            let logins: Vec<_> = records
+                .expect("she may")
+                .records
+                .into_iter()
+                .filter(|(_, record)| record.operation == "login" && record.caller == *made[0].name())
+                .map(|(_, record)| record.credential)
+                .collect();
+            for caller in &made {
+                assert!(logins.contains(&caller.credential()), "a login is not in the log: {logins:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn what_one_local_uid_guesses_costs_another_nothing() {
+    scene(13, |node| async move {
+        node.add_user("alice", "secret").await;
+        let from = |uid| Origin { uid: Some(uid), ..SOCKET };
+        let evidence = |word| Evidence::Password { user: "alice".to_owned(), password: Secret::new(word) };
+        let authority = node.auth.authority();
+        for _ in 0..=limits::PASSWORD_FAILURES_FREE {
+            authority.authenticate(&evidence("wrong"), from(1001)).await.expect_err("wrong");
+        }
+        let before = node.sys.clock().tick();
+        authority.authenticate(&evidence("secret"), from(1002)).await.expect("right");
+        assert_eq!(node.sys.clock().tick(), before, "another uid waited");
+        let wrong = authority.authenticate(&evidence("wrong"), from(1001)).await;
+        assert_eq!(wrong.expect_err("wrong").kind(), ErrorKind::Unauthenticated);
+        assert!(node.sys.clock().tick() > before, "the one who guessed did not wait");
     });
 }
 
@@ -189,7 +285,7 @@ fn after_many_wrong_passwords_the_right_one_works_a_second_later_and_others_noti
         node.pass(limits::PASSWORD_REMEMBERED / 2);
         node.auth
             .accounts()
-            .edit_user(&node.admin().await, &node.name("alice"), &UserEdit::Password(Secret::new("next")))
+            .edit_user(&node.admin().await, &node.name("alice"), &new_password("next", None))
             .await
             .expect("it may");
         let before = node.sys.clock().tick();
@@ -260,6 +356,9 @@ impl Engine for Counted {
     }
     fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>> {
         self.engine.notes(kind)
+    }
+    fn last_note(&self, kind: NoteKind) -> Result<Option<NotePosition>> {
+        self.engine.last_note(kind)
     }
     async fn backup(&self, into: Arc<dyn Disk>) -> Result<Commit> {
         self.engine.backup(into).await

@@ -19,7 +19,7 @@ pub const ROOT_WORD: &str = "correct horse";
 /// The uid that made the node.
 pub const FOUNDER_UID: u32 = 1000;
 /// Where requests come from.
-pub const SOCKET: Origin = Origin { door: Door::Native, peer: None };
+pub const SOCKET: Origin = Origin { door: Door::Native, peer: None, uid: None };
 
 /// A running auth, and what it stands on.
 pub struct Scene {
@@ -90,7 +90,7 @@ impl Scene {
 
     pub async fn login_from(&self, user: &str, password: &str, peer: Option<IpAddr>) -> Result<Caller> {
         let evidence = Evidence::Password { user: user.to_owned(), password: Secret::new(password) };
-        self.auth.authority().authenticate(&evidence, Origin { door: Door::Http, peer }).await
+        self.auth.authority().authenticate(&evidence, Origin { door: Door::Http, peer, uid: None }).await
     }
 
     pub async fn token(&self, token: &str) -> Result<Caller> {

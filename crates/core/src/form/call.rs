@@ -52,6 +52,20 @@ pub struct Origin {
     pub door: Door,
     /// The address of the other end; none on a local socket.
     pub peer: Option<IpAddr>,
+    /// The uid at the other end of a local socket, as the kernel said it; none elsewhere.
+    /// Means something on this node only, so it is neither stored nor sent.
+    #[serde(skip)]
+    pub uid: Option<u32>,
+}
+
+/// Returns what an address is counted as where bounds are per machine: of IPv6, the
+/// network of 64 bits that one machine has to itself.
+pub fn one_machine(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if v6.is_loopback() => address,
+        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
+        v4 => v4,
+    }
 }
 
 /// What accompanies every request. Made by a door of what it verified; never sent
@@ -97,5 +111,24 @@ impl Call {
     pub fn durable(mut self) -> Self {
         self.ack = Ack::Durable;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_machine_are_counted_as_one() {
+        let one = |text: &str| one_machine(text.parse().expect("an address")).to_string();
+        for (address, counted) in [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("2001:db8:1:2::9", "2001:db8:1:2::"),
+            ("::1", "::1"),
+        ] {
+            assert_eq!(one(address), counted);
+        }
     }
 }

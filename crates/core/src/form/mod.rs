@@ -30,7 +30,7 @@ pub use answer::{
     StageEntry, StagePage, Supports, TagPage, Walked, Want, Why, WhyStep, Written,
 };
 pub use batch::{Reply, Request, dispatch};
-pub use call::{Ack, Call, Door, Origin, Wire};
+pub use call::{Ack, Call, Door, Origin, Wire, one_machine};
 pub use file_system::{
     FileSystem, Make, New, OpenFile, OpenHow, PageMax, Pin, Range, Scope, Seek, Shape, Stage, StageHint,
     SyncScope, WriteAt,

@@ -23,9 +23,15 @@ pub struct NewUser {
 /// A change of a user.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum UserEdit {
-    /// Sets the password. Users may set their own; it ends nobody's credentials but
-    /// forgets remembered passwords.
-    Password(Secret),
+    /// Sets the password. Users may set their own if they know it; it ends nobody's
+    /// credentials but forgets remembered passwords.
+    Password {
+        /// The new password.
+        new: Secret,
+        /// The present one. Whoever changes their own must give it, if they have one,
+        /// administrators too; who sets somebody else's need not.
+        old: Option<Secret>,
+    },
     /// Lets the user log in, or not. Disabling revokes what the user holds.
     Enabled(bool),
     /// Sets or clears the uid on the node's own socket.

@@ -11,6 +11,7 @@ use crate::form::Origin;
 use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId};
 use crate::proof::{Attenuation, Caller, Signed};
 use crate::rights::Rights;
+use crate::time::Time;
 
 /// Text that must not be shown: it prints as `…` and is wiped when it is dropped.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +63,24 @@ pub enum Evidence {
     SocketUid(u32),
 }
 
+/// What a node knows a caller as.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// The name.
+    pub name: CallerName,
+    /// The credential its calls are made on; zero for `anyone`.
+    pub credential: CredentialId,
+    /// When that ends.
+    pub expires: Time,
+}
+
+impl From<&Caller> for Identity {
+    fn from(caller: &Caller) -> Self {
+        let (name, credential) = (caller.name().clone(), caller.credential());
+        Self { name, credential, expires: caller.claims().expires }
+    }
+}
+
 /// What to revoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Revoke {
@@ -83,6 +102,19 @@ pub trait Authority: Send + Sync {
     /// proves nothing, without saying which part was wrong; `Busy` if too many
     /// passwords are being checked.
     async fn authenticate(&self, evidence: &Evidence, from: Origin) -> Result<Caller>;
+
+    /// Logs in: exchanges evidence for a credential of its own, narrowed by `limits`, for
+    /// at most `life`. Revoking it ends no other login's, and each login is recorded.
+    async fn login(
+        &self,
+        evidence: &Evidence,
+        limits: &Attenuation,
+        life: Duration,
+        from: Origin,
+    ) -> Result<Signed> {
+        let caller = self.authenticate(evidence, from).await?;
+        self.credential(&caller, limits, life).await
+    }
 
     /// Returns a credential for the caller, narrowed by `limits`, for at most `life`. It
     /// never reaches further or lives longer than the one the caller came with.

@@ -12,7 +12,7 @@ mod sessions;
 
 pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserRecord};
 pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
-pub use authority::{Authority, Evidence, Revoke, Secret};
+pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
 pub use memberships::Memberships;
 pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity};

@@ -300,7 +300,7 @@ pub(crate) fn call_of(calls: &dyn CallSource, clock: &dyn Clock, patience: Durat
         session,
         until: Deadline::within(clock, patience),
         trace,
-        from: Origin { door: Way::Mount, peer: None },
+        from: Origin { door: Way::Mount, peer: None, uid: None },
         once: None,
         ack: Ack::Applied,
         wire: Wire::Private,

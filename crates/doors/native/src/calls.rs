@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch};
+use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, NodeAsk, StageAsk,
@@ -15,7 +16,6 @@ use weft_rpc::{
 use crate::Services;
 use crate::connection::Replies;
 use crate::download::download;
-use crate::peer::ORIGIN;
 use crate::sessions::OpenTable;
 use crate::upload::{Arrived, Upload};
 
@@ -163,14 +163,20 @@ impl Calling {
         let (authority, caller) = (&self.services.authority, &self.call.caller);
         let seconds = |life_s: u32| Duration::from_secs(life_s.into());
         Ok(match ask {
-            AuthorityAsk::WhoAmI => Answer::Caller(caller.name().clone()),
+            AuthorityAsk::WhoAmI => Answer::Identity(caller.into()),
             AuthorityAsk::Login { evidence, limits, life_s } => {
                 // Only the kernel says who is at the other end of the socket.
-                if matches!(evidence, weft_core::service::Evidence::SocketUid(_)) {
+                if matches!(evidence, Evidence::SocketUid(_)) {
                     return Err(Error::invalid("a uid is no evidence that can be sent"));
                 }
-                let caller = authority.authenticate(&evidence, ORIGIN).await?;
-                Answer::Credential(authority.credential(&caller, &limits, seconds(life_s)).await?)
+                let from = self.call.from;
+                Answer::Credential(authority.login(&evidence, &limits, seconds(life_s), from).await?)
+            }
+            AuthorityAsk::LoginHere { limits, life_s } => {
+                let from = self.call.from;
+                let uid = from.uid.ok_or_else(|| Error::internal("the socket has told no uid"))?;
+                let evidence = Evidence::SocketUid(uid);
+                Answer::Credential(authority.login(&evidence, &limits, seconds(life_s), from).await?)
             }
             AuthorityAsk::Credential { limits, life_s } => {
                 Answer::Credential(authority.credential(caller, &limits, seconds(life_s)).await?)

@@ -16,12 +16,11 @@ use crate::sessions::OpenTable;
 const NUMBER_CONNECTION: u32 = 0;
 const NUMBER_ANYONE: u32 = 1;
 
-/// Everything a connection comes from: the Unix socket knows the uid, no address.
-pub(crate) const ORIGIN: Origin = Origin { door: Door::Native, peer: None };
-
 /// The other end.
 pub(crate) struct Peer {
     uid: u32,
+    /// Where all of it comes from: the Unix socket knows the uid, no address.
+    origin: Origin,
     presented: HashMap<u32, Presented>,
     sessions: HashMap<u32, std::result::Result<Begun, ErrorReport>>,
 }
@@ -40,7 +39,8 @@ struct Begun {
 impl Peer {
     pub(crate) fn new(uid: u32) -> Self {
         let anyone = Presented { evidence: Evidence::None, caller: Ok(Caller::anyone()) };
-        Self { uid, presented: HashMap::from([(NUMBER_ANYONE, anyone)]), sessions: HashMap::new() }
+        let origin = Origin { door: Door::Native, peer: None, uid: Some(uid) };
+        Self { uid, origin, presented: HashMap::from([(NUMBER_ANYONE, anyone)]), sessions: HashMap::new() }
     }
 
     pub(crate) async fn present(
@@ -53,7 +53,7 @@ impl Peer {
             return Err(Error::invalid("the number cannot be presented under"));
         }
         let evidence = Evidence::Token(Secret::new(credential.to_token()));
-        let caller = services.authority.authenticate(&evidence, ORIGIN).await.map_err(|e| (&e).into());
+        let caller = services.authority.authenticate(&evidence, self.origin).await.map_err(|e| (&e).into());
         self.presented.insert(number, Presented { evidence, caller });
         Ok(())
     }
@@ -133,7 +133,7 @@ impl Peer {
         };
         let until = Deadline::within(services.sys.clock(), Duration::from_millis(header.left_ms.into()));
         let (once, ack, wire, trace) = (header.once, header.ack, header.wire, header.trace);
-        Ok((Call { caller, session, until, trace, from: ORIGIN, once, ack, wire }, opens))
+        Ok((Call { caller, session, until, trace, from: self.origin, once, ack, wire }, opens))
     }
 
     /// Returns the caller behind a number. One whose proof has ended is asked for
@@ -153,7 +153,7 @@ impl Peer {
         let live =
             presented.caller.as_ref().is_ok_and(|caller| caller.live(services.sys.clock().moment()).is_ok());
         if !live {
-            let asked = services.authority.authenticate(&presented.evidence, ORIGIN).await;
+            let asked = services.authority.authenticate(&presented.evidence, self.origin).await;
             presented.caller = asked.map_err(|e| (&e).into());
         }
         presented.caller.clone().map_err(Error::from)

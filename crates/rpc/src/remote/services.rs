@@ -6,15 +6,12 @@ use async_trait::async_trait;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
-    GroupRecord, NewUser, Node, NodeStatus, Revoke, UserEdit, UserRecord,
+    GroupRecord, Identity, NewUser, Node, NodeStatus, Revoke, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Result, limits};
 
 use super::{Remote, take};
 use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, NodeAsk};
-
-/// How long a backup, a check or a verification of the log may take.
-const LONG: Duration = Duration::from_secs(24 * 3600);
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -26,13 +23,19 @@ impl Remote {
     }
 
     /// Returns as whom the node sees this caller.
-    pub async fn who_am_i(&self, caller: &Caller) -> Result<CallerName> {
-        take!(self.authority(caller, AuthorityAsk::WhoAmI).await?, Answer::Caller(name) => name)
+    pub async fn who_am_i(&self, caller: &Caller) -> Result<Identity> {
+        take!(self.authority(caller, AuthorityAsk::WhoAmI).await?, Answer::Identity(identity) => identity)
     }
 
     /// Exchanges evidence for a credential.
     pub async fn login(&self, evidence: Evidence, limits: Attenuation, life: Duration) -> Result<Signed> {
         let ask = AuthorityAsk::Login { evidence, limits, life_s: seconds(life) };
+        take!(self.authority(&Caller::anyone(), ask).await?, Answer::Credential(signed) => signed)
+    }
+
+    /// Logs in as the uid of this process.
+    pub async fn login_here(&self, limits: Attenuation, life: Duration) -> Result<Signed> {
+        let ask = AuthorityAsk::LoginHere { limits, life_s: seconds(life) };
         take!(self.authority(&Caller::anyone(), ask).await?, Answer::Credential(signed) => signed)
     }
 
@@ -61,7 +64,7 @@ impl Remote {
     /// Verifies the audit log.
     pub async fn audit_verify(&self, caller: &Caller) -> Result<AuditVerdict> {
         let body = CallBody::Audit(AuditAsk::Verify);
-        take!(self.0.call_as(caller, body, LONG).await?, Answer::Verdict(verdict) => verdict)
+        take!(self.0.call_as(caller, body, limits::UPKEEP_WITHIN).await?, Answer::Verdict(verdict) => verdict)
     }
 }
 
@@ -116,10 +119,10 @@ impl Node for Remote {
 
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
         let body = CallBody::Node(NodeAsk::Backup(into.into()));
-        take!(self.0.call_as(caller, body, LONG).await?, Answer::Backup(report) => report)
+        take!(self.0.call_as(caller, body, limits::UPKEEP_WITHIN).await?, Answer::Backup(report) => report)
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
-        take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), LONG).await?, Answer::Check(report) => report)
+        take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), limits::UPKEEP_WITHIN).await?, Answer::Check(report) => report)
     }
 }

@@ -173,7 +173,7 @@ impl Volume {
             session: SessionId(0),
             until: Deadline(Tick(u64::MAX)),
             trace: TraceId(0),
-            from: Origin { door: Door::Node, peer: None },
+            from: Origin { door: Door::Node, peer: None, uid: None },
             once: None,
             ack: Ack::Applied,
             wire: Wire::Private,

@@ -61,7 +61,7 @@ pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
                 let evidence = Evidence::Password { user: user.clone(), password };
                 client.remote().login(evidence, limits, life).await?
             }
-            None => client.remote().credential(client.caller(), limits, life).await?,
+            None => client.remote().login_here(limits, life).await?,
         };
         if args.print {
             println!("{}", signed.to_token());
@@ -88,7 +88,7 @@ pub fn logout(context: &Context) -> Result<()> {
 pub fn read_password(from_stdin: bool) -> Result<Secret> {
     let failed = |e| Error::new(ErrorKind::Invalid, "the password cannot be read").caused_by(e);
     if !from_stdin && std::io::stdin().is_terminal() {
-        return ask_password().map_err(failed);
+        return ask_password("password").map_err(failed);
     }
     let mut line = String::new();
     std::io::stdin()
@@ -103,8 +103,27 @@ pub fn read_password(from_stdin: bool) -> Result<Secret> {
     Ok(Secret::new(password))
 }
 
-fn ask_password() -> std::io::Result<Secret> {
-    eprint!("password: ");
+/// Reads a new password, and before it the present one of whoever changes their own; from
+/// standard input one that stands alone is the new one.
+pub fn read_new_password(from_stdin: bool, own: bool) -> Result<(Option<Secret>, Secret)> {
+    if !own {
+        return Ok((None, read_password(from_stdin)?));
+    }
+    let failed = |e| Error::new(ErrorKind::Invalid, "the password cannot be read").caused_by(e);
+    if !from_stdin && std::io::stdin().is_terminal() {
+        let old = ask_password("present password (none: enter)").map_err(failed)?;
+        let new = ask_password("new password").map_err(failed)?;
+        return Ok(((!old.expose().is_empty()).then_some(old), new));
+    }
+    let first = read_password(true)?;
+    match read_password(true) {
+        Ok(second) => Ok((Some(first), second)),
+        Err(_) => Ok((None, first)),
+    }
+}
+
+fn ask_password(what: &str) -> std::io::Result<Secret> {
+    eprint!("{what}: ");
     let line = process::read_hidden_line();
     eprintln!();
     Ok(Secret::new(line?.trim_end_matches(['\r', '\n'])))

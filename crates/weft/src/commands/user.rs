@@ -5,7 +5,7 @@ use weft_client::Client;
 use weft_core::service::{Accounts, NewUser, UserEdit, UserRecord};
 use weft_core::{CallerName, Result};
 
-use crate::commands::login::read_password;
+use crate::commands::login::{read_new_password, read_password};
 use crate::context::Context;
 
 /// What to do with users.
@@ -29,7 +29,8 @@ pub enum UserCommand {
     Passwd {
         /// The user's name [default: yourself]
         name: Option<String>,
-        /// Read the password from standard input
+        /// Read the password from standard input; your own present one, if you have one,
+        /// on the line before it
         #[arg(long)]
         password_stdin: bool,
     },
@@ -68,11 +69,13 @@ pub fn run(context: &Context, command: &UserCommand) -> Result<()> {
                 client.remote().add_user(client.caller(), &user).await.map(drop)
             }
             UserCommand::Passwd { name, password_stdin } => {
+                let me = client.remote().who_am_i(client.caller()).await?.name;
                 let name = match name {
-                    Some(name) => name.clone(),
-                    None => client.remote().who_am_i(client.caller()).await?.seen_from(client.domain()),
+                    Some(name) => CallerName::parse(name, client.domain())?,
+                    None => me.clone(),
                 };
-                edit(&name, UserEdit::Password(read_password(*password_stdin)?)).await
+                let (old, new) = read_new_password(*password_stdin, name == me)?;
+                edit(&name.to_string(), UserEdit::Password { new, old }).await
             }
             UserCommand::Enable { name } => edit(name, UserEdit::Enabled(true)).await,
             UserCommand::Disable { name } => edit(name, UserEdit::Enabled(false)).await,

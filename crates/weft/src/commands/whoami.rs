@@ -7,13 +7,20 @@ use crate::context::Context;
 pub fn run(context: &Context) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
-        let name = client.remote().who_am_i(client.caller()).await?;
-        let claims = client.caller().claims();
+        let identity = client.remote().who_am_i(client.caller()).await?;
         if context.json() {
-            let expires = client.caller().signed().map(|_| claims.expires.seconds());
-            println!("{}", serde_json::json!({ "caller": name.to_string(), "expires": expires }));
+            // Nobody has no credential.
+            let known = !identity.name.is_anyone();
+            println!(
+                "{}",
+                serde_json::json!({
+                    "caller": identity.name.to_string(),
+                    "credential": known.then(|| identity.credential.to_string()),
+                    "expires": known.then(|| identity.expires.seconds()),
+                })
+            );
         } else {
-            println!("{}", name.seen_from(client.domain()));
+            println!("{}", identity.name.seen_from(client.domain()));
         }
         Ok(())
     })
