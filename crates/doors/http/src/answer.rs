@@ -3,12 +3,16 @@
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
+use bytes::Bytes;
 use serde::Serialize;
-use weft_core::{Error, ErrorKind, TraceId};
+use weft_core::{Error, ErrorKind, TraceId, limits};
 
 use crate::codec::Refusal;
 use crate::map::{self, Act};
 use crate::status::Status;
+
+/// The media type of the body of a problem.
+pub const PROBLEM_MEDIA: &str = "application/problem+json";
 
 /// The head of an answer while it is written.
 pub struct Answer {
@@ -139,6 +143,17 @@ impl Problem {
         text.push(b'\n');
         text
     }
+}
+
+/// Returns the whole answer to a connection beyond those that its machine may have.
+pub fn too_many_connections() -> Bytes {
+    let why = "your address has as many connections open as it may";
+    let body = Problem::new(Status::TOO_MANY, ErrorKind::Busy, why).body(TraceId(0));
+    let (status, retry) = (Status::TOO_MANY, limits::TURNED_AWAY_RETRY.as_secs());
+    let mut answer = Answer { head: format!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase()) };
+    answer.field("Retry-After", retry).fixed("Connection: close\r\n");
+    answer.field("Content-Type", PROBLEM_MEDIA).field("Content-Length", body.len());
+    [answer.end(), body].concat().into()
 }
 
 impl From<Refusal> for Problem {

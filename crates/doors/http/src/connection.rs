@@ -46,7 +46,7 @@ enum NoHead {
 /// Serves a connection until it ends.
 pub async fn run(http: Arc<Http>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
-    let origin = Origin { door: Door::Http, peer: socket.peer().ip() };
+    let origin = Origin { door: Door::Http, peer: socket.peer().ip(), uid: None };
     let mut connection =
         Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::default() };
     let after = loop {

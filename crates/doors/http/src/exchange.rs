@@ -11,7 +11,7 @@ use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
 use weft_sys::net::{More, Socket};
 
-use crate::answer::{Answer, Problem};
+use crate::answer::{Answer, PROBLEM_MEDIA, Problem};
 use crate::body::{Body, Failure, Progress, Pulse};
 use crate::codec::condition::format_date;
 use crate::codec::head::{Field, Head, Method};
@@ -264,7 +264,7 @@ impl<'c> Talk<'c> {
             }
             answer.fixed("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
         };
-        self.reply(problem.status, fields, Some(("application/problem+json", body))).await
+        self.reply(problem.status, fields, Some((PROBLEM_MEDIA, body))).await
     }
 
     /// Ends an answered exchange: a rest of the body is read and dropped if that is little.

@@ -102,7 +102,8 @@ impl Http {
 
     /// Serves connections until `shutdown` is requested and they have ended.
     pub async fn serve(self: Arc<Self>, listener: Listener, shutdown: Shutdown) {
-        listener.serve(shutdown, move |guest| connection::run(self.clone(), guest)).await;
+        let refusal = answer::too_many_connections();
+        listener.serve(shutdown, refusal, move |guest| connection::run(self.clone(), guest)).await;
     }
 
     /// Returns a trace that nobody had before. Not a secret: it is shown to whoever asked.

@@ -41,6 +41,7 @@ statuses! {
     EXPECTATION_FAILED = 417 "Expectation Failed";
     MISDIRECTED = 421 "Misdirected Request";
     LOCKED = 423 "Locked";
+    TOO_MANY = 429 "Too Many Requests";
     FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
     INTERNAL = 500 "Internal Server Error";
     NOT_IMPLEMENTED = 501 "Not Implemented";

@@ -6,12 +6,17 @@
 //! once, those with a request under way finish it, and after the drain deadline the rest are cut
 //! off.
 //!
-//! Rejected: refusing connections beyond the bound with an answer. They wait in the kernel's
-//! queue; meanwhile idle guests are given a tenth of their time ([`Stay::idle`]).
+//! One machine, or one uid of a local socket, may have so many connections; the next is turned
+//! away at once with an answer that the door has ready. So nobody alone fills a door, and who
+//! tries to is told.
+//!
+//! Rejected: turning away connections beyond the bound of the whole door, too. They wait in the
+//! kernel's queue; meanwhile idle guests are given a tenth of their time ([`Stay::idle`]).
 //!
 //! **Ways to get it wrong.** Waiting for a guest's next request without waiting for
 //! [`Shutdown::wait`] as well: the drain then takes its whole deadline.
 
+mod crowd;
 mod shutdown;
 #[cfg(test)]
 mod tests;
@@ -20,13 +25,15 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::task::JoinSet;
 use weft_core::{Result, limits};
 use weft_sys::Sys;
-use weft_sys::net::Socket;
+use weft_sys::net::{Peer, Socket};
+
+use crowd::{Crowd, turn_away};
 
 pub use shutdown::{Shutdown, Stopper, shutdown};
 
@@ -38,6 +45,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Bounds {
     /// Connections at the same time.
     pub connections: usize,
+    /// Those of them from one machine or one local uid.
+    pub connections_each: usize,
+    /// Those of them from one address of the loopback.
+    pub connections_loopback: usize,
     /// How long a connection may bring nothing between requests.
     pub idle: Duration,
     /// How long the head of a request may take once it has begun.
@@ -50,6 +61,8 @@ impl Default for Bounds {
     fn default() -> Self {
         Self {
             connections: limits::CONNECTIONS_MAX,
+            connections_each: limits::CONNECTIONS_PER_PEER_MAX,
+            connections_loopback: limits::CONNECTIONS_PER_LOOPBACK_MAX,
             idle: limits::CONNECTION_IDLE,
             head: limits::HEAD_DEADLINE,
             drain: limits::DRAIN_DEADLINE,
@@ -76,20 +89,22 @@ pub struct Guest {
 
 /// How long one guest may stay without asking for anything.
 pub struct Stay {
-    guests: Arc<AtomicUsize>,
+    crowd: Arc<Crowd>,
+    from: crowd::Place,
     bounds: Bounds,
 }
 
 impl Stay {
-    fn enter(guests: &Arc<AtomicUsize>, bounds: Bounds) -> Self {
-        guests.fetch_add(1, Ordering::Relaxed);
-        Self { guests: guests.clone(), bounds }
+    /// Counts a guest in; `None` if there are as many from there as there may be.
+    fn enter(crowd: &Arc<Crowd>, peer: Peer, bounds: Bounds) -> Option<Self> {
+        let from = crowd.enter(peer, &bounds)?;
+        Some(Self { crowd: crowd.clone(), from, bounds })
     }
 
     /// Returns how long to wait for the next request: less when the door is crowded.
     pub fn idle(&self) -> Duration {
         let bounds = &self.bounds;
-        let crowded = self.guests.load(Ordering::Relaxed) > bounds.connections / 4 * 3;
+        let crowded = self.crowd.count() > bounds.connections / 4 * 3;
         if crowded { bounds.idle / 10 } else { bounds.idle }
     }
 
@@ -101,7 +116,7 @@ impl Stay {
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        self.guests.fetch_sub(1, Ordering::Relaxed);
+        self.crowd.leave(self.from);
     }
 }
 
@@ -124,23 +139,30 @@ impl Listener {
     }
 
     /// Lets guests in and runs `welcome` for each, until `shutdown` is requested and those that are
-    /// there have left or the drain deadline has passed.
-    pub async fn serve<F>(self, mut shutdown: Shutdown, welcome: impl Fn(Guest) -> F)
+    /// there have left or the drain deadline has passed. Those of whose kind too many are there get
+    /// `refusal` as their answer.
+    pub async fn serve<F>(self, mut shutdown: Shutdown, refusal: Bytes, welcome: impl Fn(Guest) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
         let Self { sys, socket, bounds } = self;
-        let present = Arc::new(AtomicUsize::new(0));
-        let mut guests = JoinSet::new();
+        let present = Arc::<Crowd>::default();
+        let (mut guests, mut turned_away) = (JoinSet::new(), JoinSet::new());
         loop {
             tokio::select! {
                 () = shutdown.wait() => break,
                 Some(left) = guests.join_next(), if !guests.is_empty() => report(left),
+                Some(left) = turned_away.join_next(), if !turned_away.is_empty() => report(left),
                 accepted = socket.accept(), if guests.len() < bounds.connections => match accepted {
-                    Ok(socket) => {
-                        let stay = Stay::enter(&present, bounds);
-                        guests.spawn(welcome(Guest { socket, shutdown: shutdown.clone(), stay }));
-                    }
+                    Ok(socket) => match Stay::enter(&present, socket.peer(), bounds) {
+                        Some(stay) => {
+                            guests.spawn(welcome(Guest { socket, shutdown: shutdown.clone(), stay }));
+                        }
+                        None if turned_away.len() < limits::TURNED_AWAY_MAX => {
+                            turned_away.spawn(turn_away(sys.clone(), socket, refusal.clone()));
+                        }
+                        None => {}
+                    },
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
                         sys.sleep(ACCEPT_PAUSE).await;

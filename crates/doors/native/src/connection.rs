@@ -22,6 +22,14 @@ use crate::upload::Arrived;
 /// How often an open connection's sessions are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
 
+/// Returns the whole answer to a connection beyond those that its uid may have.
+pub fn too_many_connections() -> Bytes {
+    let busy = Error::new(ErrorKind::Busy, "your uid has as many connections to the node open as it may")
+        .hint("close some, or try again later");
+    let refused = ToClient::Refused(ErrorReport::from(&busy));
+    weft_rpc::encode(&Frame::new(0, &refused, Bytes::new())).into()
+}
+
 /// Serves one connection to its end. `uid` is who the kernel says is at the other end.
 /// Fails with why the client was cut off; a client that goes away is no failure.
 pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result<()> {

@@ -29,7 +29,7 @@ use weft_core::proof::KeyCertificate;
 use weft_core::service::{Accounts, Audit, Authority, Node, Sessions};
 use weft_sys::Sys;
 
-pub use connection::serve;
+pub use connection::{serve, too_many_connections};
 pub use sessions::OpenTables;
 
 /// What the door opens onto.

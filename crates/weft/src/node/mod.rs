@@ -146,12 +146,13 @@ impl Running {
     ) -> Result<()> {
         let socket = self.directory.fresh_socket()?;
         // Everybody on the machine may knock: who they are decides what they may do.
-        let listener = Listener::bind_local(sys.clone(), &socket, 0o666, Bounds::default())?;
+        let bounds = Bounds { connections_each: limits::CONNECTIONS_PER_UID_MAX, ..Bounds::default() };
+        let listener = Listener::bind_local(sys.clone(), &socket, 0o666, bounds)?;
         self.addresses.push(("native".into(), socket.display().to_string()));
         let opens = Arc::<OpenTables>::default();
         self.auth.sessions().watch(opens.clone());
         let operator = Operator::new(sys, self);
-        let audit = audit::Guarded::new(sys.clone(), self.auth.clone(), fs.clone());
+        let audit = audit::Guarded::new(sys.clone(), self.auth.clone(), self.engine.clone(), fs.clone());
         let services = Arc::new(NativeServices {
             sys: sys.clone(),
             fs: fs.clone(),
@@ -165,7 +166,8 @@ impl Running {
             opens,
         });
         let welcome = move |guest: Guest| greet(services.clone(), guest);
-        self.doors.push(sys.spawn(listener.serve(stopping, welcome)));
+        let refusal = weft_doors_native::too_many_connections();
+        self.doors.push(sys.spawn(listener.serve(stopping, refusal, welcome)));
         Ok(())
     }
 
@@ -256,7 +258,7 @@ fn call_of(sys: &Sys, caller: &Caller) -> Call {
         session: SessionId(0),
         until: Deadline::within(sys.clock(), limits::CALL_DEADLINE),
         trace: TraceId(0),
-        from: Origin { door: Door::Native, peer: None },
+        from: Origin { door: Door::Native, peer: None, uid: None },
         once: None,
         ack: Ack::Applied,
         wire: Wire::Private,

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use weft_doors_listener::Bounds;
 
 use crate::house::{House, PASSWORD};
@@ -281,4 +282,33 @@ async fn a_stop_lets_a_request_under_way_finish_and_nobody_else_in() {
     };
     tokio::join!(house.stop(), finish);
     assert_eq!(house.read("f").await.as_deref(), Some(&b"abcd"[..]));
+}
+
+#[tokio::test]
+async fn who_has_too_many_connections_is_told_so_and_when_to_try_again() {
+    let house = House::with(Bounds { connections_loopback: 1, ..Bounds::default() }).await;
+    let mut first = TcpStream::connect(house.address).await.expect("it listens");
+    first.write_all(b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
+    first.read_u8().await.expect("it is served");
+    let mut second = TcpStream::connect(house.address).await.expect("it is heard");
+    second.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").await.expect("sent");
+    let mut answer = String::new();
+    second.read_to_string(&mut answer).await.expect("the answer arrives");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 429 Too Many Requests\r\n"), "{head}");
+    assert!(head.contains("\r\nRetry-After: 5\r\n") && head.contains("\r\nConnection: close\r\n"), "{head}");
+    assert!(head.contains(&format!("\r\nContent-Length: {}", body.len())), "{head}");
+    assert!(body.contains("\"kind\":\"busy\""), "{body}");
+    drop(first);
+    // There is room again as soon as the first has been seen to leave.
+    loop {
+        let mut next = TcpStream::connect(house.address).await.expect("it listens");
+        next.write_all(b"OPTIONS * HTTP/1.0\r\nHost: localhost\r\n\r\n").await.expect("sent");
+        let mut answer = String::new();
+        next.read_to_string(&mut answer).await.expect("an answer");
+        if !answer.contains(" 429 ") {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
 }

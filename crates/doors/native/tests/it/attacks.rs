@@ -204,3 +204,15 @@ async fn an_origin_that_the_client_names_is_not_believed() {
     let outcome = remote.walk(&call, &At::id(FileId::ROOT), Want::default()).await;
     assert!(outcome.is_err(), "the line is local: it has no address, whatever the client says");
 }
+
+#[tokio::test]
+async fn a_client_that_is_turned_away_is_told_why() {
+    let world = World::new();
+    let (here, mut there) = tokio::io::duplex(1 << 16);
+    there.write_all(&weft_doors_native::too_many_connections()).await.expect("there is room");
+    let until = weft_core::Deadline::within(world.sys.clock(), Duration::from_secs(10));
+    let refused =
+        weft_rpc::Connection::open(&world.sys, here, until).await.map(drop).expect_err("no welcome");
+    assert_eq!(refused.kind(), ErrorKind::Busy);
+    assert!(refused.to_string().contains("connections") && refused.advice().is_some(), "{refused}");
+}
