@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
-use weft_core::form::Source;
+use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
@@ -115,9 +115,9 @@ impl Connection {
         self.0.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a message that belongs to no call.
-    pub async fn tell(&self, message: &ToServer) -> Result<()> {
-        self.send(Frame::new(0, message, Bytes::new())).await
+    /// Sends a message that belongs to no call, if the server takes it before `until`.
+    pub async fn tell(&self, message: &ToServer, until: Deadline) -> Result<()> {
+        self.0.sys.within(until, self.send(Frame::new(0, message, Bytes::new()))).await
     }
 
     /// Sends a message that belongs to no call, if there is room: for what is said
@@ -132,11 +132,18 @@ impl Connection {
         session: u32,
         credential: u32,
         resume: Option<SessionGrant>,
+        until: Deadline,
     ) -> Result<SessionGrant> {
         let (send, answer) = oneshot::channel();
         self.streams().sessions.insert(session, send);
-        self.tell(&ToServer::Begin { session, credential, resume }).await?;
-        answer.await.map_err(|_| self.why())?
+        let begun = async {
+            self.send(Frame::new(0, &ToServer::Begin { session, credential, resume }, Bytes::new())).await?;
+            answer.await.map_err(|_| self.why())?
+        };
+        let outcome = self.0.sys.within(heard_by(until), begun).await;
+        // Nobody waits for an answer that has not come by now.
+        self.streams().sessions.remove(&session);
+        outcome
     }
 
     /// Makes a call and waits for its answer and the bytes that came with it.
@@ -147,8 +154,8 @@ impl Connection {
         payload: Bytes,
         until: Deadline,
     ) -> Result<(Answer, Bytes)> {
-        let mut stream = self.start(header, body, payload).await?;
-        self.0.sys.within(heard_by(until), stream.reply()).await
+        let answered = async { self.start(header, body, payload).await?.reply().await };
+        self.0.sys.within(heard_by(until), answered).await
     }
 
     /// Makes a call that is answered with bytes, for as long as `caller` lasts.
@@ -159,46 +166,34 @@ impl Connection {
         body: CallBody,
         until: Deadline,
     ) -> Result<RemoteSource> {
-        let mut stream = self.start(header, body, Bytes::new()).await?;
-        match self.0.sys.within(until, stream.reply()).await? {
-            (Answer::Reading { length, whole }, payload) => {
-                Ok(RemoteSource::new(stream, caller.clone(), length, whole, payload))
+        let begun = async {
+            let mut stream = self.start(header, body, Bytes::new()).await?;
+            match stream.reply().await? {
+                (Answer::Reading { length, whole }, payload) => {
+                    Ok(RemoteSource::new(stream, caller.clone(), length, whole, payload))
+                }
+                _ => Err(unexpected()),
             }
-            _ => Err(unexpected()),
-        }
+        };
+        self.0.sys.within(heard_by(until), begun).await
     }
 
-    /// Makes a call whose bytes the server pulls as it has room.
+    /// Makes a call whose bytes the server pulls as it has room. It ends by `until`, and
+    /// earlier if for [`limits::RPC_STALL`] the server neither asks for more nor answers.
     pub async fn call_writing(
         &self,
         header: CallHeader,
         body: CallBody,
         data: &mut dyn Source,
+        until: Deadline,
     ) -> Result<Answer> {
-        let mut stream = self.start(header, body, Bytes::new()).await?;
-        let (mut room, mut ended) = (0_u32, false);
+        let sys = &self.0.sys;
+        let step_by = || heard_by(until).min(Deadline::within(sys.clock(), limits::RPC_STALL));
+        let stream = sys.within(step_by(), self.start(header, body, Bytes::new())).await?;
+        let mut sending = Sending { stream, room: 0, ended: false };
         loop {
-            let may_pull = room > 0 && !ended;
-            tokio::select! {
-                biased;
-                incoming = stream.next() => match incoming?.message {
-                    ToClient::Grant(bytes) => room = room.saturating_add(bytes),
-                    ToClient::Reply(reply) => return stream.finish(*reply),
-                    _ => return Err(unexpected()),
-                },
-                piece = data.next((room as usize).min(limits::PIECE_BYTES_MAX)), if may_pull => {
-                    let (message, payload) = match piece.and_then(|p| p.map(weft_core::form::Piece::into_bytes).transpose()) {
-                        Ok(Some(bytes)) => (ToServer::Data { end: false }, bytes),
-                        Ok(None) => (ToServer::Data { end: true }, Bytes::new()),
-                        Err(error) => {
-                            stream.send(&ToServer::Abort((&error).into()), Bytes::new()).await?;
-                            return Err(error);
-                        }
-                    };
-                    room -= payload.len() as u32;
-                    ended = payload.is_empty();
-                    stream.send(&message, payload).await?;
-                }
+            if let Some(reply) = sys.within(step_by(), sending.step(data)).await? {
+                return sending.stream.finish(reply);
             }
         }
     }
@@ -313,6 +308,50 @@ impl Stream {
     fn finish(&mut self, reply: std::result::Result<Answer, ErrorReport>) -> Result<Answer> {
         self.done = true;
         reply.map_err(Error::from)
+    }
+}
+
+/// An upload: how much the server has room for, and whether all was sent.
+struct Sending {
+    stream: Stream,
+    room: u32,
+    ended: bool,
+}
+
+impl Sending {
+    /// Takes what comes first: a message of the server, or bytes it has room for. Returns
+    /// the answer if that was it.
+    async fn step(
+        &mut self,
+        data: &mut dyn Source,
+    ) -> Result<Option<std::result::Result<Answer, ErrorReport>>> {
+        let may_pull = self.room > 0 && !self.ended;
+        tokio::select! {
+            biased;
+            incoming = self.stream.next() => match incoming?.message {
+                ToClient::Grant(bytes) => self.room = self.room.saturating_add(bytes),
+                ToClient::Reply(reply) => return Ok(Some(*reply)),
+                _ => return Err(unexpected()),
+            },
+            piece = data.next((self.room as usize).min(limits::PIECE_BYTES_MAX)), if may_pull => {
+                self.pass(piece.and_then(|piece| piece.map(Piece::into_bytes).transpose())).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn pass(&mut self, piece: Result<Option<Bytes>>) -> Result<()> {
+        let (message, payload) = match piece {
+            Ok(Some(bytes)) => (ToServer::Data { end: false }, bytes),
+            Ok(None) => (ToServer::Data { end: true }, Bytes::new()),
+            Err(error) => {
+                self.stream.send(&ToServer::Abort((&error).into()), Bytes::new()).await?;
+                return Err(error);
+            }
+        };
+        self.room -= payload.len() as u32;
+        self.ended = payload.is_empty();
+        self.stream.send(&message, payload).await
     }
 }
 

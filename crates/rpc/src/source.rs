@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
 use weft_core::proof::Caller;
-use weft_core::{Error, ErrorKind, Result, limits};
+use weft_core::{Deadline, Error, ErrorKind, Result, limits};
 
 use crate::connection::Stream;
 use crate::message::{ToClient, ToServer};
@@ -28,14 +28,18 @@ impl RemoteSource {
     async fn give_room(&mut self, taken: usize) -> Result<()> {
         self.owed += taken as u32;
         if self.owed >= limits::RPC_WINDOW_BYTES / 4 && !self.ended {
-            self.stream.send(&ToServer::Credit(self.owed), Bytes::new()).await?;
+            let connection = self.stream.connection();
+            let idle = Deadline::within(connection.sys().clock(), limits::TRANSFER_IDLE);
+            let credit = ToServer::Credit(self.owed);
+            let said = self.stream.send(&credit, Bytes::new());
+            connection.sys().within(idle, said).await?;
             self.owed = 0;
         }
         Ok(())
     }
 
     async fn receive(&mut self) -> Result<()> {
-        let idle = weft_core::Deadline::within(self.stream.connection().sys().clock(), limits::TRANSFER_IDLE);
+        let idle = Deadline::within(self.stream.connection().sys().clock(), limits::TRANSFER_IDLE);
         let sys = self.stream.connection().sys().clone();
         let incoming = sys.within(idle, self.stream.next()).await?;
         match incoming.message {

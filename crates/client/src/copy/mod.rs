@@ -14,17 +14,12 @@ mod local;
 mod upload;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use weft_core::{Error, ErrorKind, Result};
 
-pub use download::download;
+pub use download::{From, download};
 pub use local::{LocalSource, times_and_mode};
 pub use upload::upload;
-
-/// How long one part or file may take in all: what ends a stalled transfer is its
-/// progress deadline.
-const TRANSFER_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What a copy did with one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

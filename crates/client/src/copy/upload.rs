@@ -10,7 +10,7 @@ use weft_core::{ErrorKind, FileId, Name, Result, limits};
 use weft_sys::fault;
 
 use super::local::{LocalFile, LocalSource, times_and_mode};
-use super::{How, Outcome, Progress, TRANSFER_WITHIN};
+use super::{How, Outcome, Progress};
 use crate::Client;
 
 /// Bytes in every part but the last.
@@ -125,7 +125,7 @@ impl Sending<'_> {
             let mut hasher = self.hash(start, start + staged, &Progress::default()).await?;
             let mut data =
                 LocalSource::new(self.file.clone(), start + staged, end, &mut hasher, self.progress);
-            stage.put(&self.client.call_within(TRANSFER_WITHIN), number, staged, &mut data).await?;
+            stage.put(&self.client.call_within(limits::TRANSFER_WITHIN), number, staged, &mut data).await?;
             parts.push(Part { number, bytes: end - start, digest: *hasher.finalize().as_bytes() });
             staged = 0;
         }

@@ -103,5 +103,5 @@ pub(super) async fn send(
         let bytes = collect(data, limits::PIECE_BYTES_MAX).await?;
         return shared.connection.call(header, body, bytes, call.until).await.map(|(answer, _)| answer);
     }
-    shared.connection.call_writing(header, body, data).await
+    shared.connection.call_writing(header, body, data, call.until).await
 }

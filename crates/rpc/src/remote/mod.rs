@@ -67,14 +67,16 @@ impl Remote {
         local: SessionId,
         grant: SessionGrant,
     ) -> Result<SessionGrant> {
-        let credential = self.0.credential(caller).await?;
-        self.0.begin(credential, local, Some(grant)).await.map(|(_, grant)| grant)
+        let until = self.0.soon();
+        let credential = self.0.credential(caller, until).await?;
+        self.0.begin(credential, local, Some(grant), until).await.map(|(_, grant)| grant)
     }
 
     /// Begins the session that calls in `local` belong to, and returns what resumes it.
     pub async fn begin(&self, caller: &Caller, local: SessionId) -> Result<SessionGrant> {
-        let credential = self.0.credential(caller).await?;
-        self.0.begin(credential, local, None).await.map(|(_, grant)| grant)
+        let until = self.0.soon();
+        let credential = self.0.credential(caller, until).await?;
+        self.0.begin(credential, local, None, until).await.map(|(_, grant)| grant)
     }
 
     /// Ends a session: its opens and locks end too.
@@ -85,7 +87,7 @@ impl Remote {
             numbers.sessions.remove(&local)
         };
         match session {
-            Some(session) => self.0.connection.tell(&ToServer::End { session }).await,
+            Some(session) => self.0.connection.tell(&ToServer::End { session }, self.0.soon()).await,
             None => Ok(()),
         }
     }
@@ -97,8 +99,13 @@ impl Shared {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns by when what nobody gave a deadline is answered.
+    fn soon(&self) -> Deadline {
+        Deadline::within(self.connection.sys().clock(), limits::CALL_DEADLINE)
+    }
+
     /// Returns the number a caller goes by, presenting its credential if it is new.
-    async fn credential(&self, caller: &Caller) -> Result<u32> {
+    async fn credential(&self, caller: &Caller, until: Deadline) -> Result<u32> {
         let Some(signed) = caller.signed() else {
             return Ok(match self.default {
                 As::Connection => NUMBER_CONNECTION,
@@ -118,19 +125,20 @@ impl Shared {
             (number, forgotten)
         };
         for number in forgotten {
-            self.connection.tell(&ToServer::Forget { number }).await?;
+            self.connection.tell(&ToServer::Forget { number }, until).await?;
         }
-        self.connection.tell(&ToServer::Present { number, credential: signed.clone() }).await?;
+        let presented = ToServer::Present { number, credential: signed.clone() };
+        self.connection.tell(&presented, until).await?;
         self.numbers().credentials.insert(caller.credential(), number);
         Ok(number)
     }
 
     /// Returns the number a session goes by, beginning it if it is new.
-    async fn session(&self, credential: u32, session: SessionId) -> Result<u32> {
+    async fn session(&self, credential: u32, session: SessionId, until: Deadline) -> Result<u32> {
         let known = self.numbers().sessions.get(&session).copied();
         match known {
             Some(number) => Ok(number),
-            None => self.begin(credential, session, None).await.map(|(number, _)| number),
+            None => self.begin(credential, session, None, until).await.map(|(number, _)| number),
         }
     }
 
@@ -139,6 +147,7 @@ impl Shared {
         credential: u32,
         local: SessionId,
         resume: Option<SessionGrant>,
+        until: Deadline,
     ) -> Result<(u32, SessionGrant)> {
         let number = {
             let numbers = self.numbers();
@@ -147,7 +156,7 @@ impl Shared {
             }
             self.connection.number()
         };
-        let grant = self.connection.begin(number, credential, resume).await?;
+        let grant = self.connection.begin(number, credential, resume, until).await?;
         let mut numbers = self.numbers();
         numbers.local.insert(grant.id, local);
         // Of two calls that began it at once, the first to be answered decides.
@@ -156,13 +165,13 @@ impl Shared {
     }
 
     async fn header(&self, call: &Call) -> Result<CallHeader> {
-        let credential = self.credential(&call.caller).await?;
-        let session = self.session(credential, call.session).await?;
+        let credential = self.credential(&call.caller, call.until).await?;
+        let session = self.session(credential, call.session, call.until).await?;
         self.header_in(call, session).await
     }
 
     async fn header_in(&self, call: &Call, session: u32) -> Result<CallHeader> {
-        let credential = self.credential(&call.caller).await?;
+        let credential = self.credential(&call.caller, call.until).await?;
         let left = call.until.left(self.connection.sys().clock());
         let left_ms = u32::try_from(left.as_millis()).unwrap_or(u32::MAX);
         let Call { once, ack, wire, trace, .. } = *call;
@@ -176,11 +185,11 @@ impl Shared {
 
     /// Makes a call that belongs to no session: of the authority, accounts or node.
     async fn call_as(&self, caller: &Caller, body: CallBody, within: Duration) -> Result<Answer> {
-        let credential = self.credential(caller).await?;
+        let until = Deadline::within(self.connection.sys().clock(), within);
+        let credential = self.credential(caller, until).await?;
         let (ack, wire) = (Ack::Durable, Wire::Private);
         let left_ms = u32::try_from(within.as_millis()).unwrap_or(u32::MAX);
         let header = CallHeader { credential, session: 0, once: None, ack, wire, trace: TraceId(0), left_ms };
-        let until = Deadline::within(self.connection.sys().clock(), within);
         self.connection.call(header, body, Bytes::new(), until).await.map(|(answer, _)| answer)
     }
 }

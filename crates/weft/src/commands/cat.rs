@@ -33,7 +33,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
             let opened =
                 client.fs().open(&client.call(), &at, &how).await.map_err(|e| e.op("read").about(&shown))?;
             let range = args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
-            let call = client.call_within(std::time::Duration::from_secs(7 * 24 * 3600));
+            let call = client.call_within(limits::TRANSFER_WITHIN);
             let mut source = opened.file.read(&call, range).await.map_err(|e| e.op("read").about(&shown))?;
             while let Some(piece) =
                 source.next(limits::PIECE_BYTES_MAX).await.map_err(|e| e.op("read").about(&shown))?

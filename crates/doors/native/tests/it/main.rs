@@ -2,6 +2,7 @@
 
 mod attacks;
 mod services;
+mod silent;
 mod suite;
 
 use std::sync::Arc;

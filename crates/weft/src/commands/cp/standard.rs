@@ -13,7 +13,7 @@ use weft_sys::fault;
 pub async fn from_input(client: &Client, to: RelPath) -> Result<()> {
     let target = At::root(to).following();
     let stage = client.fs().stage(&client.call(), &target, &StageHint::default()).await?;
-    let call = client.call_within(std::time::Duration::from_secs(7 * 24 * 3600));
+    let call = client.call_within(limits::TRANSFER_WITHIN);
     let part = stage.put(&call, 1, 0, &mut Input(tokio::io::stdin())).await?;
     stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await.map(drop)
 }

@@ -1,0 +1,128 @@
+//! A server that says welcome and nothing more: every wait of a client ends.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::DuplexStream;
+use weft_conformance::TestDomain;
+use weft_core::form::{At, BytesSource, FileSystem, OpenHow, Source, StageHint, Supports, Want};
+use weft_core::{Deadline, Error, ErrorKind, FileId, Result, SessionId, StageId, VolumeId, limits};
+use weft_rpc::{
+    Answer, As, CallBody, Connection, Frame, FrameReader, Remote, ToClient, ToServer, Welcome, write_frame,
+};
+use weft_sys::{Sys, simulate};
+
+/// What the server still does once it has said welcome.
+#[derive(Clone, Copy, Debug)]
+enum Server {
+    /// Nothing: it does not even read.
+    Deaf,
+    /// It reads, and answers nothing.
+    Mute,
+    /// It begins sessions, opens and stages, and answers no call about them.
+    Opens,
+    /// It asks for one piece of an upload, too.
+    Pulls,
+}
+
+async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) {
+    let (from, mut to) = tokio::io::split(line);
+    let mut frames = FrameReader::new(from);
+    while let Ok(Some(frame)) = frames.next().await {
+        let answer = match (frame.message().expect("ours"), server) {
+            (ToServer::Hello { newest, .. }, _) => {
+                let supports = Supports {
+                    links: true,
+                    exchange: true,
+                    tags: true,
+                    locks: true,
+                    watch: true,
+                    publish_keeps_id: true,
+                    holes: true,
+                    file_bytes_max: 1,
+                };
+                let welcome = Welcome { version: newest, domain, certificates: Vec::new(), supports };
+                Some(ToClient::Welcome(Box::new(welcome)))
+            }
+            (_, Server::Deaf) => std::future::pending().await,
+            (_, Server::Mute) => None,
+            (ToServer::Begin { session, .. }, _) => {
+                let secret = weft_core::service::Secret::new("");
+                let grant = weft_core::service::SessionGrant { id: SessionId(1), secret };
+                Some(ToClient::Begun { session, outcome: Ok(grant) })
+            }
+            (ToServer::Call { body: CallBody::Staged(_), .. }, _) => {
+                Some(ToClient::Reply(Box::new(Ok(Answer::Stage(StageId(1))))))
+            }
+            (ToServer::Call { body: CallBody::OnStage(..), .. }, Server::Pulls) => {
+                Some(ToClient::Grant(limits::RPC_WINDOW_BYTES))
+            }
+            _ => None,
+        };
+        if let Some(answer) = answer {
+            write_frame(&mut to, &Frame::new(frame.stream, &answer, Bytes::new())).await.expect("it is read");
+        }
+    }
+}
+
+/// Bytes without end.
+fn endless() -> impl Source {
+    BytesSource::new(Bytes::from(vec![7; 8 * limits::PIECE_BYTES_MAX]))
+}
+
+/// Returns what a client met, and after how long.
+async fn met<T>(sys: &Sys, act: impl Future<Output = Result<T>>) -> (Option<ErrorKind>, Duration) {
+    let before = sys.clock().tick();
+    let outcome = act.await.err().as_ref().map(Error::kind);
+    (outcome, sys.clock().tick().since(before))
+}
+
+#[test]
+fn a_server_that_never_answers_is_found_out_by_each_wait_of_a_client() {
+    for server in [Server::Deaf, Server::Mute, Server::Opens, Server::Pulls] {
+        simulate(1, |sys| async move {
+            let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
+            let (here, there) = tokio::io::duplex(64 << 10);
+            drop(sys.spawn(serve(server, domain.id(), there)));
+            let until = Deadline::within(sys.clock(), Duration::from_secs(10));
+            let connection = Connection::open(&sys, here, until).await.expect("welcome");
+            let remote = Remote::new(connection, As::Anyone);
+            let alice = domain.caller("alice");
+            let call = |session, within| {
+                let until = Deadline::within(sys.clock(), within);
+                weft_core::form::Call { until, ..domain.call(&alice, session) }
+            };
+            let small = limits::CALL_DEADLINE + 2 * limits::RPC_ANSWER_GRACE;
+            let mut waits = Vec::new();
+            if matches!(server, Server::Deaf | Server::Mute) {
+                waits.push(("begin", small, met(&sys, remote.begin(&alice, SessionId(7))).await));
+            }
+            let (root, how, hint) = (At::id(FileId::ROOT), OpenHow::default(), StageHint::default());
+            let soon = || call(1, limits::CALL_DEADLINE);
+            let now = soon();
+            waits.push(("walk", small, met(&sys, remote.walk(&now, &root, Want::default())).await));
+            waits.push(("who am i", small, met(&sys, remote.who_am_i(&alice)).await));
+            let now = soon();
+            waits.push(("open", small, met(&sys, remote.open(&now, &root, &how)).await));
+            let now = soon();
+            waits.push(("stage", small, met(&sys, remote.stage(&now, &root, &hint)).await));
+            if matches!(server, Server::Opens | Server::Pulls) {
+                let stage =
+                    remote.staged(&call(1, limits::CALL_DEADLINE), StageId(1)).await.expect("it opens");
+                let upload = call(1, limits::TRANSFER_WITHIN);
+                let stalled = limits::RPC_STALL * 2 + Duration::from_secs(1);
+                let mut data = endless();
+                let put = met(&sys, stage.put(&upload, 1, 0, &mut data)).await;
+                waits.push(("upload", stalled, put));
+                let short = call(1, Duration::from_secs(5));
+                let mut data = endless();
+                let put = met(&sys, stage.put(&short, 1, 0, &mut data)).await;
+                waits.push(("short upload", Duration::from_secs(8), put));
+            }
+            for (what, most, (outcome, took)) in waits {
+                assert_eq!(outcome, Some(ErrorKind::Deadline), "{server:?}: {what}");
+                assert!(took <= most, "{server:?}: {what} took {took:?}");
+            }
+        });
+    }
+}
