@@ -32,6 +32,12 @@ impl SessionWatcher for Managed {
         for closed in closed {
             volume.clone().let_go_behind(closed);
         }
+        // Most sessions (one for each HTTP connection) made no change that could be replayed:
+        // their end writes nothing.
+        let changed = volume.space.snapshot().and_then(|rows| once::has(&rows, session)).unwrap_or(true);
+        if !locked && !changed {
+            return;
+        }
         drop(sys.spawn(async move {
             let forget = move |txn: &mut SpaceTxn<'_>| {
                 if locked {

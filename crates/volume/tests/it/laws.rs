@@ -5,10 +5,10 @@ use std::time::Duration;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    Ack, At, BytesSource, Expect, Lock, LockKind, LockOwner, LockScope, StageHint, Wait, Want,
+    Ack, At, BytesSource, Call, Expect, Lock, LockKind, LockOwner, LockScope, StageHint, Wait, Want,
 };
 use weft_core::service::SessionWatcher;
-use weft_core::{ErrorKind, Rights, limits};
+use weft_core::{ErrorKind, RequestId, Rights, SessionId, limits};
 use weft_sys::{FlushSite, SimDisk, Sys, simulate};
 
 use super::crash::volume_on;
@@ -47,6 +47,34 @@ fn a_durable_create_costs_exactly_one_flush_and_an_applied_one_none() {
         let before = flushes();
         site.fs.make(&site.call(), &at("applied"), new_file(), &none).await.works();
         assert_eq!(flushes() - before, 0);
+    });
+}
+
+#[test]
+fn the_end_of_a_session_costs_a_commit_only_if_it_left_something() {
+    simulate(9, |sys| async move {
+        let (_disk, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        site.file("f", b"bytes").await;
+        let commit = || volume.running().engine.snapshot().works().commit();
+        let ended = async |session| {
+            let before = commit();
+            volume.running().managed.ended(session);
+            sys.sleep(Duration::from_millis(1)).await;
+            commit() != before
+        };
+        // Reads leave nothing; nor do changes that nobody can ask for again.
+        let reads = Call { session: SessionId(71), ..site.call() };
+        site.fs.walk(&reads, &at("f"), Want::default()).await.works();
+        site.fs.make(&reads, &at("g"), new_file(), &SetAttr::default()).await.works();
+        assert!(!ended(SessionId(71)).await, "it only read");
+        let writes = Call { session: SessionId(72), once: Some(RequestId(1)), ..site.call() };
+        site.fs.make(&writes, &at("h"), new_file(), &SetAttr::default()).await.works();
+        assert!(ended(SessionId(72)).await, "its answers are forgotten");
+        assert!(!ended(SessionId(72)).await, "and nothing more is left of it");
+        let locks = Call { session: SessionId(73), ..site.call() };
+        site.fs.lock(&locks, &at("f"), &lock(), Wait::No).await.works();
+        assert!(ended(SessionId(73)).await, "nobody waits for its locks after a restart");
     });
 }
 
@@ -223,7 +251,7 @@ fn an_acknowledged_durable_write_in_place_survives_and_a_torn_one_has_a_version_
                 file.write(&call, weft_core::form::WriteAt::Offset(10_000), &mut bytes).await.works();
                 let version = site.attr(id).await.version;
                 let mut more = BytesSource::new(pattern(50_000, 3));
-                let call = weft_core::form::Call { ack: Ack::Applied, ..call };
+                let call = Call { ack: Ack::Applied, ..call };
                 file.write(&call, weft_core::form::WriteAt::Offset(60_000), &mut more).await.works();
                 (id, version)
             };

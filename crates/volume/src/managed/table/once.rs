@@ -72,6 +72,11 @@ pub(crate) fn keep(
     txn.put(&key, &encode(&key, given)?)
 }
 
+/// Returns whether anything is kept for a session.
+pub(crate) fn has(read: &dyn Read, session: SessionId) -> Result<bool> {
+    Ok(read.get(&Key::of(Table::OnceHead).u128(session.0))?.is_some())
+}
+
 /// Forgets everything kept for a session: at most a few hundred rows.
 pub(crate) fn forget(txn: &mut dyn Txn, session: SessionId) -> Result<()> {
     txn.delete(&Key::of(Table::OnceHead).u128(session.0))?;
