@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Result;
-use crate::id::DomainId;
+use crate::id::{DomainId, ObjectId};
 use crate::proof::Caller;
 use crate::time::Time;
 
@@ -55,6 +55,9 @@ pub struct Finding {
     pub detail: String,
     /// What was done, or would be.
     pub repair: String,
+    /// The object it is about, if it is about one: by it, whoever knows names can say
+    /// which file that is.
+    pub object: Option<ObjectId>,
 }
 
 /// What a check found in all.

@@ -65,6 +65,21 @@ type Mend = fn(&mut SpaceTxn<'_>, &[u8]) -> Result<()>;
 
 impl Checking<'_> {
     fn find(&mut self, severity: Severity, structure: &str, detail: String, repair: &str) {
+        self.add(None, severity, structure, detail, repair);
+    }
+
+    fn find_in(&mut self, object: ObjectId, severity: Severity, structure: &str, what: &str, repair: &str) {
+        self.add(Some(object), severity, structure, format!("{object}: {what}"), repair);
+    }
+
+    fn add(
+        &mut self,
+        object: Option<ObjectId>,
+        severity: Severity,
+        structure: &str,
+        detail: String,
+        repair: &str,
+    ) {
         if self.report.findings.len() >= limits::STORE_FINDINGS_MAX {
             self.beyond += 1;
             return;
@@ -73,14 +88,21 @@ impl Checking<'_> {
             (Severity::Repairable, false) => format!("would be: {repair}"),
             _ => repair.to_owned(),
         };
-        self.report.findings.push(Finding { severity, structure: structure.to_owned(), detail, repair });
+        let structure = structure.to_owned();
+        self.report.findings.push(Finding { severity, structure, detail, repair, object });
     }
 
     fn done(mut self) -> CheckReport {
         if self.beyond > 0 {
             let detail = format!("{} more findings are not listed", self.beyond);
             let (severity, structure) = (Severity::Note, "store".to_owned());
-            self.report.findings.push(Finding { severity, structure, detail, repair: String::new() });
+            self.report.findings.push(Finding {
+                severity,
+                structure,
+                detail,
+                repair: String::new(),
+                object: None,
+            });
         }
         self.report
     }
@@ -117,12 +139,8 @@ impl Checking<'_> {
                 match ObjectRow::decode(value) {
                     Ok(row) => self.object(object, &row).await?,
                     Err(error) => {
-                        self.find(
-                            Severity::Loss,
-                            "object record",
-                            format!("{object}: {error}"),
-                            "none: restore it from a backup",
-                        );
+                        let repair = "none: restore it from a backup";
+                        self.find_in(object, Severity::Loss, "object record", &error.to_string(), repair);
                     }
                 }
             }
@@ -137,16 +155,15 @@ impl Checking<'_> {
             self.mend(&member, |txn, key| txn.put(key, &[])).await?;
         }
         if row.unverified > 0 {
-            let detail =
-                format!("{object}: {} blocks were sealed after a crash, as they were found", row.unverified);
-            self.find(Severity::Note, "seals", detail, "");
+            let what = format!("{} blocks were sealed after a crash, as they were found", row.unverified);
+            self.find_in(object, Severity::Note, "seals", &what, "");
         }
         let live = match self.inner.take_up(object).await {
             Ok(live) => live,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                let detail = format!("{object}: {}", error.detail());
-                self.find(Severity::Loss, "object file", detail, "none: restore the object from a backup");
+                let repair = "none: restore the object from a backup";
+                self.find_in(object, Severity::Loss, "object file", error.detail(), repair);
                 return Ok(());
             }
         };
@@ -166,12 +183,13 @@ impl Checking<'_> {
     }
 
     fn wrong_size(&mut self, live: &super::Live, found: u64, size: u64) -> Result<()> {
-        let detail = format!("{}: the file has {found} bytes, the record says {size}", live.id);
+        let what = format!("the file has {found} bytes, the record says {size}");
         if found < size {
-            self.find(Severity::Loss, "object file", detail, "none: restore the object from a backup");
+            let repair = "none: restore the object from a backup";
+            self.find_in(live.id, Severity::Loss, "object file", &what, repair);
             return Ok(());
         }
-        self.find(Severity::Repairable, "object file", detail, "cut to its recorded size");
+        self.find_in(live.id, Severity::Repairable, "object file", &what, "cut to its recorded size");
         if self.how.repair { live.file.set_len(size) } else { Ok(()) }
     }
 
@@ -199,16 +217,12 @@ impl Checking<'_> {
                 && self.inner.seal_now(live, block)? == Some(seal)
             {
                 let at = extent(block, 0).0;
-                let detail = match matches {
-                    Ok(_) => format!("{}: the bytes from {at} on do not match their checksum", live.id),
-                    Err(error) => format!("{}: the bytes from {at} on cannot be read: {error}", live.id),
+                let what = match matches {
+                    Ok(_) => format!("the bytes from {at} on do not match their checksum"),
+                    Err(error) => format!("the bytes from {at} on cannot be read: {error}"),
                 };
-                self.find(
-                    Severity::Loss,
-                    "object block",
-                    detail,
-                    "none: it is refused; restore the object from a backup",
-                );
+                let repair = "none: it is refused; restore the object from a backup";
+                self.find_in(live.id, Severity::Loss, "object block", &what, repair);
             }
         }
         Ok(())
@@ -315,8 +329,8 @@ impl Checking<'_> {
                 let first = number_at(key, 17)?.saturating_mul(GROUP_BLOCKS);
                 match Group::decode(value) {
                     Err(error) => {
-                        let detail = format!("{object}: {}", error.detail());
-                        self.find(Severity::Loss, "seals", detail, "none: its blocks are refused");
+                        let repair = "none: its blocks are refused";
+                        self.find_in(object, Severity::Loss, "seals", error.detail(), repair);
                         return Ok(());
                     }
                     Ok(_) if first < blocks_in(row.size) => return Ok(()),

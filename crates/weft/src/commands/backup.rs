@@ -49,7 +49,11 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
 }
 
 async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupReport> {
+    NodeDirectory::check_empty(dir)?;
+    backup::verify(context.sys(), from).await?;
     let directory = NodeDirectory::take(dir, true, "restore")?;
+    // Somebody may have put something there while the backup was read.
+    NodeDirectory::check_empty(dir)?;
     let report = backup::restore(context.sys(), from, &directory).await?;
     directory.release()?;
     Ok(report)

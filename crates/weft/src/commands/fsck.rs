@@ -61,6 +61,7 @@ fn print(context: &Context, report: &CheckReport) {
                     "structure": finding.structure,
                     "detail": finding.detail,
                     "repair": finding.repair,
+                    "object": finding.object.map(|object| object.to_string()),
                 })
             );
         } else {
@@ -74,6 +75,11 @@ fn print(context: &Context, report: &CheckReport) {
             serde_json::json!({ "inodes": report.inodes, "objects": report.objects, "wrong": wrong })
         );
     } else {
-        println!("{} inodes, {} objects: {wrong} things wrong", report.inodes, report.objects);
+        println!(
+            "{} inodes, {} objects: {wrong} {} wrong",
+            report.inodes,
+            report.objects,
+            if wrong == 1 { "thing" } else { "things" }
+        );
     }
 }

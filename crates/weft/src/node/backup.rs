@@ -3,17 +3,23 @@
 //! ```text
 //!   BACKUP/ meta/     the metadata, consistent      auth/keys/   the signing keys, not the root key
 //!           objects/  the bytes                     auth/audit/  the log so far
-//!           complete  written last: without it there is nothing to restore
+//!           complete  written last: every file above with its length and hash; without it
+//!                     there is nothing to restore
 //! ```
+//!
+//! A restore reads all of a backup before it makes anything: one that differs from its list
+//! in a byte, lacks a file or has one more is refused, and the file is named.
 //!
 //! Files written in place while the backup runs are in it as they would be after a
 //! crash; everything published, renamed or linked is there whole or not at all. A
 //! restored node begins a new audit log; the one from the backup lies beside it.
 
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::service::BackupReport;
@@ -26,46 +32,121 @@ use super::{AUTH_SPACE, NodeDirectory};
 
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
-const LAYOUT: &str = "weft backup 1\n";
+const LAYOUT: &str = "weft backup 2\n";
+/// What the last line of the list begins with: the hash of all lines above it.
+const LIST: &str = "list ";
 /// The one key that no backup holds: it is put away by hand, and a node runs without it.
 const ROOT_KEY: &str = "root.key";
 
 /// Writes a backup to a new directory.
 pub async fn write(
+    sys: &Sys,
     engine: &Arc<dyn Engine>,
     store: &Directory,
     data: &Path,
     into: &Path,
 ) -> Result<BackupReport> {
     let failed = |e| fault::error(e, "write a backup to", into.display());
+    if is_below(into, data)? {
+        return Err(Error::invalid("it lies in what would be copied")
+            .op("write a backup to")
+            .about(into.display()));
+    }
     DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
     let disk = RealDisk::open(into)?;
     let meta = part(&disk, into, "meta")?;
     copy_tree(&data.join("auth"), &into.join("auth"), &[ROOT_KEY])?;
     let copied = store.backup(engine.backup(meta), part(&disk, into, "objects")?).await?;
     let metadata_bytes = tree_bytes(&into.join("meta"))?;
+    let copy = into.to_path_buf();
+    let list = sys.blocking(move || list_of(&copy)).await??;
     let mut complete = File::create_new(into.join(COMPLETE)).map_err(failed)?;
-    complete.write_all(LAYOUT.as_bytes()).map_err(failed)?;
+    complete.write_all(list.as_bytes()).map_err(failed)?;
     complete.sync_all().map_err(failed)?;
     sync_dir(into)?;
     let path = into.display().to_string();
     Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
 }
 
-/// Makes a node's directory from a backup. Nothing may be there yet; cut off, it leaves
-/// a directory that no node starts from.
-pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
+/// Reads all of a backup. Fails with `Corrupt`, naming a file, if it is not what was
+/// written; with `Invalid` if it was never finished or another version wrote it.
+pub async fn verify(sys: &Sys, from: &Path) -> Result<()> {
     let unusable = |detail: &'static str| Error::invalid(detail).op("restore from").about(from.display());
-    let layout = std::fs::read_to_string(from.join(COMPLETE))
-        .map_err(|e| unusable("it is no whole backup").caused_by(e))?;
-    if layout != LAYOUT {
+    let list =
+        std::fs::read(from.join(COMPLETE)).map_err(|e| unusable("it is no whole backup").caused_by(e))?;
+    let damaged = |file: &str| {
+        Error::corrupt(format!("the backup is damaged: {file} is not what was written"))
+            .op("restore from")
+            .about(from.display())
+            .hint("restore an older backup")
+    };
+    let list = String::from_utf8(list).map_err(|_| damaged(COMPLETE))?;
+    let lines = list.rsplit_once(LIST).map(|(lines, _)| lines);
+    if lines.map(with_sum).as_deref() != Some(&*list) {
+        return Err(damaged(COMPLETE));
+    }
+    if !list.starts_with(LAYOUT) {
         return Err(unusable("it was written by another version"));
     }
-    if directory.is_founded() {
-        return Err(Error::exists("there is a node already")
-            .op("restore to")
-            .about(directory.path().display()));
+    let copy = from.to_path_buf();
+    let found = sys.blocking(move || list_of(&copy)).await??;
+    match first_difference(&list, &found) {
+        Some(file) => Err(damaged(file)),
+        None => Ok(()),
     }
+}
+
+/// Returns the path in the first line that one list has and the other has not.
+fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
+    let (left, right): (BTreeSet<_>, BTreeSet<_>) = (one.lines().collect(), other.lines().collect());
+    let line = left.symmetric_difference(&right).find(|line| !line.starts_with(LIST))?;
+    line.splitn(3, ' ').nth(2)
+}
+
+/// Lists every file below a backup but the list itself: hash, length, path.
+fn list_of(backup: &Path) -> Result<String> {
+    let mut files = Vec::new();
+    files_below(backup, Path::new(""), &mut files)?;
+    files.sort();
+    let mut list = String::from(LAYOUT);
+    for file in files.iter().filter(|file| *file != Path::new(COMPLETE)) {
+        let failed = |e| fault::error(e, "read", backup.join(file).display());
+        let open = File::open(backup.join(file)).map_err(failed)?;
+        let mut hasher = blake3::Hasher::new();
+        hasher.update_reader(open).map_err(failed)?;
+        let _ = writeln!(list, "{} {} {}", hasher.finalize(), hasher.count(), file.display());
+    }
+    Ok(with_sum(&list))
+}
+
+fn with_sum(lines: &str) -> String {
+    format!("{lines}{LIST}{}\n", blake3::hash(lines.as_bytes()))
+}
+
+fn files_below(backup: &Path, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    let failed = |e| fault::error(e, "list", backup.join(dir).display());
+    for entry in std::fs::read_dir(backup.join(dir)).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let path = dir.join(entry.file_name());
+        if entry.file_type().map_err(failed)?.is_dir() {
+            files_below(backup, &path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a path that is not there yet would lie in a directory.
+fn is_below(path: &Path, dir: &Path) -> Result<bool> {
+    let failed = |e| fault::error(e, "use", path.display());
+    let parent = path.parent().unwrap_or(path).canonicalize().map_err(failed)?;
+    Ok(parent.starts_with(dir))
+}
+
+/// Makes a node's directory from a backup that was verified. Nothing may be there yet;
+/// cut off, it leaves a directory that no node starts from.
+pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
     let source = RealDisk::open(from)?;
     let meta = directory.disk("meta")?;
     Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::default())?;

@@ -1,16 +1,19 @@
 //! Checking, and mending, a node that does not run.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Settings as AuthSettings};
-use weft_core::service::{CheckReport, ObjectStore};
+use weft_core::form::Call;
+use weft_core::service::{CheckReport, Finding};
 use weft_core::{Error, Result};
 use weft_kv::{Embedded, Engine};
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
-use weft_volume::managed::{self, Managed};
+use weft_volume::managed::{self, Config, Managed};
 
 use super::{AUTH_SPACE, NodeDirectory, VOLUME, call_of, volume_config};
+use crate::paths;
 
 /// Checks every structure: the engine's pages and log, the store's records, files and
 /// blocks, the volume's tables. With `repair`, mends what can be mended.
@@ -29,7 +32,8 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
     let store =
         Arc::new(Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?);
     let mut report = store.check(Check { repair, blocks: true }).await?;
-    let tables = volume(sys, &engine, &auth, store.clone(), repair).await?;
+    let config = volume_config(sys, &engine, &auth, store.clone());
+    let tables = volume(sys, &config, &auth, repair, &mut report.findings).await?;
     report.inodes += tables.inodes;
     report.findings.extend(tables.findings);
     store.close().await?;
@@ -40,15 +44,42 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
 
 async fn volume(
     sys: &Sys,
-    engine: &Arc<dyn Engine>,
-    auth: &Arc<Auth>,
-    store: Arc<dyn ObjectStore>,
+    config: &Config,
+    auth: &Auth,
     repair: bool,
+    in_store: &mut [Finding],
 ) -> Result<CheckReport> {
-    let config = volume_config(sys, engine, auth, store);
-    if repair {
-        return managed::mend(config, auth.administrators().clone()).await;
+    let mended = match repair {
+        true => Some(managed::mend(config.clone(), auth.administrators().clone()).await?),
+        false => None,
+    };
+    let volume = match (Managed::open(config.clone()).await, &mended) {
+        (Ok(volume), _) => volume,
+        // What is lost for good may keep it closed; then there are no paths to say.
+        (Err(_), Some(_)) => return Ok(mended.unwrap_or_default()),
+        (Err(error), None) => return Err(error),
+    };
+    let call = call_of(sys, &auth.node_caller()?);
+    name_files(&volume, &call, in_store)?;
+    match mended {
+        Some(report) => Ok(report),
+        None => volume.check(&call).await,
     }
-    let volume = Managed::open(config).await?;
-    volume.check(&call_of(sys, &auth.node_caller()?)).await
+}
+
+/// Says of each finding about an object which file that is.
+pub fn name_files(volume: &Managed, call: &Call, findings: &mut [Finding]) -> Result<()> {
+    let objects: HashSet<_> = findings.iter().filter_map(|finding| finding.object).collect();
+    if objects.is_empty() {
+        return Ok(());
+    }
+    let paths = volume.paths_of_objects(call, &objects)?;
+    for finding in findings {
+        let found = finding.object.and_then(|object| paths.get(&object));
+        if let Some(found) = found.filter(|found| !found.is_empty()) {
+            let shown: Vec<_> = found.iter().map(paths::show).collect();
+            finding.detail = format!("{}: {}", shown.join(" and "), finding.detail);
+        }
+    }
+    Ok(())
 }

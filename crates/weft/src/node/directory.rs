@@ -53,6 +53,25 @@ impl NodeDirectory {
         Ok(Self { path, owner: metadata.uid(), disk, _lock: lock })
     }
 
+    /// Fails with `Exists` if anything lies at a path but what [`NodeDirectory::take`] makes.
+    pub fn check_empty(path: &Path) -> Result<()> {
+        let failed = |e| fault::error(e, "restore to", path.display());
+        let entries = match std::fs::read_dir(path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            entries => entries.map_err(failed)?,
+        };
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            if name != LOCK && name != HOLDER {
+                return Err(Error::exists("the directory is not empty")
+                    .op("restore to")
+                    .about(path.display())
+                    .hint("name a directory that is not there yet"));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the path.
     pub fn path(&self) -> &Path {
         &self.path

@@ -79,13 +79,16 @@ impl Node for Operator {
 
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
         self.auth.demand_administrator(caller)?;
-        backup::write(&self.engine, &self.store, self.data.as_ref(), into.as_ref()).await
+        backup::write(&self.sys, &self.engine, &self.store, self.data.as_ref(), into.as_ref()).await
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         self.auth.demand_administrator(caller)?;
-        let mut report = self.volume.check(&call_of(&self.sys, caller)).await?;
-        let objects = self.store.check(Check { repair: false, blocks: true }).await?;
+        let call = call_of(&self.sys, caller);
+        let mut report = self.volume.check(&call).await?;
+        let mut objects = self.store.check(Check { repair: false, blocks: true }).await?;
+        // The blocks may have taken longer than one call may.
+        super::check::name_files(&self.volume, &call_of(&self.sys, caller), &mut objects.findings)?;
         report.objects += objects.objects;
         report.findings.extend(objects.findings);
         Ok(report)

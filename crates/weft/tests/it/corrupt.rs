@@ -9,7 +9,7 @@ use crate::node::{Node, have, noise};
 const BLOCK: usize = 1 << 20;
 
 /// Returns the file below a directory that holds these bytes, and where in it.
-fn find(dir: &Path, bytes: &[u8]) -> Option<(PathBuf, usize)> {
+pub fn find(dir: &Path, bytes: &[u8]) -> Option<(PathBuf, usize)> {
     for entry in fs::read_dir(dir).expect("read") {
         let path = entry.expect("read").path();
         if path.is_dir() {

@@ -8,6 +8,8 @@
 // Figures, and the log of a node whose test failed.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod backups;
+mod checking;
 mod commands;
 mod copying;
 mod corrupt;

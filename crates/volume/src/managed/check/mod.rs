@@ -11,6 +11,7 @@
 
 mod inodes;
 mod names;
+mod paths;
 mod rest;
 mod rows;
 mod stored;
@@ -26,6 +27,7 @@ use weft_kv::{Order, Read, Row, Space, Txn};
 
 use super::table::key::{Key, Table};
 use super::table::volume::{self as volume_row};
+use super::view::View;
 use super::{Config, Managed, SCHEMA, Volume};
 
 /// Findings that one round names; more are found by the next.
@@ -40,14 +42,17 @@ impl Managed {
     /// or to be the node itself.
     pub async fn check(&self, call: &Call) -> Result<CheckReport> {
         let volume = &self.volume;
-        volume.look(call, |view| {
-            let own = (volume.node)();
-            let is_node = !own.is_anyone() && own.name() == call.caller.name();
-            let root = view.node_at(weft_core::FileId::ROOT.serial())?;
-            if is_node { Ok(()) } else { view.need(&root, Rights::MAINTAIN) }
-        })?;
+        volume.look(call, need_maintain)?;
         Ok(volume.checked().await?.report)
     }
+}
+
+/// Fails unless the caller may maintain the volume, or is the node itself.
+fn need_maintain(view: &View<'_>) -> Result<()> {
+    let own = (view.volume.node)();
+    let is_node = !own.is_anyone() && own.name() == view.call.caller.name();
+    let root = view.node_at(weft_core::FileId::ROOT.serial())?;
+    if is_node { Ok(()) } else { view.need(&root, Rights::MAINTAIN) }
 }
 
 /// Checks a volume that nobody has open, and mends what it finds. `administrators` are
@@ -76,6 +81,7 @@ pub async fn mend(config: Config, administrators: CallerName) -> Result<CheckRep
         structure: "volume".into(),
         detail,
         repair: "none".into(),
+        object: None,
     });
     Ok(report)
 }
@@ -101,6 +107,7 @@ async fn mend_volume_row(
         structure: "volume".into(),
         detail: detail.into(),
         repair: "written anew".into(),
+        object: None,
     });
     let row = volume_row::Volume {
         id: config.volume,
@@ -149,6 +156,7 @@ impl Found {
             structure: structure.to_owned(),
             detail: detail.into(),
             repair: repair.to_owned(),
+            object: None,
         });
         self.fixes.extend(fixes);
     }

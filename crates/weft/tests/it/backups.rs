@@ -1,0 +1,224 @@
+//! `weft backup` of a running node and `weft restore` elsewhere: the copy is the same
+//! tree with the same rights, and one that is damaged is refused before anything is made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::http::Http;
+use crate::node::{Node, noise};
+
+/// Large enough for an object of more than one block, small enough for an inode, and between.
+const LENGTHS: [usize; 3] = [2_500_000, 300, 70_000];
+
+/// A node with people, rights and files of each kind.
+fn furnished() -> Node {
+    let node = Node::start();
+    let alice = node.add_user("alice", "wonder");
+    node.add_user("bob", "builder");
+    node.run_with(&alice, &["group", "make", "team"]).ok();
+    node.run_with(&alice, &["group", "add", "group:alice/team", "bob"]).ok();
+    node.run(&["mkdir", "-p", "/fixed/team", "/fixed/closed"]).ok();
+    let http = node.http(Some(&node.token()));
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        for dir in ["team", "closed"] {
+            let path = format!("/fixed/{dir}/{number}");
+            assert_eq!(http.put(&path, &noise(number as u64, length)).status, 201);
+        }
+    }
+    node.run(&["ln", "/fixed/closed/0", "/fixed/closed/hard"]).ok();
+    node.run(&["ln", "-s", "team/1", "/fixed/soft"]).ok();
+    node.run(&["acl", "grant", "/fixed/team", "group:alice/team", "read"]).ok();
+    node.run(&["acl", "grant", "/fixed/closed", "alice", "read"]).ok();
+    node.run(&["acl", "grant", "/fixed/closed", "bob", "read", "--deny"]).ok();
+    node
+}
+
+/// Everything that is said of `/fixed`, and its bytes.
+fn portrait(node: &Node) -> (Vec<serde_json::Value>, Vec<Vec<u8>>) {
+    let mut said = node.run(&["ls", "-R", "-d", "--json", "/fixed"]).json();
+    said.extend(node.run(&["ls", "-R", "--json", "/fixed"]).json());
+    for path in ["/fixed", "/fixed/team", "/fixed/closed"] {
+        let mut policy = node.run(&["acl", "show", path, "--json"]).json().remove(0);
+        // The root's container holds what is put meanwhile, too.
+        policy.as_object_mut().expect("an object").remove("bytes_used");
+        said.push(policy);
+    }
+    said.extend(node.run(&["group", "ls", "--json"]).json());
+    said.extend(node.run(&["user", "ls", "--json"]).json());
+    let http = node.http(Some(&node.token()));
+    let bytes = (0..LENGTHS.len()).map(|number| http.bytes(&format!("/fixed/closed/{number}"))).collect();
+    (said, bytes)
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a path of ours is text")
+}
+
+fn load_path(number: usize) -> String {
+    format!("/load/{number}")
+}
+
+fn load_bytes(number: usize) -> Vec<u8> {
+    noise(1000 + number as u64, LENGTHS[number % LENGTHS.len()])
+}
+
+/// Puts files one after another until it is told to stop; counts what was acknowledged.
+fn load(http: &Http, stop: &AtomicBool, acknowledged: &AtomicUsize) {
+    for number in 0.. {
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        assert_eq!(http.put(&load_path(number), &load_bytes(number)).status, 201);
+        acknowledged.store(number + 1, Ordering::Release);
+    }
+}
+
+/// Every file below a directory.
+fn files(dir: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).expect("read") {
+        let path = entry.expect("read").path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// Changes the bit in the middle of a file, as a worn disk does.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).expect("read");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(path, bytes).expect("written");
+}
+
+#[test]
+fn a_backup_taken_under_load_is_restored_elsewhere_as_the_same_tree_with_the_same_rights() {
+    let node = furnished();
+    node.run(&["mkdir", "/load"]).ok();
+    let before = portrait(&node);
+    let alice = node.login("alice", "wonder", &[]);
+    let (revoked, backup) = (node.login("bob", "builder", &[]), node.path("backup"));
+    node.run_with(&revoked, &["revoke", "--caller", "bob"]).ok();
+    let (stop, acknowledged) = (AtomicBool::new(false), AtomicUsize::new(0));
+    let at_least = std::thread::scope(|scope| {
+        let (http, stop, acknowledged) = (node.http(Some(&node.token())), &stop, &acknowledged);
+        scope.spawn(move || load(&http, stop, acknowledged));
+        while acknowledged.load(Ordering::Acquire) < LENGTHS.len() {
+            std::thread::yield_now();
+        }
+        let at_least = acknowledged.load(Ordering::Acquire);
+        let said = node.run(&["backup", text(&backup), "--json"]);
+        stop.store(true, Ordering::Release);
+        let report = said.json();
+        assert_eq!(report[0]["path"], text(&backup));
+        assert!(report[0]["objects"].as_u64() >= Some(4), "{report:?}");
+        at_least
+    });
+    let acknowledged = acknowledged.into_inner();
+    assert_eq!(portrait(&node).0, before.0, "a backup changes nothing");
+    let root_key = files_called(&backup, "root.key");
+    assert!(root_key.is_empty(), "the root key is in a backup: {root_key:?}");
+
+    let mut other = Node::unstarted();
+    other.run(&["restore", text(&backup), text(&other.data())]).ok();
+    other.up();
+    assert_eq!(portrait(&other).0, before.0);
+    assert!(portrait(&other).1 == before.1, "bytes differ");
+    // What was acknowledged before the backup began is there; what came later, whole or not.
+    let http = other.http(Some(&other.token()));
+    for number in 0..=acknowledged {
+        let answer = http.get(&load_path(number));
+        let there = answer.status == 200;
+        assert!(there || (answer.status == 404 && number >= at_least), "{number}: {}", answer.status);
+        assert!(!there || answer.body == load_bytes(number), "{number} is not what was put");
+    }
+    // People, their passwords, groups and credentials; and what was withdrawn stays so.
+    other.run_with(&alice, &["cat", "/fixed/closed/1"]).ok();
+    let bob = other.login("bob", "builder", &[]);
+    other.run_with(&bob, &["cat", "/fixed/team/1"]).ok();
+    other.run_with(&bob, &["cat", "/fixed/closed/1"]).fails(1, &["error: cannot read /fixed/closed/1"]);
+    other.run_with(&revoked, &["whoami"]).fails(3, &["error:"]);
+    assert!(other.run(&["audit", "--verify"]).ok().starts_with("the log is whole"));
+    other.stop();
+    let clean = other.run(&["fsck", text(&other.data()), "--json"]).json();
+    assert_eq!(clean.last().expect("a summary")["wrong"], 0, "{clean:?}");
+}
+
+fn files_called(dir: &Path, name: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    files(dir, &mut found);
+    found.retain(|path| path.file_name().is_some_and(|file| file == name));
+    found
+}
+
+#[test]
+fn a_backup_with_one_changed_byte_is_refused_by_name_and_leaves_nothing_behind() {
+    let node = furnished();
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    let mut all = Vec::new();
+    files(&backup, &mut all);
+    let all: Vec<_> =
+        all.into_iter().filter(|file| fs::metadata(file).expect("it is there").len() > 0).collect();
+    for part in ["meta/", "objects/", "auth/keys/", "auth/audit/", "complete"] {
+        let hurt: Vec<_> = all.iter().filter(|file| text(file).contains(&format!("backup/{part}"))).collect();
+        assert!(!hurt.is_empty(), "no file of the backup is below {part}");
+        for file in hurt {
+            flip(file);
+            let said = node.run(&["restore", text(&backup), text(&node.path("copy"))]);
+            assert_eq!(said.code, 1, "{}: {}{}", file.display(), said.out, said.err);
+            let name = file.strip_prefix(&backup).expect("it is below").display().to_string();
+            assert!(said.err.contains(&name), "`{name}` is not in: {}", said.err);
+            assert!(!node.path("copy").exists(), "something is left after {name} was damaged");
+            flip(file);
+        }
+    }
+    // Something missing, something cut, something that was not there.
+    let object = all.iter().find(|file| text(file).contains("/objects/objects/")).expect("there is one");
+    let bytes = fs::read(object).expect("read");
+    for damage in [None, Some(&bytes[..bytes.len() - 1])] {
+        match damage {
+            None => fs::remove_file(object).expect("removed"),
+            Some(cut) => fs::write(object, cut).expect("written"),
+        }
+        node.run(&["restore", text(&backup), text(&node.path("copy"))]).fails(1, &["error:", "damaged"]);
+    }
+    fs::write(object, &bytes).expect("written");
+    crate::node::give(object);
+    fs::write(backup.join("meta/stranger"), "x").expect("written");
+    node.run(&["restore", text(&backup), text(&node.path("copy"))]).fails(1, &["error:", "meta/stranger"]);
+    fs::remove_file(backup.join("meta/stranger")).expect("removed");
+    // Whole again, it is taken.
+    node.run(&["restore", text(&backup), text(&node.path("copy"))]).ok();
+}
+
+#[test]
+fn a_restore_takes_no_directory_that_holds_anything() {
+    let node = furnished();
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    // That of the node itself, which runs; one with somebody's file in it.
+    node.run(&["restore", text(&backup), text(&node.data())]).fails(1, &["error:", "not empty"]);
+    node.run(&["status"]).ok();
+    let (dir, kept) = (node.make_dir("dir"), node.write("dir/kept", "mine"));
+    let said = node.run(&["restore", text(&backup), text(&dir)]);
+    said.fails(1, &["error: cannot restore to", text(&dir), "empty"]);
+    assert_eq!(fs::read(&kept).expect("read"), b"mine");
+    assert_eq!(fs::read_dir(&dir).expect("read").count(), 1, "something was put beside it");
+    fs::remove_file(kept).expect("removed");
+    node.run(&["restore", text(&backup), text(&dir)]).ok();
+    node.run(&["restore", text(&backup), text(&dir)]).fails(1, &["error: cannot restore to", "empty"]);
+    // What a restore that was cut off leaves is no node.
+    fs::remove_dir_all(dir.join("auth/keys")).expect("removed");
+    let up = node.run(&["up", text(&dir), "--http", "127.0.0.1:0"]);
+    assert!(up.code != 0 && up.err.contains("error:"), "{}{}", up.out, up.err);
+    // A backup is never written over anything either, nor into what it copies.
+    node.run(&["backup", text(&backup)]).fails(1, &["error:", text(&backup)]);
+    let inside = node.data().join("auth/backup");
+    node.run(&["backup", text(&inside)]).fails(1, &["error:", text(&inside)]);
+    node.run(&["restore", text(&dir), text(&node.path("x"))]).fails(1, &["error:", "no whole backup"]);
+    assert!(!node.path("x").exists());
+    // It is the administrator's to make.
+    let alice = node.login("alice", "wonder", &[]);
+    node.run_with(&alice, &["backup", text(&node.path("hers"))]).fails(3, &["error:"]);
+    assert!(!node.path("hers").exists());
+}
