@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::{Door, Origin};
 use weft_core::proof::Caller;
 use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
@@ -62,6 +62,8 @@ pub struct AuditLog {
     steady: Arc<Steady>,
     queue: mpsc::Sender<Item>,
     lost: Arc<AtomicU64>,
+    /// The last note that is in the log.
+    copied: watch::Receiver<u64>,
     disk: Arc<dyn Disk>,
     chain: Arc<Mutex<Chain>>,
     keys: Arc<KeyRing>,
@@ -75,6 +77,7 @@ struct Writer {
     space: Space,
     queue: mpsc::Receiver<Item>,
     lost: Arc<AtomicU64>,
+    copied: watch::Sender<u64>,
     chain: Arc<Mutex<Chain>>,
 }
 
@@ -138,6 +141,7 @@ impl AuditLog {
     ) -> Result<(Self, Task<()>)> {
         let known = tables::read(&space.snapshot()?, &tables::audit_head_key())?;
         let chain = Chain::open(disk.clone(), keys.clone(), steady.clone(), domain, known)?;
+        let (copying, copied) = watch::channel(chain.notes());
         let chain = Arc::new(Mutex::new(chain));
         let (queue, items) = mpsc::channel(limits::AUDIT_QUEUE_MAX);
         let lost = Arc::new(AtomicU64::new(0));
@@ -147,10 +151,11 @@ impl AuditLog {
             space,
             queue: items,
             lost: lost.clone(),
+            copied: copying,
             chain: chain.clone(),
         };
         let task = sys.spawn(writer.run());
-        Ok((Self { sys, steady, queue, lost, disk, chain, keys, domain }, task))
+        Ok((Self { sys, steady, queue, lost, copied, disk, chain, keys, domain }, task))
     }
 
     /// Records something. Never waits unless the queue is full.
@@ -182,6 +187,21 @@ impl AuditLog {
             told.await.map_err(|_| closed())
         };
         self.sys.within(deadline, flushed).await
+    }
+
+    /// Waits until the notes up to a position are in the log: those of writes that somebody
+    /// has been told of, once the engine was flushed.
+    pub async fn copied(&self, upto: NotePosition) -> Result<()> {
+        let deadline = Deadline::within(self.sys.clock(), limits::CALL_DEADLINE);
+        let mut copied = self.copied.clone();
+        let closed = |_| Error::new(ErrorKind::Unavailable, "the audit log is closed");
+        let caught_up = async { copied.wait_for(|last| *last >= upto.0).await.map(drop).map_err(closed) };
+        self.sys.within(deadline, caught_up).await.map_err(|error| match error.kind() {
+            ErrorKind::Deadline => Error::new(ErrorKind::Deadline, "the log lacks the latest writes yet")
+                .op("read the audit log")
+                .hint("try again; if it stays so, look at the node's log"),
+            _ => error,
+        })
     }
 
     /// Copies records that come as notes (each the `postcard` form of an [`AuditRecord`]), in
@@ -295,7 +315,7 @@ fn own_record(clock: &dyn Clock, operation: &str, outcome: AuditOutcome, because
         caller: CallerName::ANYONE,
         credential: CredentialId(0),
         delegates: Vec::new(),
-        from: Origin { door: Door::Node, peer: None },
+        from: Origin { door: Door::Node, peer: None, uid: None },
         trace: TraceId(0),
         operation: operation.to_owned(),
         object: None,
@@ -359,6 +379,9 @@ impl Writer {
                 Ok(head) => {
                     // Before anybody is told: who closes the engine has waited for this.
                     self.remember(head).await;
+                    if let Some(notes) = notes {
+                        self.copied.send_replace(notes);
+                    }
                     batch.tell();
                     return;
                 }

@@ -22,17 +22,22 @@ pub struct Found {
 /// is bounded by one page and the directories still to be visited.
 pub struct Walk<'a> {
     client: &'a Client,
+    /// The start, as whoever asked wrote it.
+    shown: String,
     fs: Arc<dyn FileSystem>,
     ready: VecDeque<Found>,
     waiting: Vec<(RelPath, FileId, Cursor)>,
 }
 
 impl<'a> Walk<'a> {
-    /// Starts at an address. Fails with `NotFound` if nothing is there.
-    pub async fn start(client: &'a Client, at: &At) -> Result<Self> {
+    /// Starts at an address, which errors call `shown`. Fails with `NotFound` if nothing
+    /// is there.
+    pub async fn start(client: &'a Client, at: &At, shown: &str) -> Result<Self> {
         let fs = client.fs();
-        let attr = fs.walk(&client.call(), at, Want::default()).await?.attr;
-        let mut walk = Self { client, fs, ready: VecDeque::new(), waiting: Vec::new() };
+        let walked = fs.walk(&client.call(), at, Want::default()).await;
+        let attr = walked.map_err(|e| e.said_of(shown))?.attr;
+        let mut walk =
+            Self { client, shown: shown.to_owned(), fs, ready: VecDeque::new(), waiting: Vec::new() };
         walk.found(Found { path: RelPath::EMPTY, attr });
         Ok(walk)
     }
@@ -46,7 +51,7 @@ impl<'a> Walk<'a> {
             let page = match self.fs.list(&self.client.call(), &At::id(id), from, PageMax::MAX, want).await {
                 Ok(page) => page,
                 Err(e) if e.kind() == weft_core::ErrorKind::Stale => continue,
-                Err(e) => return Err(e.about(format!("/{path}"))),
+                Err(e) => return Err(e.said_of(self.show(&path))),
             };
             if let Some(next) = page.next {
                 self.waiting.push((path.clone(), id, next));
@@ -58,6 +63,14 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(self.ready.pop_front())
+    }
+
+    /// Shows a path below the start.
+    pub fn show(&self, path: &RelPath) -> String {
+        if path.is_empty() {
+            return self.shown.clone();
+        }
+        format!("{}/{path}", self.shown.trim_end_matches('/'))
     }
 
     fn found(&mut self, found: Found) {

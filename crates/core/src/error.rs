@@ -241,6 +241,14 @@ impl Error {
         self
     }
 
+    /// Names what it was about in the words of whoever asked, whatever a place nearer the
+    /// cause called it: people know paths, not ids.
+    #[must_use]
+    pub fn said_of(mut self, what: impl fmt::Display) -> Self {
+        self.0.about = Some(what.to_string());
+        self
+    }
+
     /// Names the caller for whom it failed.
     #[must_use]
     pub fn caller(mut self, who: impl fmt::Display) -> Self {

@@ -40,7 +40,9 @@ use self::overlay::Overlay;
 use self::tree::{Opened, Tree};
 use self::view::{EmbeddedSnapshot, Published, View};
 use self::writer::{Message, Writer};
-use crate::engine::{Boot, Commit, Engine, NoteKind, Notes, Order, Snapshot, Supports, WriteFn};
+use crate::engine::{
+    Boot, Commit, Engine, NoteKind, NotePosition, Notes, Order, Snapshot, Supports, WriteFn,
+};
 
 /// The first byte of the engine's own keys.
 const OWN: u8 = 0xff;
@@ -212,6 +214,11 @@ impl Engine for Embedded {
         let subscription =
             Subscription::begin(self.feeds.clone(), self.published.clone(), self.writer.clone(), kind)?;
         Ok(Box::new(subscription))
+    }
+
+    fn last_note(&self, kind: NoteKind) -> Result<Option<NotePosition>> {
+        let counts = EmbeddedSnapshot::take(&self.published).note_counts(kind)?;
+        Ok((counts.last > counts.acked).then_some(NotePosition(counts.last)))
     }
 
     async fn backup(&self, into: Arc<dyn Disk>) -> Result<Commit> {

@@ -137,6 +137,9 @@ pub trait Engine: Send + Sync {
     /// a subscriber already.
     fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>>;
 
+    /// Returns the last note of a kind, if it is not acknowledged yet.
+    fn last_note(&self, kind: NoteKind) -> Result<Option<NotePosition>>;
+
     /// Writes one consistent, checksummed copy of everything into `into`, durably, while work
     /// goes on. Returns the last commit in it.
     async fn backup(&self, into: Arc<dyn Disk>) -> Result<Commit>;

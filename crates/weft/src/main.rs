@@ -15,6 +15,7 @@
 mod commands;
 mod context;
 mod failure;
+mod names;
 mod node;
 mod paths;
 mod progress;

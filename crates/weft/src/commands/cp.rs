@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clap::Args;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::Client;
-use weft_client::copy::{How, Outcome, Progress, download, upload};
+use weft_client::copy::{From, How, Outcome, Progress, download, upload};
 use weft_client::tree::Walk;
 use weft_core::attr::{Kind, SetAttr};
 use weft_core::form::{At, LinkTarget, New, Want};
@@ -86,6 +86,7 @@ struct Up {
 /// One file to copy out of the tree.
 struct Down {
     from: FileId,
+    shown: String,
     to: PathBuf,
     bytes: u64,
 }
@@ -167,7 +168,7 @@ impl Job<'_> {
             Err(e) if e.kind() == ErrorKind::Exists => {
                 Ok(fs.walk(&self.client.call(), &at, Want::default()).await?.attr.id)
             }
-            Err(e) => Err(e.about(from.display())),
+            Err(e) => Err(e.said_of(from.display())),
         }
     }
 
@@ -181,7 +182,7 @@ impl Job<'_> {
         match self.client.fs().make(&self.client.call(), &At::name(dir, name), new, &SetAttr::default()).await
         {
             Err(e) if e.kind() == ErrorKind::Exists => Ok(()),
-            outcome => outcome.map(drop).map_err(|e| e.about(from.display())),
+            outcome => outcome.map(drop).map_err(|e| e.said_of(from.display())),
         }
     }
 
@@ -196,7 +197,7 @@ impl Job<'_> {
             let shared = shared.clone();
             async move {
                 let done = upload(self.client, &file.from, file.dir, &file.name, self.how(), &shared).await;
-                done.map_err(|e| e.about(file.from.display()))
+                done.map_err(|e| e.said_of(file.from.display()))
             }
         });
         let tally = progress::watch(shared.clone(), total, all(copies)).await?;
@@ -220,10 +221,11 @@ impl Job<'_> {
             to.to_path_buf()
         };
         if attr.kind != Kind::Directory {
-            return self.download_all(vec![Down { from: attr.id, to: into, bytes: attr.size }]).await;
+            let file = Down { from: attr.id, shown: paths::show(&from), to: into, bytes: attr.size };
+            return self.download_all(vec![file]).await;
         }
         self.refuse_directory()?;
-        let mut walk = Walk::start(self.client, &At::id(attr.id)).await?;
+        let mut walk = Walk::start(self.client, &At::id(attr.id), &paths::show(&from)).await?;
         let mut files = Vec::new();
         while let Some(found) = walk.next().await? {
             let local = found
@@ -232,18 +234,22 @@ impl Job<'_> {
                 .fold(into.clone(), |path, name| path.join(std::ffi::OsStr::from_bytes(name.as_bytes())));
             let unwritable = |e| fault::error(e, "write", local.display());
             match found.attr.kind {
-                _ if self.args.dry_run => println!("{}", paths::show(&found.path)),
+                _ if self.args.dry_run => println!("{}", walk.show(&found.path)),
                 Kind::Directory => std::fs::create_dir_all(&local).map_err(unwritable)?,
-                Kind::File => files.push(Down { from: found.attr.id, to: local, bytes: found.attr.size }),
+                Kind::File => {
+                    let (from, shown) = (found.attr.id, walk.show(&found.path));
+                    files.push(Down { from, shown, to: local, bytes: found.attr.size });
+                }
                 Kind::Symlink => {
-                    let target = self.client.fs().target(&self.client.call(), &At::id(found.attr.id)).await?;
+                    let target = self.client.fs().target(&self.client.call(), &At::id(found.attr.id)).await;
+                    let target = target.map_err(|e| e.said_of(walk.show(&found.path)))?;
                     if let (LinkTarget::Symlink(target), false) = (target, local.is_symlink()) {
                         std::os::unix::fs::symlink(std::ffi::OsStr::from_bytes(&target), &local)
                             .map_err(unwritable)?;
                     }
                 }
                 Kind::Fifo | Kind::Reference => {
-                    eprintln!("passed over {}: neither file, directory nor link", paths::show(&found.path))
+                    eprintln!("passed over {}: neither file, directory nor link", walk.show(&found.path))
                 }
             }
         }
@@ -259,7 +265,8 @@ impl Job<'_> {
         let copies = files.into_iter().map(|file| {
             let shared = shared.clone();
             async move {
-                let done = download(self.client, &At::id(file.from), &file.to, self.how(), &shared).await;
+                let from = From { at: &At::id(file.from), shown: &file.shown };
+                let done = download(self.client, from, &file.to, self.how(), &shared).await;
                 done.map_err(|e| e.about(file.to.display()))
             }
         });

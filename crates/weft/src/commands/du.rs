@@ -28,7 +28,7 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<()> {
         for path in if args.paths.is_empty() { &root[..] } else { &args.paths } {
             let at = paths::at(path)?;
             let shown = paths::show(&at.path);
-            let mut walk = Walk::start(&client, &at).await.map_err(|e| e.op("add up").about(&shown))?;
+            let mut walk = Walk::start(&client, &at, &shown).await.map_err(|e| e.op("add up"))?;
             // A file with several names is counted once.
             let (mut bytes, mut files, mut linked) = (0_u64, 0_u64, HashSet::new());
             while let Some(found) = walk.next().await? {

@@ -10,6 +10,7 @@ use weft_core::{Error, Result};
 
 use crate::commands::ls::json;
 use crate::context::Context;
+use crate::names::Names;
 use crate::paths;
 
 /// Kinds that can be looked for.
@@ -47,16 +48,13 @@ pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
         let client = context.client().await?;
         let start = paths::at(args.path.as_deref().unwrap_or("/".as_ref()))?;
         let shown = paths::show(&start.path);
-        let mut walk = Walk::start(&client, &start).await.map_err(|e| e.op("look through").about(&shown))?;
+        let mut walk = Walk::start(&client, &start, &shown).await.map_err(|e| e.op("look through"))?;
+        let mut names = Names::new(&client);
         while let Some(found) = walk.next().await? {
             if filter.takes(&found) {
-                let path = if found.path.is_empty() {
-                    shown.clone()
-                } else {
-                    format!("{}/{}", shown.trim_end_matches('/'), found.path)
-                };
+                let path = walk.show(&found.path);
                 if context.json() {
-                    println!("{}", json(&path, &found.attr, &found.attr.owner.to_string()));
+                    println!("{}", json(&path, &found.attr, &names.of(found.attr.owner).await?));
                 } else {
                     println!("{path}");
                 }

@@ -1,15 +1,15 @@
 //! `weft ls`
 
-use std::collections::HashMap;
 use std::ffi::OsString;
 
 use clap::Args;
 use weft_client::Client;
+use weft_core::Result;
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
-use weft_core::{CallerId, Result};
 
 use crate::context::Context;
+use crate::names::Names;
 use crate::{paths, show};
 
 /// Options of `weft ls`.
@@ -31,7 +31,7 @@ pub struct LsArgs {
 pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
-        let mut listing = Listing { context, client: &client, long: args.long, names: HashMap::new() };
+        let mut listing = Listing { context, client: &client, long: args.long, names: Names::new(&client) };
         let root = [OsString::from("/")];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
         for path in paths {
@@ -60,7 +60,7 @@ struct Listing<'a> {
     context: &'a Context,
     client: &'a Client,
     long: bool,
-    names: HashMap<CallerId, String>,
+    names: Names<'a>,
 }
 
 impl Listing<'_> {
@@ -79,7 +79,12 @@ impl Listing<'_> {
                     .client
                     .fs()
                     .list(&self.client.call(), &At::id(dir.id), cursor, PageMax::MAX, want)
-                    .await?;
+                    .await
+                    .map_err(|e| e.said_of(&shown))?;
+                if self.long || self.context.json() {
+                    let owners = page.entries.iter().filter_map(|entry| entry.attr.map(|attr| attr.owner));
+                    self.names.ask(owners).await?;
+                }
                 for entry in &page.entries {
                     let name = entry.name.to_string();
                     let path = format!("{}/{name}", shown.trim_end_matches('/'));
@@ -102,7 +107,7 @@ impl Listing<'_> {
 
     async fn print(&mut self, name: &str, attr: &Attr) -> Result<()> {
         if self.context.json() {
-            let owner = self.owner(attr.owner).await?;
+            let owner = self.names.of(attr.owner).await?;
             println!("{}", json(name, attr, &owner));
             return Ok(());
         }
@@ -110,7 +115,8 @@ impl Listing<'_> {
             println!("{name}{}", if attr.kind == Kind::Directory { "/" } else { "" });
             return Ok(());
         }
-        let (mode, time, owner) = (show::mode(attr), show::time(attr.mtime), self.owner(attr.owner).await?);
+        let (mode, time) = (show::mode(attr), show::time(attr.mtime));
+        let owner = self.names.of(attr.owner).await?;
         let target = self.target(attr).await?;
         println!("{mode} {:>3} {owner:12} {:>10} {time} {name}{target}", attr.links, show::size(attr.size));
         Ok(())
@@ -125,21 +131,6 @@ impl Listing<'_> {
             Ok(LinkTarget::Reference(to)) => Ok(format!(" -> {to:?}")),
             Err(_) => Ok(String::from(" -> ?")),
         }
-    }
-
-    /// Returns an owner's name, asking the node once for each.
-    async fn owner(&mut self, id: CallerId) -> Result<String> {
-        if let Some(name) = self.names.get(&id) {
-            return Ok(name.clone());
-        }
-        let found = self.client.remote().names_of(self.client.caller(), vec![id]).await?;
-        let name = found
-            .into_iter()
-            .flatten()
-            .next()
-            .map_or_else(|| id.to_string(), |n| n.seen_from(self.client.domain()));
-        self.names.insert(id, name.clone());
-        Ok(name)
     }
 }
 

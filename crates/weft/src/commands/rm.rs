@@ -79,7 +79,7 @@ async fn one(client: &Client, at: &At, expect: Expect, dry_run: bool) -> Result<
 
 /// Removes what is in a tree, files first, then directories from the deepest up.
 async fn tree(client: &Client, at: &At, dry_run: bool) -> Result<()> {
-    let mut walk = Walk::start(client, at).await?;
+    let mut walk = Walk::start(client, at, &paths::show(&at.path)).await?;
     let mut directories: Vec<At> = Vec::new();
     while let Some(found) = walk.next().await? {
         let place = below(at.base, at, &found.path)?;

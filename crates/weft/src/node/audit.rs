@@ -9,7 +9,9 @@ use weft_core::form::{At, FileSystem, Want};
 use weft_core::proof::Caller;
 use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict};
 use weft_core::{Error, Result, Rights};
+use weft_kv::Engine;
 use weft_sys::Sys;
+use weft_volume::managed;
 
 use super::call_of;
 
@@ -17,12 +19,21 @@ use super::call_of;
 pub struct Guarded {
     sys: Sys,
     auth: Arc<Auth>,
+    engine: Arc<dyn Engine>,
     fs: Arc<dyn FileSystem>,
 }
 
 impl Guarded {
-    pub fn new(sys: Sys, auth: Arc<Auth>, fs: Arc<dyn FileSystem>) -> Self {
-        Self { sys, auth, fs }
+    pub fn new(sys: Sys, auth: Arc<Auth>, engine: Arc<dyn Engine>, fs: Arc<dyn FileSystem>) -> Self {
+        Self { sys, auth, engine, fs }
+    }
+
+    /// Waits until the log has what was written before now: records of writes come to it
+    /// through the engine, once they are on disk.
+    async fn catch_up(&self) -> Result<()> {
+        let Some(last) = self.engine.last_note(managed::AUDITS)? else { return Ok(()) };
+        self.engine.flush().await?;
+        self.auth.audit_log().copied(last).await
     }
 
     async fn demand(&self, caller: &Caller, filter: &AuditFilter) -> Result<()> {
@@ -49,6 +60,10 @@ impl Audit for Guarded {
     async fn records(&self, caller: &Caller, filter: &AuditFilter) -> Result<AuditPage> {
         if self.auth.demand_administrator(caller).is_err() {
             self.demand(caller, filter).await?;
+        }
+        // What a later page holds was there when the first was asked for.
+        if filter.after == 0 {
+            self.catch_up().await?;
         }
         self.auth.audit().records(caller, filter).await
     }

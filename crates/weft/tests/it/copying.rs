@@ -49,6 +49,22 @@ fn a_real_tree_comes_back_as_it_went() {
 }
 
 #[test]
+fn times_before_1970_come_back_as_they_went() {
+    let node = Node::start();
+    let (old, back) = (node.write("old", "1"), node.path("back"));
+    for date in ["1960-02-29 12:34:56.789", "1969-12-31 23:59:59.5"] {
+        node.sh(&format!("TZ=UTC touch -d '{date}' old"));
+        node.run(&["cp", "--force", text(&old), "weft:/old"]).ok();
+        node.run(&["cp", "--force", "weft:/old", text(&back)]).ok();
+        let time = |path| fs::metadata(path).expect("it is there").modified().expect("it has one");
+        assert_eq!(time(&back), time(&old), "{date}");
+        assert!(node.run(&["ls", "-l", "/old"]).ok().contains(&date[..10]), "{date}");
+        let again = node.run(&["cp", "weft:/old", text(&back)]);
+        assert!(again.err.contains("were there already"), "{}", again.err);
+    }
+}
+
+#[test]
 fn single_files_go_where_cp_would_put_them() {
     let node = Node::start();
     let one = node.write("one", "1");

@@ -214,6 +214,11 @@ impl Node {
         Said::of(output(self.command().args(args), input))
     }
 
+    /// Runs a command that was made ready, with something on standard input.
+    pub fn feed_command(&self, command: &mut Command, input: &[u8]) -> Said {
+        Said::of(output(command, input))
+    }
+
     /// Runs a command of `weft` with a credential.
     pub fn run_with<A: AsRef<OsStr>>(&self, token: &str, args: &[A]) -> Said {
         Said::of(output(self.command().env("BEARER_TOKEN", token).args(args), b""))

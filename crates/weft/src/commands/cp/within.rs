@@ -4,7 +4,7 @@ use weft_client::tree::Walk;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, LinkTarget, New, Range, Shape, Want};
 use weft_core::form::{OpenHow, Pin};
-use weft_core::{ErrorKind, FileId, Name, RelPath, Result, Rights};
+use weft_core::{ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
 
 use super::Job;
 use crate::paths;
@@ -13,16 +13,17 @@ use crate::paths;
 pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
     let own_name = from.split_last().map(|(_, name)| name);
     let (parent, name) = job.target(&to, own_name.as_ref().map(Name::as_bytes)).await?;
+    let start = paths::show(&from);
     let at = At::root(from).following();
     let attr = job.client.fs().walk(&job.client.call(), &at, Want::default()).await?.attr;
     if attr.kind != Kind::Directory {
-        return one(job, &attr, parent, &name).await;
+        return one(job, &attr, parent, &name).await.map_err(|e| e.said_of(start));
     }
     job.refuse_directory()?;
     if job.client.fs().walk(&job.client.call(), &At::id(parent), Want::default()).await?.attr.id == attr.id {
         return Err(weft_core::Error::new(ErrorKind::Loop, "a directory cannot be copied into itself"));
     }
-    let mut walk = Walk::start(job.client, &At::id(attr.id)).await?;
+    let mut walk = Walk::start(job.client, &At::id(attr.id), &start).await?;
     let mut made: Vec<(RelPath, FileId)> = Vec::new();
     while let Some(found) = walk.next().await? {
         let (parent, name) = match found.path.split_last() {
@@ -33,10 +34,11 @@ pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
             }
         };
         if found.attr.kind == Kind::Directory {
-            let dir = job.make_directory(parent, &name, paths::show(&found.path).as_ref()).await?;
+            let dir = job.make_directory(parent, &name, walk.show(&found.path).as_ref()).await?;
             made.push((found.path, dir));
         } else {
-            one(job, &found.attr, parent, &name).await?;
+            let copied = one(job, &found.attr, parent, &name).await;
+            copied.map_err(|e| e.said_of(walk.show(&found.path)))?;
         }
     }
     Ok(())
@@ -63,7 +65,7 @@ async fn one(job: &Job<'_>, from: &Attr, parent: FileId, name: &Name) -> Result<
     let make = Some(weft_core::form::Make { exclusive: false, set: set.clone() });
     let how = OpenHow { need: Rights::WRITE, pin: Pin::None, make, truncate: false };
     let opened = fs.open(&client.call(), &to, &how).await?;
-    let call = client.call_within(std::time::Duration::from_secs(7 * 24 * 3600));
+    let call = client.call_within(limits::TRANSFER_WITHIN);
     let copied = fs.copy(&call, &At::id(from.id), Range::ALL, &At::id(opened.attr.id), 0).await?;
     opened.file.shape(&client.call(), Shape::Truncate(copied.bytes)).await?;
     opened.file.sync(&client.call(), Range::ALL).await?;
