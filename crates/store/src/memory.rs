@@ -338,13 +338,6 @@ impl Source for MemorySource {
     }
 }
 
-const READING: &[Rights] = &[Rights::READ];
-const WRITING: &[Rights] = &[Rights::WRITE];
-const APPENDING: &[Rights] = &[Rights::APPEND, Rights::WRITE];
-const SEEKING: &[Rights] = &[Rights::READ, Rights::WRITE];
-const SEEING: &[Rights] = &[Rights::ATTR_READ, Rights::READ, Rights::WRITE];
-const SYNCING: &[Rights] = &[Rights::WRITE, Rights::APPEND, Rights::READ];
-
 #[async_trait]
 impl ObjectStore for Memory {
     async fn make(&self, granted: &Granted, object: ObjectId, length: Option<u64>) -> Result<()> {
@@ -364,9 +357,9 @@ impl ObjectStore for Memory {
     }
 
     async fn read(&self, granted: &Granted, object: ObjectId, range: Range) -> Result<Box<dyn Source>> {
-        let found = self.permitted(granted, READING, object, "read")?;
+        let found = self.permitted(granted, proof::READING, object, "read")?;
         let (at, length) = range.within(found.content().size);
-        let permit = Permit::new(granted, READING, object);
+        let permit = Permit::new(granted, proof::READING, object);
         Ok(Box::new(MemorySource { object: found, permit, at, end: at + length }))
     }
 
@@ -377,7 +370,7 @@ impl ObjectStore for Memory {
         at: WriteAt,
         data: &mut dyn Source,
     ) -> Result<ObjectWritten> {
-        let rights = if at == WriteAt::End { APPENDING } else { WRITING };
+        let rights = proof::writing(at);
         let found = self.permitted(granted, rights, object, "write")?;
         let permit = Permit::new(granted, rights, object);
         let pulled = self.pull(&found, &permit, at, data).await;
@@ -386,13 +379,13 @@ impl ObjectStore for Memory {
     }
 
     async fn shape(&self, granted: &Granted, object: ObjectId, shape: Shape) -> Result<ObjectStat> {
-        let found = self.permitted(granted, WRITING, object, "shape")?;
+        let found = self.permitted(granted, proof::WRITING, object, "shape")?;
         found.shape(shape).map_err(|error| error.op("shape").about(object))?;
         Ok(found.stat())
     }
 
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
-        let found = self.permitted(granted, SEEKING, object, "seek in")?;
+        let found = self.permitted(granted, proof::SEEKING, object, "seek in")?;
         let sought = found.content().seek(offset, what);
         sought.map_err(|error| error.op("seek in").about(object))
     }
@@ -404,31 +397,31 @@ impl ObjectStore for Memory {
         to: (&Granted, ObjectId),
         offset: u64,
     ) -> Result<u64> {
-        let source = self.permitted(from.0, READING, from.1, "copy")?;
-        let target = self.permitted(to.0, WRITING, to.1, "copy to")?;
+        let source = self.permitted(from.0, proof::READING, from.1, "copy")?;
+        let target = self.permitted(to.0, proof::WRITING, to.1, "copy to")?;
         let (at, length) = range.within(source.content().size);
         let overlap = at < offset.saturating_add(length) && offset < at.saturating_add(length);
         if from.1 == to.1 && overlap {
             return Err(Error::invalid("the two ranges of the object overlap").op("copy to").about(to.1));
         }
-        let permit = Permit::new(from.0, READING, from.1);
+        let permit = Permit::new(from.0, proof::READING, from.1);
         let mut bytes = MemorySource { object: source, permit, at, end: at + length };
-        let permit = Permit::new(to.0, WRITING, to.1);
+        let permit = Permit::new(to.0, proof::WRITING, to.1);
         let pulled = self.pull(&target, &permit, WriteAt::Offset(offset), &mut bytes).await;
         pulled.map(|(_, bytes)| bytes).map_err(|error| error.op("copy to").about(to.1))
     }
 
     async fn stat(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
-        Ok(self.permitted(granted, SEEING, object, "stat")?.stat())
+        Ok(self.permitted(granted, proof::SEEING, object, "stat")?.stat())
     }
 
     async fn sync(&self, granted: &Granted, object: ObjectId) -> Result<Verifier> {
-        self.permitted(granted, SYNCING, object, "sync")?;
+        self.permitted(granted, proof::SYNCING, object, "sync")?;
         Ok(self.verifier())
     }
 
     async fn seal(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
-        let found = self.permitted(granted, APPENDING, object, "seal")?;
+        let found = self.permitted(granted, proof::APPENDING, object, "seal")?;
         found.content().sealed = true;
         Ok(found.stat())
     }

@@ -1,7 +1,26 @@
 //! What each operation demands of the proof it is shown.
 
+use weft_core::form::WriteAt;
 use weft_core::proof::{Granted, Objects};
 use weft_core::{Clock, ContainerId, Error, Moment, ObjectId, Result, Rights};
+
+/// To read bytes.
+pub(crate) const READING: &[Rights] = &[Rights::READ];
+/// To ask where holes are: one may need to know it to write beside them.
+pub(crate) const SEEKING: &[Rights] = &[Rights::READ, Rights::WRITE];
+/// To write somewhere in an object.
+pub(crate) const WRITING: &[Rights] = &[Rights::WRITE];
+/// To write at its end.
+pub(crate) const APPENDING: &[Rights] = &[Rights::APPEND, Rights::WRITE];
+/// To see its size.
+pub(crate) const SEEING: &[Rights] = &[Rights::ATTR_READ, Rights::READ, Rights::WRITE];
+/// To bring it to disk.
+pub(crate) const SYNCING: &[Rights] = &[Rights::WRITE, Rights::APPEND, Rights::READ];
+
+/// Returns the rights one of which a write needs.
+pub(crate) fn writing(at: WriteAt) -> &'static [Rights] {
+    if at == WriteAt::End { APPENDING } else { WRITING }
+}
 
 /// Checks that at least one of `rights` is allowed on the object now. The refusal is about the
 /// first.

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::attr::Version;
+use crate::attr::{Attr, Version};
+use crate::error::{Error, ErrorKind, Result};
 use crate::id::FileId;
 use crate::name::{Name, RelPath};
 use crate::time::Time;
@@ -103,6 +104,26 @@ pub struct Guard {
 impl Guard {
     /// No condition.
     pub const NONE: Self = Self { version: None, ctime: None };
+
+    /// Judges what is there, or that nothing is. Fails with `Precondition`.
+    pub fn judge(&self, there: Option<&Attr>) -> Result<()> {
+        let failed = |detail: &'static str| Err(Error::new(ErrorKind::Precondition, detail));
+        let version = there.map(|attr| attr.version);
+        let holds = match self.version {
+            None => true,
+            Some(VersionIs::Is(wanted)) => version == Some(wanted),
+            Some(VersionIs::IsNot(unwanted)) => version != Some(unwanted),
+            Some(VersionIs::Absent) => version.is_none(),
+            Some(VersionIs::Present) => version.is_some(),
+        };
+        if !holds {
+            return failed("the target's version is not what the guard says");
+        }
+        if self.ctime.is_some() && self.ctime != there.map(|attr| attr.ctime) {
+            return failed("the target has changed since the time the guard says");
+        }
+        Ok(())
+    }
 }
 
 /// What `rename` may do to an existing target.

@@ -13,8 +13,9 @@ use super::file_system::{FileSystem, New, PageMax, Range, Scope, SyncScope};
 use super::watch::{ChangeSeq, Changes};
 use crate::attr::{Attr, Changed, SetAttr, TagEdit, TagName};
 use crate::caller::CallerName;
-use crate::error::Result;
-use crate::id::StageId;
+use crate::error::{Error, ErrorKind, Result};
+use crate::id::{RequestId, StageId};
+use crate::limits;
 use crate::policy::{Policy, PolicyEdit};
 use crate::rights::Rights;
 
@@ -87,4 +88,27 @@ requests! {
     Sync { at: At, scope: SyncScope } => Verifier, |fs, call| fs.sync(call, &at, scope);
     /// See [`FileSystem::watch`].
     Watch { at: At, since: ChangeSeq } => Changes, |fs, call| fs.watch(call, &at, since);
+}
+
+/// Carries a batch out in order, each request by itself, whatever became of the one before.
+/// Each has a mark of its own, made of the batch's, so that each is replayed alone.
+pub async fn one_by_one(fs: &dyn FileSystem, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
+    let mut replies = Vec::with_capacity(requests.len());
+    let many = requests.len() > limits::BATCH_REQUESTS_MAX;
+    for (place, request) in requests.into_iter().enumerate() {
+        if many {
+            replies.push(Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")));
+            continue;
+        }
+        let call = Call { once: call.once.map(|once| once_at(once, place)), ..call.clone() };
+        replies.push(dispatch(fs, &call, request).await);
+    }
+    replies
+}
+
+fn once_at(once: RequestId, place: usize) -> RequestId {
+    let hash = blake3::hash(&[once.0.to_be_bytes(), (place as u64).to_be_bytes()].concat());
+    let mut id = [0; 8];
+    id.copy_from_slice(&hash.as_bytes()[..8]);
+    RequestId(u64::from_be_bytes(id))
 }

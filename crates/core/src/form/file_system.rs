@@ -18,7 +18,7 @@ use super::source::Source;
 use super::watch::{ChangeSeq, Changes};
 use crate::attr::{Attr, Changed, SetAttr, TagEdit, TagName, Wcc};
 use crate::caller::CallerName;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::{FileId, StageId, VolumeId};
 use crate::limits;
 use crate::policy::{Policy, PolicyEdit};
@@ -94,6 +94,29 @@ pub struct OpenHow {
     /// Cut the file to nothing.
     pub truncate: bool,
 }
+
+impl OpenHow {
+    /// Checks that there can be such an open. Fails with `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        check_carried(self.need)?;
+        if self.pin == Pin::Version && self.need.intersects(Rights::WRITE | Rights::APPEND) {
+            return Err(Error::invalid("an open pinned to one version only reads"));
+        }
+        Ok(())
+    }
+}
+
+/// Checks that an open, or a file by its id, can carry these rights. Fails with `Invalid`.
+pub fn check_carried(need: Rights) -> Result<()> {
+    if (need - CARRIED).is_empty() {
+        return Ok(());
+    }
+    Err(Error::invalid("a file carries read, write, append and execute only"))
+}
+
+const CARRIED: Rights = Rights::from_bits(
+    Rights::READ.bits() | Rights::WRITE.bits() | Rights::APPEND.bits() | Rights::EXECUTE.bits(),
+);
 
 /// A range of bytes; `length` `None` is to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

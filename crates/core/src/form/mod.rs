@@ -29,11 +29,11 @@ pub use answer::{
     Copied, Entry, LinkTarget, LockLease, Opened, Page, Part, PartPage, Protected, Reference, Space,
     StageEntry, StagePage, Supports, TagPage, Walked, Want, Why, WhyStep, Written,
 };
-pub use batch::{Reply, Request, dispatch};
+pub use batch::{Reply, Request, dispatch, one_by_one};
 pub use call::{Ack, Call, Door, Origin, Wire, one_machine};
 pub use file_system::{
     FileSystem, Make, New, OpenFile, OpenHow, PageMax, Pin, Range, Scope, Seek, Shape, Stage, StageHint,
-    SyncScope, WriteAt,
+    SyncScope, WriteAt, check_carried,
 };
 pub use lock::{Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 pub use source::{BytesSource, OpenedFile, Piece, Source, Stopped, collect};

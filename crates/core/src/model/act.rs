@@ -10,7 +10,7 @@ use super::tree::State;
 use crate::acl::{Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow};
 use crate::attr::Kind;
 use crate::error::{Error, ErrorKind, Result};
-use crate::form::{At, Call, Follow, Guard, VersionIs};
+use crate::form::{At, Call, Follow, Guard};
 use crate::id::FileId;
 use crate::limits;
 use crate::name::{Name, RelPath};
@@ -278,23 +278,7 @@ impl Act<'_> {
 
     /// Tests a guard against what is there.
     pub(super) fn guard(&self, guard: &Guard, id: Option<FileId>) -> Result<()> {
-        let failed = |detail: &'static str| Err(Error::new(ErrorKind::Precondition, detail));
-        let attr = id.map(|id| self.state.attr(id)).transpose()?;
-        let version = attr.map(|attr| attr.version);
-        let holds = match guard.version {
-            None => true,
-            Some(VersionIs::Is(wanted)) => version == Some(wanted),
-            Some(VersionIs::IsNot(unwanted)) => version != Some(unwanted),
-            Some(VersionIs::Absent) => version.is_none(),
-            Some(VersionIs::Present) => version.is_some(),
-        };
-        if !holds {
-            return failed("the target's version is not what the guard says");
-        }
-        if guard.ctime.is_some() && guard.ctime != attr.map(|attr| attr.ctime) {
-            return failed("the target has changed since the time the guard says");
-        }
-        Ok(())
+        guard.judge(id.map(|id| self.state.attr(id)).transpose()?.as_ref())
     }
 
     /// Returns whether the caller may do what is the owner's: it owns the inode, or

@@ -58,9 +58,9 @@ use crate::form::{
     At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
     LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
     Scope, Space, Stage, StageHint, StagePage, Supports, SyncScope, TagPage, Verifier, Wait, Walked, Want,
-    Why, dispatch,
+    Why, one_by_one,
 };
-use crate::id::{FileId, RequestId, SessionId, StageId, VolumeId};
+use crate::id::{FileId, SessionId, StageId, VolumeId};
 use crate::limits;
 use crate::policy::{Policy, PolicyEdit};
 use crate::rights::Rights;
@@ -161,14 +161,6 @@ impl SessionWatcher for Model {
         state.sessions_ended.insert(session);
         self.changed.notify(usize::MAX);
     }
-}
-
-/// Derives the request id of one request of a batch, so that each is replayed alone.
-fn once_of(once: Option<RequestId>, place: usize) -> Option<RequestId> {
-    let hash = blake3::hash(format!("{once:?} {place}").as_bytes());
-    let mut id = [0; 8];
-    id.copy_from_slice(&hash.as_bytes()[..8]);
-    once.map(|_| RequestId(u64::from_be_bytes(id)))
 }
 
 #[async_trait]
@@ -350,16 +342,6 @@ impl FileSystem for Model {
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
-        let mut replies = Vec::new();
-        let many = requests.len() > limits::BATCH_REQUESTS_MAX;
-        for (place, request) in requests.into_iter().enumerate() {
-            if many {
-                replies.push(Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")));
-                continue;
-            }
-            let call = Call { once: once_of(call.once, place), ..call.clone() };
-            replies.push(dispatch(self, &call, request).await);
-        }
-        replies
+        one_by_one(self, call, requests).await
     }
 }

@@ -13,17 +13,12 @@ use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{
     At, Call, ChangeKind, Copied, New, OpenFile, OpenHow, Piece, Pin, Range, Seek, Shape, Source, Stopped,
-    Verifier, WriteAt, Written,
+    Verifier, WriteAt, Written, check_carried,
 };
 use crate::id::{CredentialId, FileId, ObjectId};
 use crate::limits;
 use crate::proof::Granted;
 use crate::rights::Rights;
-
-/// The rights an open can carry.
-const CARRIED: Rights = Rights::from_bits(
-    Rights::READ.bits() | Rights::WRITE.bits() | Rights::APPEND.bits() | Rights::EXECUTE.bits(),
-);
 
 /// A file to read or write: opened, or by its id alone.
 pub(super) struct ModelFile {
@@ -58,12 +53,7 @@ pub(super) struct OpenedAt {
 
 impl Act<'_> {
     pub(super) fn open(&mut self, model: Arc<Model>, at: &At, how: &OpenHow) -> Result<OpenedAt> {
-        if how.need - CARRIED != Rights::NONE {
-            return Err(Error::invalid("an open carries read, write, append and execute only"));
-        }
-        if how.pin == Pin::Version && how.need.intersects(Rights::WRITE | Rights::APPEND) {
-            return Err(Error::invalid("an open pinned to one version only reads"));
-        }
+        how.check()?;
         self.session_lives()?;
         let place = self.locate(at)?;
         let (id, made, parent) = match (place.id, place.name, &how.make) {
@@ -129,9 +119,7 @@ impl Act<'_> {
     }
 
     pub(super) fn file(&self, model: Arc<Model>, id: FileId, need: Rights) -> Result<ModelFile> {
-        if need - CARRIED != Rights::NONE {
-            return Err(Error::invalid("a file carries read, write, append and execute only"));
-        }
+        check_carried(need)?;
         self.state.inode(id)?;
         if need.is_empty() {
             self.need_any(id)?;

@@ -426,13 +426,6 @@ fn lost_file(object: ObjectId, number: FileNumber) -> Error {
         .hint("weft fsck; restore the object from a backup")
 }
 
-const READING: &[Rights] = &[Rights::READ];
-const SEEKING: &[Rights] = &[Rights::READ, Rights::WRITE];
-const WRITING_AT: &[Rights] = &[Rights::WRITE];
-const APPENDING: &[Rights] = &[Rights::APPEND, Rights::WRITE];
-const SEEING: &[Rights] = &[Rights::ATTR_READ, Rights::READ, Rights::WRITE];
-const SYNCING: &[Rights] = &[Rights::WRITE, Rights::APPEND, Rights::READ];
-
 #[async_trait]
 impl ObjectStore for Directory {
     async fn make(&self, granted: &Granted, object: ObjectId, length: Option<u64>) -> Result<()> {
@@ -440,8 +433,8 @@ impl ObjectStore for Directory {
     }
 
     async fn read(&self, granted: &Granted, object: ObjectId, range: Range) -> Result<Box<dyn Source>> {
-        let live = self.permitted(granted, READING, object, "read").await?;
-        let permit = Permit::new(granted, READING, object);
+        let live = self.permitted(granted, proof::READING, object, "read").await?;
+        let permit = Permit::new(granted, proof::READING, object);
         Ok(Box::new(read::ObjectSource::new(&self.inner, live, permit, range)))
     }
 
@@ -452,7 +445,7 @@ impl ObjectStore for Directory {
         at: WriteAt,
         data: &mut dyn Source,
     ) -> Result<ObjectWritten> {
-        let rights = if at == WriteAt::End { APPENDING } else { WRITING_AT };
+        let rights = proof::writing(at);
         let live = self.permitted(granted, rights, object, "write").await?;
         let permit = Permit::new(granted, rights, object);
         let pulled = self.inner.pull(&live, &permit, at, data).await;
@@ -460,13 +453,13 @@ impl ObjectStore for Directory {
     }
 
     async fn shape(&self, granted: &Granted, object: ObjectId, shape: Shape) -> Result<ObjectStat> {
-        let live = self.permitted(granted, WRITING_AT, object, "shape").await?;
+        let live = self.permitted(granted, proof::WRITING, object, "shape").await?;
         self.inner.shape(&live, shape).await.map_err(|error| error.op("shape").about(object))?;
         self.inner.stat(&live)
     }
 
     async fn seek(&self, granted: &Granted, object: ObjectId, offset: u64, what: Seek) -> Result<u64> {
-        let live = self.permitted(granted, SEEKING, object, "seek in").await?;
+        let live = self.permitted(granted, proof::SEEKING, object, "seek in").await?;
         shape::seek(&live, offset, what).map_err(|error| error.op("seek in").about(object))
     }
 
@@ -477,25 +470,25 @@ impl ObjectStore for Directory {
         to: (&Granted, ObjectId),
         offset: u64,
     ) -> Result<u64> {
-        let source = self.permitted(from.0, READING, from.1, "copy").await?;
-        let target = self.permitted(to.0, WRITING_AT, to.1, "copy to").await?;
-        let permits = (Permit::new(from.0, READING, from.1), Permit::new(to.0, WRITING_AT, to.1));
+        let source = self.permitted(from.0, proof::READING, from.1, "copy").await?;
+        let target = self.permitted(to.0, proof::WRITING, to.1, "copy to").await?;
+        let permits = (Permit::new(from.0, proof::READING, from.1), Permit::new(to.0, proof::WRITING, to.1));
         let copied = self.inner.copy((source, permits.0), range, (&target, &permits.1), offset).await;
         copied.map_err(|error| error.op("copy to").about(to.1))
     }
 
     async fn stat(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
-        let live = self.permitted(granted, SEEING, object, "stat").await?;
+        let live = self.permitted(granted, proof::SEEING, object, "stat").await?;
         self.inner.stat(&live)
     }
 
     async fn sync(&self, granted: &Granted, object: ObjectId) -> Result<Verifier> {
-        let live = self.permitted(granted, SYNCING, object, "sync").await?;
+        let live = self.permitted(granted, proof::SYNCING, object, "sync").await?;
         self.inner.sync(&live).await.map_err(|error| error.op("sync").about(object))
     }
 
     async fn seal(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
-        let live = self.permitted(granted, APPENDING, object, "seal").await?;
+        let live = self.permitted(granted, proof::APPENDING, object, "seal").await?;
         self.inner.seal(&live).await.map_err(|error| error.op("seal").about(object))?;
         self.inner.stat(&live)
     }

@@ -8,7 +8,7 @@ use weft_core::attr::{Attr, Changed, SetAttr, Version, Wcc};
 use weft_core::caller::CallerName;
 use weft_core::form::{
     At, Call, ChangeKind, Copied, New, OpenFile, OpenHow, Opened, Pin, Range, Seek, Shape, Source, Verifier,
-    WriteAt, Written,
+    WriteAt, Written, check_carried,
 };
 use weft_core::{ContainerId, CredentialId, Error, ErrorKind, FileId, ObjectId, Result, Rights, limits};
 
@@ -21,11 +21,6 @@ use super::locate::Place;
 use super::source::{InlineSource, ObjectSource};
 use super::table::inodes::{self, Layout};
 use super::view::{Bits, Node, View, hidden};
-
-/// The rights an open can carry.
-const CARRIED: Rights = Rights::from_bits(
-    Rights::READ.bits() | Rights::WRITE.bits() | Rights::APPEND.bits() | Rights::EXECUTE.bits(),
-);
 
 /// A file to read or write.
 pub(super) struct ManagedFile {
@@ -94,19 +89,9 @@ impl View<'_> {
     }
 }
 
-fn check_carried(need: Rights) -> Result<()> {
-    if (need - CARRIED).is_empty() {
-        return Ok(());
-    }
-    Err(Error::invalid("a file carries read, write, append and execute only"))
-}
-
 impl Volume {
     pub(super) async fn open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
-        check_carried(how.need)?;
-        if how.pin == Pin::Version && how.need.intersects(Rights::WRITE | Rights::APPEND) {
-            return Err(Error::invalid("an open pinned to one version only reads"));
-        }
+        how.check()?;
         call.check(self.sys.clock())?;
         self.opens.lives(call.session)?;
         loop {

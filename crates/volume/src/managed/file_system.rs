@@ -8,13 +8,11 @@ use weft_core::form::{
     At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
     LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
     Scope, Space, Stage, StageHint, StagePage, Supports, SyncScope, TagPage, Verifier, Wait, Walked, Want,
-    Why, dispatch,
+    Why, one_by_one,
 };
 use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::service::SessionWatcher;
-use weft_core::{
-    CallerName, Error, ErrorKind, FileId, RequestId, Result, Rights, SessionId, StageId, VolumeId, limits,
-};
+use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, VolumeId, limits};
 use weft_kv::SpaceTxn;
 
 use super::act::fingerprint;
@@ -165,15 +163,6 @@ impl Volume {
         }
         self.to_tidy.notify_one();
     }
-}
-
-/// Derives the request id of one request of a batch, so that each is replayed alone.
-fn once_of(once: Option<RequestId>, place: usize) -> Option<RequestId> {
-    let once = once?;
-    let hash = blake3::hash(&[&once.0.to_be_bytes()[..], &(place as u64).to_be_bytes()].concat());
-    let mut id = [0; 8];
-    id.copy_from_slice(&hash.as_bytes()[..8]);
-    Some(RequestId(u64::from_be_bytes(id)))
 }
 
 #[async_trait]
@@ -364,16 +353,6 @@ impl FileSystem for Managed {
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
-        let mut replies = Vec::with_capacity(requests.len());
-        let many = requests.len() > limits::BATCH_REQUESTS_MAX;
-        for (place, request) in requests.into_iter().enumerate() {
-            if many {
-                replies.push(Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")));
-                continue;
-            }
-            let call = Call { once: once_of(call.once, place), ..call.clone() };
-            replies.push(dispatch(self, &call, request).await);
-        }
-        replies
+        one_by_one(self, call, requests).await
     }
 }

@@ -10,7 +10,7 @@ use weft_core::acl::{
     Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow,
 };
 use weft_core::attr::{Attr, Before, Wcc};
-use weft_core::form::{Call, Guard, VersionIs};
+use weft_core::form::{Call, Guard};
 use weft_core::proof::Objects;
 use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
 use weft_kv::Read;
@@ -398,23 +398,7 @@ impl<'a> View<'a> {
         if *guard == Guard::NONE {
             return Ok(());
         }
-        let failed = |detail: &'static str| Err(Error::new(ErrorKind::Precondition, detail));
-        let attr = node.map(|node| self.attr(node)).transpose()?;
-        let version = attr.map(|attr| attr.version);
-        let holds = match guard.version {
-            None => true,
-            Some(VersionIs::Is(wanted)) => version == Some(wanted),
-            Some(VersionIs::IsNot(unwanted)) => version != Some(unwanted),
-            Some(VersionIs::Absent) => version.is_none(),
-            Some(VersionIs::Present) => version.is_some(),
-        };
-        if !holds {
-            return failed("the target's version is not what the guard says");
-        }
-        if guard.ctime.is_some() && guard.ctime != attr.map(|attr| attr.ctime) {
-            return failed("the target has changed since the time the guard says");
-        }
-        Ok(())
+        guard.judge(node.map(|node| self.attr(node)).transpose()?.as_ref())
     }
 
     /// Checks that a container may take so many bytes more.
