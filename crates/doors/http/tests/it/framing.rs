@@ -275,7 +275,7 @@ async fn a_stop_lets_a_request_under_way_finish_and_nobody_else_in() {
     let address = house.address;
     let finish = async {
         assert!(idle.is_closed().await, "an idle one goes at once");
-        assert!(tokio::net::TcpStream::connect(address).await.is_err());
+        assert!(TcpStream::connect(address).await.is_err());
         busy.send("cd").await;
         assert_eq!(busy.answer(false).await.status, 201);
         assert!(busy.is_closed().await);
