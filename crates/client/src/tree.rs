@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, FileSystem, PageMax, Want};
-use weft_core::{FileId, RelPath, Result};
+use weft_core::{Error, ErrorKind, FileId, RelPath, Result};
 
 use crate::Client;
 
@@ -27,6 +27,8 @@ pub struct Walk<'a> {
     fs: Arc<dyn FileSystem>,
     ready: VecDeque<Found>,
     waiting: Vec<(RelPath, FileId, Cursor)>,
+    /// How many entries the caller may not see, and the path of the first.
+    passed_over: Option<(u64, String)>,
 }
 
 impl<'a> Walk<'a> {
@@ -36,33 +38,52 @@ impl<'a> Walk<'a> {
         let fs = client.fs();
         let walked = fs.walk(&client.call(), at, Want::default()).await;
         let attr = walked.map_err(|e| e.said_of(shown))?.attr;
-        let mut walk =
-            Self { client, shown: shown.to_owned(), fs, ready: VecDeque::new(), waiting: Vec::new() };
+        let (ready, waiting) = (VecDeque::new(), Vec::new());
+        let mut walk = Self { client, shown: shown.to_owned(), fs, ready, waiting, passed_over: None };
         walk.found(Found { path: RelPath::EMPTY, attr });
         Ok(walk)
     }
 
     /// Returns what comes next, or `None` at the end. A directory that has gone since
-    /// it was found is passed over.
+    /// it was found is passed over, and so is what the caller has no right to see:
+    /// [`Walk::whole`] says that at the end.
     pub async fn next(&mut self) -> Result<Option<Found>> {
         while self.ready.is_empty() {
             let Some((path, id, from)) = self.waiting.pop() else { return Ok(None) };
             let want = Want { attr: true, rights: false };
             let page = match self.fs.list(&self.client.call(), &At::id(id), from, PageMax::MAX, want).await {
                 Ok(page) => page,
-                Err(e) if e.kind() == weft_core::ErrorKind::Stale => continue,
+                Err(e) if e.kind() == ErrorKind::Stale => continue,
+                Err(e) if is_refusal(e.kind()) && !path.is_empty() => {
+                    self.pass_over(&path);
+                    continue;
+                }
                 Err(e) => return Err(e.said_of(self.show(&path))),
             };
             if let Some(next) = page.next {
                 self.waiting.push((path.clone(), id, next));
             }
             for entry in page.entries {
-                if let Some(attr) = entry.attr {
-                    self.found(Found { path: path.join(&entry.name)?, attr });
+                let path = path.join(&entry.name)?;
+                match entry.attr {
+                    Some(attr) => self.found(Found { path, attr }),
+                    None => self.pass_over(&path),
                 }
             }
         }
         Ok(self.ready.pop_front())
+    }
+
+    /// Fails with `Denied` if anything was passed over so far because the caller may not see
+    /// it: what was made of the walk is less than what is there.
+    pub fn whole(&self) -> Result<()> {
+        self.passed_over.as_ref().map_or(Ok(()), |(entries, first)| Err(passed_over(*entries, first)))
+    }
+
+    fn pass_over(&mut self, path: &RelPath) {
+        let first = self.show(path);
+        let (entries, _) = self.passed_over.get_or_insert((0, first));
+        *entries += 1;
     }
 
     /// Shows a path below the start.
@@ -79,4 +100,21 @@ impl<'a> Walk<'a> {
         }
         self.ready.push_back(found);
     }
+}
+
+/// Whether a directory was not listed because of who asked, rather than for a fault.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Denied | ErrorKind::NotPermitted | ErrorKind::NotFound)
+}
+
+/// The error that says that so many entries were passed over, the path of the first being
+/// `first`, because the caller has no right to see them.
+pub fn passed_over(entries: u64, first: &str) -> Error {
+    let more = match entries.saturating_sub(1) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    Error::new(ErrorKind::Denied, format!("passed over for want of a right to see it{more}"))
+        .said_of(first)
+        .hint(format!("weft why {first}"))
 }

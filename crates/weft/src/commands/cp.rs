@@ -253,7 +253,8 @@ impl Job<'_> {
                 }
             }
         }
-        self.download_all(files).await
+        self.download_all(files).await?;
+        walk.whole()
     }
 
     async fn download_all(&self, files: Vec<Down>) -> Result<()> {

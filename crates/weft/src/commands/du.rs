@@ -44,6 +44,7 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<()> {
             } else {
                 println!("{:>10}  {files} files  {shown}", show::size(bytes));
             }
+            walk.whole().map_err(|e| e.op("add up"))?;
         }
         Ok(())
     })

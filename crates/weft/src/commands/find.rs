@@ -60,7 +60,7 @@ pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
                 }
             }
         }
-        Ok(())
+        walk.whole().map_err(|e| e.op("look through"))
     })
 }
 

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use weft_client::Client;
+use weft_client::tree::passed_over;
 use weft_core::Result;
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
@@ -31,7 +32,8 @@ pub struct LsArgs {
 pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
-        let mut listing = Listing { context, client: &client, long: args.long, names: Names::new(&client) };
+        let names = Names::new(&client);
+        let mut listing = Listing { context, client: &client, long: args.long, names, unseen: None };
         let root = [OsString::from("/")];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
         for path in paths {
@@ -52,7 +54,8 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
                     .map_err(|e| e.op("list").about(&shown))?;
             }
         }
-        Ok(())
+        let unseen = listing.unseen.map(|(entries, first)| passed_over(entries, &first).op("list"));
+        unseen.map_or(Ok(()), Err)
     })
 }
 
@@ -61,6 +64,8 @@ struct Listing<'a> {
     client: &'a Client,
     long: bool,
     names: Names<'a>,
+    /// How many directories could not be looked into, and the path of the first.
+    unseen: Option<(u64, String)>,
 }
 
 impl Listing<'_> {
@@ -94,8 +99,11 @@ impl Listing<'_> {
                         }
                         None => println!("{name}"),
                     }
-                    if let (true, Some(attr)) = (recursive && entry.kind == Kind::Directory, entry.attr) {
-                        below.push((attr, path));
+                    if recursive && entry.kind == Kind::Directory {
+                        match entry.attr {
+                            Some(attr) => below.push((attr, path)),
+                            None => self.unseen.get_or_insert((0, path)).0 += 1,
+                        }
                     }
                 }
                 from = page.next;

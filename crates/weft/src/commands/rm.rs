@@ -89,6 +89,7 @@ async fn tree(client: &Client, at: &At, dry_run: bool) -> Result<()> {
             one(client, &place, Expect::NotDirectory, dry_run).await?;
         }
     }
+    walk.whole()?;
     for place in directories.iter().rev() {
         one(client, place, Expect::Directory, dry_run).await?;
     }

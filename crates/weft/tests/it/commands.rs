@@ -389,3 +389,26 @@ fn ones_own_password_is_changed_by_who_knows_it() {
     node.feed(&["user", "passwd", "admin", "--password-stdin"], b"mine\nother\n").ok();
     node.login("admin", "other", &[]);
 }
+
+#[test]
+fn what_one_may_not_see_is_said_and_never_left_out_in_silence() {
+    let node = Node::start();
+    let alice = node.add_user("alice", "her pass word");
+    node.run(&["mkdir", "-p", "/d/open", "/d/closed"]).ok();
+    for path in ["/d/open/f", "/d/closed/f"] {
+        node.feed(&["cp", "-", &format!("weft:{path}")], b"bytes").ok();
+    }
+    node.run(&["acl", "grant", "/d", "alice", "read"]).ok();
+    node.run(&["acl", "grant", "/d/closed", "alice", "all", "--deny"]).ok();
+    let as_alice = |args: &[&str]| node.run_with(&alice, args);
+    let back = node.path("back");
+    let words = ["/d/closed", "passed over", "hint: weft why /d/closed"];
+    as_alice(&["cp", "-r", "weft:/d", back.to_str().expect("ours")]).fails(3, &words);
+    assert!(back.join("open/f").is_file() && !back.join("closed").exists(), "the rest was copied");
+    let found = as_alice(&["find", "/d"]).fails(3, &words);
+    assert_eq!(found.out, "/d\n/d/open\n/d/open/f\n");
+    for args in [&["du", "/d"][..], &["ls", "-R", "/d"]] {
+        assert!(!as_alice(args).fails(3, &words).out.is_empty());
+    }
+    as_alice(&["ls", "/d"]).ok();
+}

@@ -41,7 +41,7 @@ pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
             copied.map_err(|e| e.said_of(walk.show(&found.path)))?;
         }
     }
-    Ok(())
+    walk.whole()
 }
 
 async fn one(job: &Job<'_>, from: &Attr, parent: FileId, name: &Name) -> Result<()> {
