@@ -16,7 +16,7 @@
 //!   Space::snapshot ─▶ reads ─▶ overlay (versions in memory) ─▶ folded behind into the tree
 //! ```
 //!
-//! ```ignore
+//! ```text
 //! let space = Space::open(engine, SpaceId(1), &SCHEMA).await?;
 //! let (serial, commit) = space.write(Ack::Durable, move |txn| {
 //!     let serial = next_serial(txn)?;

@@ -148,7 +148,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/conformance",
         package: "weft-conformance",
-        holds: "the suites for every contract, the test domain that signs, load makers and checkers (tests only)",
+        holds: "the suites for file systems and object stores, the test domain that signs, load makers and checkers (tests only)",
         never: "how an implementation works inside",
         may: &["weft-core", "weft-sys", "weft-auth", "weft-client"],
     },

@@ -4,7 +4,7 @@
 //! [`file_system_suite!`](crate::file_system_suite) makes one test for each law. A law
 //! is an async function over a subject; its name says what must hold.
 //!
-//! ```ignore
+//! ```text
 //! async fn fresh() -> MySubject { … }
 //! weft_conformance::file_system_suite!(fresh);
 //! ```

@@ -4,7 +4,7 @@
 //! whatever runtime it needs, and [`object_store_suite!`](crate::object_store_suite) makes one
 //! test for each law. [`oracle`] follows random operations beside a plain vector of bytes.
 //!
-//! ```ignore
+//! ```text
 //! fn run(law: Law) { runtime().block_on(async { law(&MySubject::fresh().await).await }) }
 //! weft_conformance::object_store_suite!(run);
 //! ```

@@ -210,6 +210,27 @@ fn acl_why_and_audit_tell_the_same_story() {
 }
 
 #[test]
+fn an_owner_says_which_reads_of_hers_are_recorded_and_sees_them_without_being_administrator() {
+    let node = furnished();
+    let (alice, bob) = (node.add_user("alice", "her pass word"), node.add_user("bob", "his pass word"));
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    node.run(&["acl", "grant", "/d", "bob", "read"]).ok();
+    let reads = || {
+        let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
+        records.iter().filter(|record| record["operation"] == "read").count()
+    };
+    let (mut before, http) = (reads(), node.http(Some(&bob)));
+    for (which, more) in [("off", 0), ("all", 1), ("off", 0)] {
+        node.run_with(&alice, &["audit", "/d", "--reads", which]).ok();
+        assert_eq!(http.bytes("/d/one"), b"one");
+        assert_eq!(reads(), before + more, "{which}");
+        before += more;
+    }
+    node.run_with(&bob, &["audit", "/d", "--reads", "off"]).fails(3, &["error:"]);
+    node.run_with(&bob, &["audit", "/d"]).fails(3, &["error:"]);
+}
+
+#[test]
 fn a_changed_audit_log_is_found_and_the_place_named() {
     let mut node = Node::start();
     node.run(&["mkdir", "/d"]).ok();

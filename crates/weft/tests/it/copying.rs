@@ -167,3 +167,24 @@ fn an_interrupted_download_goes_on_where_it_stopped_and_is_never_seen_before() {
         println!("{name}: {kept} MiB of 200 were not sent again");
     }
 }
+
+#[test]
+fn an_interrupted_copy_of_a_tree_goes_on_where_it_stopped() {
+    let node = Node::start();
+    let tree = node.make_dir("tree");
+    for number in 0..40 {
+        node.make_dir(&format!("tree/{}", number % 4));
+        node.write(&format!("tree/{}/{number}", number % 4), noise(number, 5 << 20));
+    }
+    let back = node.make_dir("back");
+    let up = ["cp", "-r", text(&tree), "weft:/"];
+    let down = ["cp", "-r", "weft:/tree", text(&back)];
+    for copy in [up, down] {
+        cut_off(&node, &copy, 100 * MIB, Signal::KILL);
+        let again = node.run(&copy);
+        assert_eq!(again.code, 0, "{}", again.err);
+        assert!(again.err.contains("were there already"), "{}", again.err);
+        assert!(!again.err.contains("copied 40 files"), "{}", again.err);
+    }
+    node.sh("diff -r tree back/tree");
+}

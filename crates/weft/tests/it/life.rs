@@ -1,12 +1,13 @@
 //! Starting and stopping: who has the directory, what lies in it, and for whom.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::node::Node;
+use crate::node::{Node, have, python, wait};
 
 /// Every path below a directory, itself included, with its mode and whether it is a
 /// directory.
@@ -130,5 +131,66 @@ fn a_start_that_cannot_work_says_why() {
     if rustix::process::geteuid().is_root() {
         node.run(&["up", "/not-ours/x", "--http", "127.0.0.1:0"]).fails(3, &["error:", "/not-ours"]);
         node.run(&["up", "/", "--http", "127.0.0.1:0"]).fails(3, &["error:", "somebody else"]);
+    }
+}
+
+/// Holds a file open and locked, and says and does what it is told, a line at a time.
+const HOLDER: &str = r#"
+import fcntl, os, sys
+held = os.open(sys.argv[1], os.O_RDWR)
+fcntl.flock(held, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.readline()
+os.pwrite(held, b"after", 6)
+os.fsync(held)
+print(os.pread(held, 100, 0).decode(), flush=True)
+sys.stdin.readline()
+"#;
+
+/// Tries to lock what another process holds.
+const RIVAL: &str = r#"
+import fcntl, os, sys
+try:
+    fcntl.flock(os.open(sys.argv[1], os.O_RDWR), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    print("locked")
+except BlockingIOError:
+    print("refused")
+"#;
+
+#[test]
+fn a_mount_goes_on_after_kill_9_of_its_node_with_files_open_and_locks_held() {
+    if !have("life::mount", &["fusermount3", "python3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    let mnt = node.mount("mnt");
+    let file = mnt.join("f");
+    node.sh("printf before > mnt/f; sync mnt/f");
+    let mut holder = node.as_user(python());
+    let mut holder = holder
+        .args(["-c", HOLDER, file.to_str().expect("ours")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let (mut told, said) = (holder.stdin.take().expect("piped"), holder.stdout.take().expect("piped"));
+    let mut said = BufReader::new(said).lines().map(|line| line.expect("text"));
+    assert_eq!(said.next().as_deref(), Some("held"));
+    node.kill();
+    node.up();
+    told.write_all(b"\n").expect("it waits");
+    assert_eq!(said.next().as_deref(), Some("beforeafter"));
+    // A mount of its own asks the node, not the kernel, who holds the lock.
+    let other = node.mount("other");
+    let rival = |file: &Path| {
+        let said = node.as_user(python()).args(["-c", RIVAL, file.to_str().expect("ours")]).output();
+        String::from_utf8(said.expect("it runs").stdout).expect("text")
+    };
+    assert_eq!(rival(&other.join("f")), "refused\n");
+    told.write_all(b"\n").expect("it waits");
+    assert!(wait(&mut holder).success());
+    assert_eq!(rival(&other.join("f")), "locked\n");
+    for mount in [mnt, other] {
+        node.unmount(&mount);
     }
 }
