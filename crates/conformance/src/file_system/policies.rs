@@ -1,16 +1,16 @@
 //! Laws of containers: splits, edits, what may cross them, and their limits.
 
-use weft_core::acl::{AclEntry, Modes};
+use weft_core::acl::{AclEntry, Modes, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{
     At, BytesSource, Cursor, Expect, PageMax, Replace, Scope, Shape, StageHint, Want, WriteAt,
 };
 use weft_core::policy::{AuditReads, PolicyEdit};
-use weft_core::proof::Caller;
+use weft_core::proof::{Attenuation, Caller, CredentialClaims};
 use weft_core::{ErrorKind, FileId, Rights};
 
-use super::Subject;
 use super::site::*;
+use super::{ADMINISTRATOR, Subject};
 
 /// What is made joins its directory's container.
 pub async fn what_is_made_joins_its_directorys_container(subject: &dyn Subject) {
@@ -103,6 +103,51 @@ pub async fn a_grant_changes_no_acl_that_its_maker_may_not_change(subject: &dyn 
     assert_eq!(site.find_as(&his, "home/alice/shared").await.fails(), ErrorKind::NotFound);
     site.edit("", Scope::Container, |all| all.push(AclEntry::allow(who(&bob), Rights::TRAVERSE))).await;
     site.find_as(&his, "home/alice/shared").await.works();
+}
+
+/// A credential that is limited to paths changes policy only where all that it governs lies
+/// there: not by an edit of a container that reaches beyond, not by what a grant adds above.
+pub async fn a_credential_limited_to_paths_edits_no_policy_that_reaches_beyond_them(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let (alice, bob) = (site.user("alice"), site.user("bob"));
+    for dir in ["a", "a/b", "a/b/c"] {
+        site.dir(dir).await;
+    }
+    let limits = Attenuation { paths: vec![at("a").path], ..Attenuation::default() };
+    let claims = CredentialClaims { limits, ..subject.domain().claims(ADMINISTRATOR) };
+    let call = site.call_of(&subject.domain().caller_with(&claims), 2);
+    let root = site.attr(FileId::ROOT).await.container;
+    let policy = async || site.fs.policy(&site.call(), &at("")).await.works();
+    let before = policy().await;
+    let mut wider = before.acl.clone();
+    wider.entries.push(AclEntry::allow(Who::Anyone, Rights::ALL));
+    for edit in [
+        PolicyEdit { acl: Some(wider), ..PolicyEdit::default() },
+        PolicyEdit { modes: Some(Modes::Classes), ..PolicyEdit::default() },
+        PolicyEdit { bytes_max: Some(Some(1)), ..PolicyEdit::default() },
+        PolicyEdit { audit_reads: Some(AuditReads::Off), ..PolicyEdit::default() },
+    ] {
+        for path in ["a", "a/b/c"] {
+            let answer = site.fs.protect(&call, &at(path), Scope::Container, &edit).await;
+            assert_eq!(answer.fails(), ErrorKind::Denied, "{edit:?} at {path}");
+        }
+    }
+    assert_eq!(policy().await, before);
+    let grant = async |path: &str, scope: Scope, to: &Caller| {
+        let mut acl = site.fs.policy(&call, &at(path)).await.works().acl;
+        acl.entries.push(AclEntry::allow(who(to), Rights::READING));
+        let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+        site.fs.protect(&call, &at(path), scope, &edit).await.works().value
+    };
+    let inner = grant("a/b", Scope::Subtree, &alice).await;
+    assert_eq!((inner.made, inner.traverse_added, inner.untouched_above), (true, vec![], vec![root]));
+    let again = grant("a/b/c", Scope::Container, &bob).await;
+    assert_eq!((again.made, again.container), (false, inner.container), "all of it lies within");
+    assert_eq!(again.untouched_above, vec![root]);
+    let carol = site.user("carol");
+    let deep = grant("a/b/c", Scope::Subtree, &carol).await;
+    assert_eq!((deep.traverse_added, deep.untouched_above), (vec![inner.container], vec![root]));
+    assert_eq!(policy().await.acl, before.acl);
 }
 
 /// An edit of the whole container is felt wherever its members lie.
@@ -299,7 +344,7 @@ async fn publish(site: &Site<'_>, bytes: &[u8]) -> Option<ErrorKind> {
 pub async fn policy_is_not_for_everybody(subject: &dyn Subject) {
     let site = Site::of(subject);
     site.dir("d").await;
-    site.grant("d", vec![AclEntry::allow(weft_core::acl::Who::Anyone, Rights::WRITING)]).await;
+    site.grant("d", vec![AclEntry::allow(Who::Anyone, Rights::WRITING)]).await;
     let call = site.call_of(&Caller::anyone(), 2);
     assert_eq!(site.fs.policy(&call, &at("d")).await.fails(), ErrorKind::Denied);
     let edit = PolicyEdit { bytes_max: Some(None), ..PolicyEdit::default() };

@@ -186,6 +186,7 @@ laws! { $
         a_file_may_have_a_container_of_its_own,
         a_grant_lets_its_callers_pass_above,
         a_grant_changes_no_acl_that_its_maker_may_not_change,
+        a_credential_limited_to_paths_edits_no_policy_that_reaches_beyond_them,
         an_edit_of_the_container_is_felt_by_all_members,
         an_edit_from_an_older_acl_is_a_conflict,
         an_edit_that_leaves_nobody_in_charge_is_refused,

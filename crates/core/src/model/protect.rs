@@ -44,7 +44,11 @@ impl Act<'_> {
             acl.check()?;
         }
         let made = scope == Scope::Subtree && policy.root != id;
-        let root = if made { id } else { policy.root };
+        let root = if made { id } else { self.root_of(enclosing, id)? };
+        if !self.governs(root)? {
+            let detail = "the container's policy reaches beyond the paths that the credential is limited to";
+            return Err(Error::denied(detail).caller(self.call.caller.name()));
+        }
         let members = if made { self.members_below(id)? } else { Vec::new() };
         let (traverse, untouched_above) = match &edit.acl {
             Some(acl) => {
@@ -130,6 +134,18 @@ impl Act<'_> {
         Ok(above)
     }
 
+    /// Returns whether the caller may change a container's policy as it reaches: at its root, below
+    /// which all its members lie. At a member alone a credential limited to paths may, too.
+    fn governs(&self, root: FileId) -> Result<bool> {
+        self.has(root, Rights::ACL_WRITE)
+    }
+
+    /// Returns the root of a container, or in its place a member that is left without.
+    fn root_of(&self, container: ContainerId, member: FileId) -> Result<FileId> {
+        let root = self.state.container(container)?.root;
+        Ok(if self.state.inode(root).is_ok() { root } else { member })
+    }
+
     /// Returns the ACLs of the containers above, mended so that whoever the entries give anything
     /// may pass there, as far as the caller may change them; and those that it may not.
     fn traverse_above(&self, root: FileId, gained: &[AclEntry]) -> Result<Above> {
@@ -138,7 +154,8 @@ impl Act<'_> {
             return Ok((mended, untouched));
         }
         for (container, dir) in self.containers_above(root)? {
-            if !self.has(dir, Rights::ACL_WRITE)? {
+            let governed = self.governs(self.root_of(container, dir)?)?;
+            if !governed || !self.has(dir, Rights::ACL_WRITE)? {
                 untouched.push(container);
             } else if let Some(new) = self.state.container(container)?.acl.with_way_to(gained)? {
                 mended.push((container, new));

@@ -39,6 +39,17 @@ impl View<'_> {
         Ok(above)
     }
 
+    /// Returns whether the caller may change a container's policy as it reaches: at its root, below
+    /// which all its members lie. At a member alone a credential limited to paths may, too.
+    fn governs(&self, root: &Node) -> Result<bool> {
+        self.has(root, Rights::ACL_WRITE)
+    }
+
+    /// Returns the root of a container, or in its place a member that is left without.
+    fn root_of(&self, rules: &Rules, member: &Node) -> Node {
+        self.node_at(rules.root).unwrap_or_else(|_| member.clone())
+    }
+
     /// Returns the ACLs of the containers above, mended so that whoever the entries give anything
     /// may pass there, as far as the caller may change them; and those that it may not.
     fn traverse_above(&self, root: &Node, gained: &[AclEntry]) -> Result<Above> {
@@ -47,9 +58,10 @@ impl View<'_> {
             return Ok((mended, untouched));
         }
         for (container, dir) in self.containers_above(root)? {
-            if !self.has(&dir, Rights::ACL_WRITE)? {
+            let rules = containers::rules(self.read, container)?;
+            if !self.has(&dir, Rights::ACL_WRITE)? || !self.governs(&self.root_of(&rules, &dir))? {
                 untouched.push(container);
-            } else if let Some(new) = containers::rules(self.read, container)?.acl.with_way_to(gained)? {
+            } else if let Some(new) = rules.acl.with_way_to(gained)? {
                 mended.push((container, new));
             }
         }
@@ -77,8 +89,10 @@ impl Act<'_, '_> {
         if made && view.containers_above(&node)?.len() >= limits::CONTAINER_DEPTH_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "at most 64 containers lie on one path"));
         }
-        let root =
-            if made { node.clone() } else { view.node_at(rules.root).unwrap_or_else(|_| node.clone()) };
+        let root = if made { node.clone() } else { view.root_of(&rules, &node) };
+        if !view.governs(&root)? {
+            return Err(reaches_beyond().caller(self.call.caller.name()));
+        }
         let (traverse, untouched_above) = match &edit.acl {
             Some(acl) => view.traverse_above(&root, &acl.gained_over(&rules.acl))?,
             None => Default::default(),
@@ -171,6 +185,10 @@ impl Act<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn reaches_beyond() -> Error {
+    Error::denied("the container's policy reaches beyond the paths that the credential is limited to")
 }
 
 fn check_edit(edit: &PolicyEdit, old: &Acl) -> Result<()> {
