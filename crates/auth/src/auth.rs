@@ -368,10 +368,20 @@ async fn found(sys: &Sys, space: &Space, keys_disk: &dyn Disk, settings: &Settin
     Ok(Founded { domain: id, administrator: founder, password: told, root_key: format!("{KEYS}/root.key") })
 }
 
-/// Lets the next opening begin a new audit log. For whoever restores metadata from a backup: the
-/// log that was kept beside the later metadata counts notes that will be counted again.
-pub async fn begin_new_log(engine: Arc<dyn Engine>, space: SpaceId) -> Result<()> {
+/// Sees to auth's tables after metadata was restored from a backup, durably and before the next
+/// opening. That begins a new audit log: the one kept beside the later metadata counts notes that
+/// will be counted again. And its number is above that of every start since the backup, so that
+/// no capability or session of those is taken for one of its own.
+pub async fn after_restore(sys: &Sys, engine: Arc<dyn Engine>, space: SpaceId) -> Result<()> {
     let space = Space::open(engine, space, &SCHEMA).await?;
-    let act = |txn: &mut SpaceTxn<'_>| weft_kv::Txn::delete(txn, &tables::audit_head_key());
+    // A node does not start every second: the clock is ahead of any count, and of that of
+    // another restore of the same backup.
+    let seconds = u32::try_from(sys.clock().now().seconds()).unwrap_or(0);
+    let act = move |txn: &mut SpaceTxn<'_>| {
+        let starts = tables::read::<u64>(txn, &tables::starts_key())?.unwrap_or(0);
+        let past = starts.saturating_add(limits::RESTORE_STARTS_GAP.into()).max(seconds.into());
+        tables::write(txn, &tables::starts_key(), &past)?;
+        weft_kv::Txn::delete(txn, &tables::audit_head_key())
+    };
     space.write(Ack::Durable, act).await.map(drop)
 }

@@ -50,5 +50,5 @@ mod tables;
 mod throttle;
 
 pub use audit::AuditLog;
-pub use auth::{Auth, FirstPassword, Founded, Settings, begin_new_log};
+pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
 pub use keys::KeyState;

@@ -169,6 +169,11 @@ pub const DIGESTS_AT_ONCE: usize = 2;
 
 /// Numbers that a volume leases at once; a restart leaves the rest of a lease unused.
 pub const NUMBERS_LEASED: u32 = 65_536;
+/// Numbers that a restore leaves out at least, and at most twice that many: more than any volume
+/// gave away since its backup, and few enough for hundreds of restores.
+pub const RESTORE_NUMBERS_GAP: u64 = 1 << 38;
+/// Starts of a node that a restore leaves out at least: more than it had since its backup.
+pub const RESTORE_STARTS_GAP: u32 = 1024;
 /// Directories on one way from a place to the root of its volume.
 pub const TREE_DEPTH_MAX: usize = 65_536;
 /// Policies of containers kept parsed.

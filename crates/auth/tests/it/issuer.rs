@@ -191,6 +191,35 @@ fn a_restart_ends_every_capability_of_the_instance_before() {
 }
 
 #[test]
+fn after_a_restore_no_capability_of_since_the_backup_is_believed() {
+    scene(48, |node| async move {
+        node.add_user("alice", "alice").await;
+        let backup = node.disk.crashed_copy(1);
+        // The life that is lost, and that of another restore of the same backup.
+        let node = node.restart().await;
+        let (mut lost, sys) = (vec![issued(&node).await], node.sys.clone());
+        check(&node, &lost[0], &Caller::anyone()).expect("while it lived");
+        drop(node);
+        for _ in 0..2 {
+            sys.sleep(Duration::from_secs(1)).await;
+            let node = Scene::restore(&sys, backup.crashed_copy(1)).await;
+            for capability in &lost {
+                let error = check(&node, capability, &Caller::anyone()).expect_err("of another life");
+                assert_eq!(error.kind(), ErrorKind::Revoked);
+            }
+            lost.push(issued(&node).await);
+        }
+    });
+}
+
+/// A capability for Alice.
+async fn issued(node: &Scene) -> Signed {
+    let alice = node.login("alice", "alice").await.expect("right");
+    let granted = node.auth.issuer().issue(&node.decision(&alice, Rights::READ)).expect("allowed");
+    granted.capability().clone()
+}
+
+#[test]
 fn a_rotated_key_rolls_capabilities_and_an_ended_one_ends_them() {
     scene(47, |node| async move {
         let alice = alice(&node).await;

@@ -84,6 +84,17 @@ impl Scene {
         Self::start(&sys, disk).await
     }
 
+    /// Starts it from a copy of its disk as of a while ago, as a restore does.
+    pub async fn restore(sys: &Sys, disk: SimDisk) -> Self {
+        let kv = disk.beneath("kv").expect("it is there");
+        let engine = Embedded::open(sys.clone(), kv, Options::default()).expect("it opens");
+        let engine: Arc<dyn Engine> = Arc::new(engine);
+        weft_auth::after_restore(sys, engine.clone(), SpaceId(2)).await.expect("it can be written");
+        engine.close().await.expect("it closes");
+        drop(engine);
+        Self::start(sys, disk.kill()).await
+    }
+
     pub async fn login(&self, user: &str, password: &str) -> Result<Caller> {
         self.login_from(user, password, None).await
     }

@@ -7,7 +7,7 @@ use weft_core::proof::Caller;
 use weft_core::service::{Secret, SessionGrant, SessionWatcher};
 use weft_core::{ErrorKind, SessionId, limits};
 
-use crate::scene::scene;
+use crate::scene::{Scene, scene};
 
 #[derive(Default)]
 struct Ended(Mutex<Vec<SessionId>>);
@@ -98,5 +98,23 @@ fn a_node_keeps_a_bounded_number_of_sessions() {
         sessions.begin(&Caller::anyone()).expect("room again");
         node.sys.sleep(limits::SESSION_IDLE + limits::SESSION_SWEEP + Duration::from_secs(1)).await;
         assert_eq!(node.auth.session_count(), 0);
+    });
+}
+
+#[test]
+fn after_a_restore_no_session_of_since_the_backup_is_taken_up() {
+    scene(55, |node| async move {
+        let backup = node.disk.crashed_copy(1);
+        // The life that is lost: a start, and a session of it.
+        let node = node.restart().await;
+        let lost = node.auth.sessions().begin(&node.admin().await).expect("room");
+        let sys = node.sys.clone();
+        drop(node);
+        let mut node = Scene::restore(&sys, backup).await;
+        for _ in 0..3 {
+            let taken_up = node.auth.sessions().resume(&node.admin().await, &lost);
+            assert_eq!(taken_up.expect_err("of another life").kind(), ErrorKind::Stale);
+            node = node.restart().await;
+        }
     });
 }

@@ -53,6 +53,7 @@ mod numbers;
 mod opens;
 mod protect;
 mod rename;
+mod restored;
 mod settle;
 mod source;
 mod split;
@@ -87,6 +88,7 @@ use self::view::View;
 use crate::audited::Readings;
 
 pub use self::check::mend;
+pub use self::restored::after_restore;
 pub use self::sweep::Swept;
 
 /// The feed of changes: one note with each, for the volume itself.

@@ -12,7 +12,8 @@
 //!
 //! Files written in place while the backup runs are in it as they would be after a
 //! crash; everything published, renamed or linked is there whole or not at all. A
-//! restored node begins a new audit log; the one from the backup lies beside it.
+//! restored node begins a new audit log; the one from the backup lies beside it. No id,
+//! session or capability of the life that was lost is given or believed again.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -27,8 +28,9 @@ use weft_core::{Error, Result};
 use weft_kv::{Embedded, Engine};
 use weft_store::Directory;
 use weft_sys::{Disk, RealDisk, Sys, fault};
+use weft_volume::managed;
 
-use super::{AUTH_SPACE, NodeDirectory};
+use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
 
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
@@ -154,7 +156,8 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     let copied =
         weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
             .await?;
-    weft_auth::begin_new_log(engine.clone(), AUTH_SPACE).await?;
+    weft_auth::after_restore(sys, engine.clone(), AUTH_SPACE).await?;
+    managed::after_restore(sys, engine.clone(), VOLUME_SPACE).await?;
     engine.close().await?;
     let auth = directory.path().join("auth");
     drop(directory.disk("auth")?);

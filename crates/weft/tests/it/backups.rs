@@ -1,6 +1,7 @@
 //! `weft backup` of a running node and `weft restore` elsewhere: the copy is the same
 //! tree with the same rights, and one that is damaged is refused before anything is made.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -221,4 +222,90 @@ fn a_restore_takes_no_directory_that_holds_anything() {
     let alice = node.login("alice", "wonder", &[]);
     node.run_with(&alice, &["backup", text(&node.path("hers"))]).fails(3, &["error:"]);
     assert!(!node.path("hers").exists());
+}
+
+/// Puts files of each kind, and returns their ids.
+fn made_ids(node: &Node, dir: &str) -> BTreeSet<String> {
+    node.run(&["mkdir", dir]).ok();
+    let http = node.http(Some(&node.token()));
+    let mut paths = vec![String::from(dir)];
+    for (number, length) in LENGTHS.into_iter().enumerate() {
+        let path = format!("{dir}/{number}");
+        assert_eq!(http.put(&path, &noise(number as u64, length)).status, 201);
+        paths.push(path);
+    }
+    paths.iter().map(|path| said_of(node, path, "id")).collect()
+}
+
+/// One word of what `stat` says.
+fn said_of(node: &Node, path: &str, word: &str) -> String {
+    let said = node.run(&["stat", path, "--json"]).json().remove(0);
+    said[word].as_str().unwrap_or_else(|| panic!("no {word} in {said}")).to_owned()
+}
+
+/// Restores a backup beside the node, and starts what came of it.
+fn restored(backup: &Path) -> Node {
+    let mut other = Node::unstarted();
+    other.run(&["restore", text(backup), text(&other.data())]).ok();
+    other.up();
+    other
+}
+
+#[test]
+fn no_id_given_since_a_backup_is_given_again_by_any_restore_of_it() {
+    let mut node = Node::start();
+    made_ids(&node, "/before");
+    let before = said_of(&node, "/before/0", "id");
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    // From here on the numbers are those of a lease that the backup knows nothing of.
+    node.stop();
+    node.up();
+    let mut given = made_ids(&node, "/lives");
+    let mut containers = BTreeSet::from([said_of(&node, "/before", "container")]);
+    node.run(&["acl", "grant", "/lives", "admin", "read"]).ok();
+    assert!(containers.insert(said_of(&node, "/lives", "container")), "a policy of its own");
+    node.kill();
+    for life in 1..3 {
+        let other = restored(&backup);
+        assert_eq!(said_of(&other, "/before/0", "id"), before, "ids of before stay");
+        let made = made_ids(&other, "/lives");
+        let again: Vec<_> = made.intersection(&given).collect();
+        assert!(again.is_empty(), "given twice in life {life}: {again:?}");
+        given.extend(made);
+        other.run(&["acl", "grant", "/lives", "admin", "read"]).ok();
+        assert!(
+            containers.insert(said_of(&other, "/lives", "container")),
+            "a container twice: {containers:?}"
+        );
+        other.run(&["cat", "/before/0"]).ok();
+    }
+}
+
+#[test]
+fn a_credential_made_since_the_backup_holds_and_what_was_decided_since_is_undone() {
+    let mut node = Node::start();
+    let alice = node.add_user("alice", "wonder");
+    node.run(&["mkdir", "/his"]).ok();
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    let (later, bob) = (node.login("alice", "wonder", &[]), node.add_user("bob", "builder"));
+    node.run(&["acl", "grant", "/his", "bob", "read"]).ok();
+    node.run_with(&bob, &["ls", "/his"]).ok();
+    node.run_with(&alice, &["revoke", "--caller", "alice"]).ok();
+    let latest = node.login("alice", "wonder", &[]);
+    node.run_with(&later, &["whoami"]).fails(3, &["error:"]);
+    node.kill();
+    let other = restored(&backup);
+    for credential in [&alice, &later, &latest, &bob] {
+        other.run_with(credential, &["whoami"]).ok();
+    }
+    // What was granted to a user whom the backup does not know is undone, too.
+    other.run_with(&bob, &["ls", "/his"]).fails(1, &["error:"]);
+    for user in ["alice", "bob"] {
+        other.run(&["revoke", "--caller", user]).ok();
+    }
+    for credential in [&alice, &later, &latest, &bob] {
+        other.run_with(credential, &["whoami"]).fails(3, &["error:"]);
+    }
 }
