@@ -322,6 +322,41 @@ pub async fn a_limit_on_bytes_refuses_growth(subject: &dyn Subject) {
     assert_eq!(publish(&site, &full).await, None);
 }
 
+/// A file of holes counts by what fills them: no limit is passed through one, and what is there in
+/// full may be written over whatever the limit.
+pub async fn a_limit_on_bytes_counts_what_fills_holes(subject: &dyn Subject) {
+    const MIB: u64 = 1 << 20;
+    let site = Site::of(subject);
+    if !site.supports().holes {
+        return site.unsupported("holes");
+    }
+    site.dir("d").await;
+    let limit = PolicyEdit { bytes_max: Some(Some(4 * MIB)), ..PolicyEdit::default() };
+    site.fs.protect(&site.call(), &at("d"), Scope::Subtree, &limit).await.works();
+    let piece = pattern(MIB as usize, 1);
+    let sparse = site.file("d/sparse", b"").await;
+    let file = site.fs.file(&site.call(), sparse, Rights::WRITE).await.works();
+    file.shape(&site.call(), Shape::Truncate(1 << 30)).await.works();
+    for n in 0..8 {
+        let write = write_to(&*file, &site.call(), WriteAt::Offset(n * 100 * MIB), &piece).await;
+        let used = site.fs.policy(&site.call(), &at("d")).await.works().bytes_used;
+        assert!(used <= 4 * MIB, "{used} bytes after {write:?} of piece {n}");
+        match n {
+            0..3 => drop(write.works()),
+            // What a store takes beside the bytes may count, too.
+            3 => {}
+            _ => assert_eq!(write.fails(), ErrorKind::NoSpace),
+        }
+    }
+    let more = Shape::Allocate { at: 800 * MIB, length: 2 * MIB, keep_size: true };
+    assert_eq!(file.shape(&site.call(), more).await.fails(), ErrorKind::NoSpace);
+    site.fs.remove(&site.call(), &at("d/sparse"), Expect::Any, &free()).await.works();
+    drop(file);
+    let full = pattern(4 * MIB as usize, 1);
+    let dense = site.file("d/dense", &full).await;
+    site.write(dense, 0, &full).await;
+}
+
 async fn publish_error(site: &Site<'_>, bytes: &[u8]) -> Option<weft_core::Error> {
     let call = site.call();
     let hint = StageHint { length: Some(bytes.len() as u64) };

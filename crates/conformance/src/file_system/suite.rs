@@ -195,6 +195,7 @@ laws! { $
         a_rename_across_containers_changes_the_members,
         a_moved_container_stays_itself,
         a_limit_on_bytes_refuses_growth,
+        a_limit_on_bytes_counts_what_fills_holes,
         policy_is_not_for_everybody,
         a_split_of_many_members_binds_them_at_once,
     ]

@@ -17,7 +17,8 @@ use super::files::Writing;
 use super::landing::{Pull, changed_meanwhile};
 use super::lease::{Lease, is_of_another_moment};
 use super::names::check_size;
-use super::table::inodes::{self, Layout};
+use super::stages::Coming;
+use super::table::inodes::{self, Inode, Layout};
 use super::table::unnamed;
 use super::view::Node;
 
@@ -133,13 +134,24 @@ impl Volume {
         Ok(())
     }
 
-    /// Checks that there is room for bytes at an offset.
-    pub(super) fn room_to_write(&self, lease: &Lease, node: &Node, start: u64, end: u64) -> Result<()> {
-        // Bytes that are there already are overwritten; holes among them are filled.
-        let held = node.inode.size.saturating_sub(start).min(node.inode.used);
-        self.look_whenever(&lease.call, |view| {
-            view.room(node.inode.container, (end - start).saturating_sub(held))
-        })
+    /// Checks that there is room for bytes at an offset, beside all that is coming to the container
+    /// and in no row yet. They count among those until the answer is dropped.
+    pub(super) fn room_to_write(
+        &self,
+        lease: &Lease,
+        node: &Node,
+        start: u64,
+        end: u64,
+    ) -> Result<Coming<'_>> {
+        // Where a file has holes is not in its row: bytes may fill as many as it has in all.
+        let Inode { size, used, container, .. } = node.inode;
+        let more = end.saturating_sub(start).min(size.max(end).saturating_sub(used));
+        let mut coming = self.stagings.coming(container);
+        let all = coming.add(more);
+        if more > 0 {
+            self.look_whenever(&lease.call, |view| view.room(container, all))?;
+        }
+        Ok(coming)
     }
 
     /// Changes a file's extent.
@@ -170,15 +182,13 @@ impl Volume {
         let serial = lease.id.serial();
         let writing = self.files.of(serial);
         let alone = writing.gate.write().await;
-        let node = self.look_whenever(&lease.call, |view| {
-            let node = view.node(lease.id)?;
-            if matches!(shape, Shape::Allocate { .. }) {
-                view.room(node.inode.container, end.saturating_sub(node.inode.used))?;
-            }
-            Ok(node)
-        })?;
+        let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
+        let room = match shape {
+            Shape::Allocate { at, .. } => Some(self.room_to_write(lease, &node, at, end)?),
+            _ => None,
+        };
         let Layout::Whole { object, label } = node.inode.layout else {
-            drop(alone);
+            drop((room, alone));
             return self.promoted(lease).await.map(|()| None);
         };
         let granted = lease.granted_on(object, label)?;
@@ -195,7 +205,7 @@ impl Volume {
         let noted = self
             .change_whenever(&lease.call, Ack::Applied, move |act| act.note_shaped(id, object, now))
             .await;
-        drop((stroke, alone));
+        drop((room, stroke, alone));
         shaped?;
         let wcc = noted?;
         if lease.call.ack == Ack::Durable {

@@ -250,7 +250,7 @@ impl Volume {
         };
         let end = start.saturating_add(bytes.len() as u64);
         check_size(end)?;
-        self.room_to_write(lease, &node, start, end)?;
+        let room = self.room_to_write(lease, &node, start, end)?;
         self.mark(writing, lease.id.serial()).await?;
         let stroke = self.files.begin(writing);
         let poured = self.pour(lease, (object, label), start, bytes).await;
@@ -265,7 +265,7 @@ impl Volume {
         let noted =
             self.change_whenever(&lease.call, Ack::Applied, move |act| act.note_written(id, op, &wrote));
         let file = noted.await;
-        drop(stroke);
+        drop((room, stroke));
         poured?;
         Ok(Some(Landed { at: start, bytes: bytes.len() as u64, object, file: file? }))
     }

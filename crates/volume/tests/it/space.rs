@@ -5,14 +5,16 @@ use std::sync::Arc;
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{BytesSource, Scope, Stage, StageHint};
+use weft_core::form::{BytesSource, Expect, Scope, Stage, StageHint, WriteAt};
 use weft_core::policy::PolicyEdit;
-use weft_core::{ErrorKind, limits};
+use weft_core::{ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, simulate};
 
 use super::crash::volume_on;
+use super::in_place::unsteady_on;
 use super::site::Volume;
 use super::slow::{rest, slow};
+use super::unsteady_store::Op;
 
 const LIMIT: u64 = 1_000_000;
 
@@ -111,6 +113,44 @@ fn uploads_at_once_do_not_pass_the_limit_together() {
         }
         assert_eq!(refused, 2);
         assert_eq!(used(&site).await, LIMIT, "what came before a refusal is kept");
+        clean(&volume).await;
+    });
+}
+
+#[test]
+fn writers_at_once_do_not_pass_the_limit_together() {
+    simulate(3, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        limited(&site).await;
+        let mut files = Vec::new();
+        for n in 0..4 {
+            files.push(site.file(&format!("d/{n}"), &pattern(100_000, 1)).await);
+        }
+        let go_on = store.hold(Op::Write);
+        let mut writers = Vec::new();
+        for id in files {
+            let (fs, call) = (site.fs.clone(), site.call());
+            writers.push(sys.spawn(async move {
+                let file = fs.file(&call, id, Rights::WRITE).await?;
+                let mut bytes = BytesSource::new(pattern(300_000, 2));
+                file.write(&call, WriteAt::Offset(100_000), &mut bytes).await
+            }));
+            rest().await;
+        }
+        drop(go_on);
+        let mut refused = 0;
+        for writer in writers {
+            if let Err(error) = writer.await.works() {
+                assert_eq!(error.kind(), ErrorKind::NoSpace);
+                refused += 1;
+            }
+        }
+        assert_eq!((refused, used(&site).await), (2, LIMIT));
+        // What has landed waits for nobody: what is freed may be written.
+        site.fs.remove(&site.call(), &at("d/0"), Expect::Any, &free()).await.works();
+        let more = site.file("d/more", b"").await;
+        site.write(more, 0, &pattern(50_000, 3)).await;
         clean(&volume).await;
     });
 }
