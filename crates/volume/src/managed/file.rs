@@ -140,11 +140,12 @@ impl Volume {
             let (object, _) = place_of(&node);
             // Pinned first, looked at afterwards: what it shows then stays.
             self.opens.pin_object(open.number, object);
-            let (pinned, now) = self.look(call, |view| view.pin(&node))?;
-            if pinned.object != object {
-                return Ok(None);
+            // Before the look: of a write that ends after it, the row looked at knows nothing.
+            let unwritten = self.files.unwritten(node.serial());
+            match self.look(call, |view| view.pin(&node, unwritten))? {
+                Some((pinned, now)) if pinned.object == object => (attr, open.pinned) = (now, Some(pinned)),
+                _ => return Ok(None),
             }
-            (attr, open.pinned) = (now, Some(pinned));
         } else {
             self.look(call, |view| view.node(node.id))?;
         }
@@ -288,21 +289,21 @@ impl View<'_> {
         Ok(Some(Found { node, attr, made: false, parent: None }))
     }
 
-    /// Returns what a pinned open of a file sees from now on.
-    fn pin(&self, node: &Node) -> Result<(Pinned, Attr)> {
+    /// Returns what a pinned open of a file sees from now on. `None` if the file was written since
+    /// `unwritten` was taken, before the look: its row may be older than its bytes.
+    fn pin(&self, node: &Node, unwritten: Option<Unwritten>) -> Result<Option<(Pinned, Attr)>> {
         let node = self.node(node.id)?;
         let (object, label) = place_of(&node);
-        let bytes = match node.inode.layout {
-            Layout::Inline => PinnedBytes::Inline(inodes::inline(self.read, node.serial())?),
-            Layout::Whole { .. } => PinnedBytes::Object(
-                self.volume
-                    .files
-                    .unwritten(node.serial())
-                    .ok_or_else(|| Error::new(ErrorKind::Conflict, "the file is being written just now"))?,
-            ),
-        };
         let attr = self.attr(&node)?;
-        Ok((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr))
+        let bytes = match (node.inode.layout, unwritten) {
+            (Layout::Inline, _) => PinnedBytes::Inline(inodes::inline(self.read, node.serial())?),
+            (Layout::Whole { .. }, Some(unwritten)) if unwritten.still() => PinnedBytes::Object(unwritten),
+            (Layout::Whole { .. }, Some(_)) => return Ok(None),
+            (Layout::Whole { .. }, None) => {
+                return Err(Error::new(ErrorKind::Conflict, "the file is being written just now"));
+            }
+        };
+        Ok(Some((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr)))
     }
 }
 
@@ -550,3 +551,6 @@ impl Drop for ManagedFile {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -24,7 +24,7 @@ const OPTIONS: Options = Options {
     company_wait: limits::KV_COMPANY_WAIT,
 };
 
-async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {
+pub(super) async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {
     let clock = sys.sim_clock().unwrap().clone();
     let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
     let node = domain.clone();
