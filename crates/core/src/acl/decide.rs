@@ -146,6 +146,13 @@ impl Decision {
         self
     }
 
+    /// Leans on more conditions: those of another policy that binds as well.
+    #[must_use]
+    pub fn under(mut self, constraints: Vec<Constraint>) -> Self {
+        self.settled = self.settled.under(constraints);
+        self
+    }
+
     /// Returns the decision as it is put to a store: about one object under the label it has
     /// there, with the operations that carry the decided right out. Every condition goes with it,
     /// and what was not allowed in full comes down to nothing. What is issued of it is more than

@@ -58,6 +58,12 @@ impl Settled {
         self
     }
 
+    /// Leans on more conditions.
+    pub(super) fn under(mut self, constraints: Vec<Constraint>) -> Self {
+        self.constraints.extend(constraints);
+        self
+    }
+
     /// Puts `by` in the place of what was asked: all of it if all was allowed, else nothing, under
     /// every condition that was leaned on.
     pub(super) fn carried_out(mut self, by: Rights) -> Self {

@@ -50,6 +50,10 @@ impl View<'_> {
         if label != node.inode.container || object != node.object() || !as_it_is {
             return self.carry_out(decision, Upon::File, object, label);
         }
+        if self.going(node)?.is_some() {
+            // Two policies decided it, and a key speaks of one.
+            return self.volume.issuer.issue(&decision);
+        }
         let whole = self.unconfined(node, op, bits)?;
         let governing = self.governing(label)?;
         let key = GrantKey {

@@ -221,7 +221,8 @@ impl<'a> View<'a> {
         narrow(rules.modes, &owned, who)
     }
 
-    /// Returns what mode bits, the credential's paths and a split under way leave.
+    /// Returns what mode bits, the credential's paths and a split under way leave, and what the
+    /// policy that the split leads to says, under whose conditions that is.
     fn left(
         &self,
         node: &Node,
@@ -229,16 +230,15 @@ impl<'a> View<'a> {
         asked: Rights,
         bits: Bits,
         who: &Subject<'_>,
-    ) -> Result<Rights> {
+    ) -> Result<(Rights, Option<Settled>)> {
         let mut left = self.left_by_modes(node, rules, bits, who);
         let paths = &who.limits().paths;
         if !paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
             left = left & self.within(node, paths)?;
         }
-        if let Some(split) = self.going(node)? {
-            left = left & self.explain_by(&self.governing(split.into)?, asked, who).allowed();
-        }
-        Ok(left)
+        let Some(split) = self.going(node)? else { return Ok((left, None)) };
+        let settled = self.explain_by(&self.governing(split.into)?, asked, who);
+        Ok((left & settled.allowed(), Some(settled)))
     }
 
     /// Says what an ACL gives somebody. Who is not asking comes from nowhere.
@@ -250,7 +250,7 @@ impl<'a> View<'a> {
     /// Says what [`View::decide`] would decide for somebody.
     pub(super) fn settle(&self, node: &Node, asked: Rights, who: &Subject<'_>) -> Result<Settled> {
         let governing = self.governing(node.inode.container)?;
-        let left = self.left(node, &governing.rules, asked, Bits::Count, who)?;
+        let (left, _) = self.left(node, &governing.rules, asked, Bits::Count, who)?;
         Ok(self.explain_by(&governing, asked, who).narrowed(left))
     }
 
@@ -259,8 +259,12 @@ impl<'a> View<'a> {
     pub(super) fn decide(&self, node: &Node, asked: Rights, bits: Bits) -> Result<Decision> {
         let governing = self.governing(node.inode.container)?;
         let decision = decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, asked));
-        let left = self.left(node, &governing.rules, asked, bits, &self.call.caller.subject())?;
-        Ok(decision.narrowed(left, vec![node.object()]))
+        let (left, going) = self.left(node, &governing.rules, asked, bits, &self.call.caller.subject())?;
+        let decision = decision.narrowed(left, vec![node.object()]);
+        Ok(match going {
+            Some(settled) => decision.under(settled.constraints().to_vec()),
+            None => decision,
+        })
     }
 
     /// Returns what of `asked` the caller may do with an inode: what [`View::decide`]
@@ -272,7 +276,7 @@ impl<'a> View<'a> {
         if allowed.is_empty() {
             return Ok(allowed);
         }
-        Ok(allowed & self.left(node, &governing.rules, asked, Bits::Count, &who)?)
+        Ok(allowed & self.left(node, &governing.rules, asked, Bits::Count, &who)?.0)
     }
 
     pub(super) fn rights(&self, node: &Node) -> Result<Rights> {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use weft_conformance::file_system::site::*;
-use weft_core::acl::AclEntry;
-use weft_core::form::{At, Expect, Protected, Replace, Scope, Want};
+use weft_core::acl::{AclEntry, Condition};
+use weft_core::form::{At, Expect, Protected, Range, Replace, Scope, Want};
 use weft_core::{ContainerId, ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, Sys, simulate};
 
@@ -77,9 +77,8 @@ async fn large_split(sys: Sys) {
     assert!(report.findings.is_empty(), "{:#?}", report.findings);
 }
 
-/// Makes a large directory `d` in which `alice` may read, and begins to split it off for
-/// the administrator alone.
-async fn begun(site: &Site<'_>) -> Protected {
+/// Makes a large directory `d` in which `alice` may read.
+async fn filled(site: &Site<'_>) {
     let alice = site.user("alice");
     for dir in ["d", "other"] {
         site.dir(dir).await;
@@ -93,6 +92,11 @@ async fn begun(site: &Site<'_>) -> Protected {
         }
     }
     site.edit("", Scope::Container, |all| all.push(AclEntry::allow(who(&alice), Rights::READING))).await;
+}
+
+/// Begins to split a large directory off for the administrator alone.
+async fn begun(site: &Site<'_>) -> Protected {
+    filled(site).await;
     let split = site.seal("d").await;
     assert!(split.members_left > limits::SPLIT_MEMBERS_MAX as u64);
     split
@@ -143,6 +147,54 @@ fn while_splitting<F: Future<Output = ()> + Send + 'static>(
             .await
             .works();
         });
+    }
+}
+
+/// A condition in the new policy binds what is not moved yet, also what is read already, and also
+/// when it came later than the split.
+#[test]
+fn a_condition_of_the_new_policy_ends_what_is_read_before_it_is_moved() {
+    for later in [false, true] {
+        simulate(5, |sys| async move {
+            sys.spawn(conditional_split(sys.clone(), later)).await.works();
+        });
+    }
+}
+
+async fn conditional_split(sys: Sys, later: bool) {
+    let (_, volume) = simulated(&sys).await;
+    let site = Site::of(&volume);
+    filled(&site).await;
+    let alice = site.user("alice");
+    let call = site.call_of(&alice, 2);
+    let inline = site.file("d/11/inline", &pattern(100, 1)).await;
+    let object = site.file("d/11/object", &pattern(100_000, 1)).await;
+    let begin = async |id| {
+        let file = site.fs.file(&call, id, Rights::READ).await.works();
+        let mut source = file.read(&call, Range::ALL).await.works();
+        assert_eq!(source.next(10).await.works().expect("there are more").length(), 10);
+        source
+    };
+    if later {
+        site.grant("d", Vec::new()).await;
+        begin(inline).await;
+        begin(object).await;
+    }
+    let span = Duration::from_secs(10);
+    let until = vec![Condition::Until(sys.clock().now().plus(span))];
+    let conditional = |all: &mut Vec<AclEntry>| {
+        let hers = all.iter_mut().filter(|entry| entry.who == who(&alice));
+        hers.for_each(|entry| entry.when.clone_from(&until));
+    };
+    let split = site.edit("d", Scope::Subtree, conditional).await;
+    assert_eq!(split.made, !later);
+    let mut reads = vec![begin(inline).await, begin(object).await];
+    volume.clock.step(span);
+    for source in &mut reads {
+        assert_eq!(source.next(10).await.map(drop).fails(), ErrorKind::Revoked);
+    }
+    for id in [inline, object] {
+        assert_ne!(site.attr(id).await.container, split.container, "it was moved too soon");
     }
 }
 
