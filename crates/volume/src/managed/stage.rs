@@ -498,10 +498,9 @@ impl ManagedStage {
         let (number, label) = (putting.number, putting.row.container);
         let (object, start) = self.object_for(call, putting, tail).await?;
         let check = || standing.check();
-        let mut hasher = std::mem::take(&mut tail.hasher);
-        let mut tap = |bytes: &[u8]| {
-            hasher.update(bytes);
-        };
+        // The whole of it: were this dropped on the way, a hash of nothing would be left for bytes.
+        let mut own = std::mem::take(tail);
+        let mut tap = |bytes: &[u8]| _ = own.hasher.update(bytes);
         let room = putting.room.saturating_sub(start);
         let mut coming = self.volume.stagings.coming(label);
         let mut admit = |bytes: u64| {
@@ -514,7 +513,7 @@ impl ManagedStage {
         let poured = self.pour(call, (label, object), start, &mut inbound).await;
         let (passed, failed) = (inbound.passed, inbound.failed.take());
         drop(inbound);
-        (tail.hasher, tail.bytes) = (hasher, start + passed);
+        *tail = Tail { bytes: start + passed, ..own };
         let mut unsynced = Some(self.volume.verifier().0);
         if call.ack == Ack::Durable && poured.is_ok() {
             self.volume.store.sync(&self.granted(call, label, object)?, object).await?;

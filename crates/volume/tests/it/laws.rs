@@ -13,6 +13,7 @@ use weft_sys::{FlushSite, SimDisk, Sys, simulate};
 
 use super::crash::volume_on;
 use super::site::Volume;
+use super::slow::{rest, slow};
 
 fn lock() -> Lock {
     Lock {
@@ -293,4 +294,31 @@ fn no_version_is_shown_again_over_other_bytes_after_a_crash() {
         });
     }
     assert!(changed > 0, "the disk kept none of what was written: nothing was tried");
+}
+
+/// A part goes on from what was kept of it, though a put was given up in the middle.
+#[test]
+fn a_part_whose_put_was_dropped_is_gone_on_with() {
+    simulate(11, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        let call = site.call();
+        let bytes = pattern(400_000, 1);
+        let stage = async |name| site.fs.stage(&call, &at(name), &StageHint::default()).await.works();
+        let part = stage("f").await;
+        part.put(&call, 1, 0, &mut BytesSource::new(bytes[..300_000].to_vec())).await.works();
+        {
+            let (pieces, mut source) = slow();
+            pieces.send(vec![9; 50_000]).expect("it is pulled");
+            let mut dropped = part.put(&call, 1, 300_000, &mut source);
+            tokio::select! {
+                biased;
+                _ = &mut dropped => panic!("more was to come"),
+                () = rest() => {}
+            }
+        }
+        let on = part.put(&call, 1, 300_000, &mut BytesSource::new(bytes[300_000..].to_vec())).await.works();
+        let whole = stage("g").await.put(&call, 1, 0, &mut BytesSource::new(bytes)).await.works();
+        assert_eq!(on, whole);
+    });
 }
