@@ -32,7 +32,7 @@ pub(super) struct Writing {
     known: Arc<Known>,
     pub(super) gate: tokio::sync::RwLock<()>,
     /// Held by whoever appends: two appends never mix.
-    pub(super) tail: tokio::sync::Mutex<()>,
+    pub(super) tail: Arc<tokio::sync::Mutex<()>>,
     /// Whether the row that says so is on disk.
     pub(super) marked: AtomicBool,
     /// When it was last written, as a tick.
@@ -59,7 +59,7 @@ impl Files {
             serial,
             known: self.known.clone(),
             gate: tokio::sync::RwLock::default(),
-            tail: tokio::sync::Mutex::default(),
+            tail: Arc::default(),
             marked: AtomicBool::new(false),
             last: AtomicU64::new(0),
             under_way: AtomicU64::new(0),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join;
+use tokio::sync::OwnedMutexGuard;
 use weft_core::attr::Wcc;
 use weft_core::form::{Ack, BytesSource, Source, Stopped, WriteAt, Written};
 use weft_core::proof::Objects;
@@ -172,7 +173,7 @@ impl Volume {
         let mut all: Option<Landed> = None;
         let mut piece = pull.next().await;
         while let Some(bytes) = piece {
-            let landing = self.lands(lease, next, bytes);
+            let landing = self.lands(lease, next, bytes, None);
             let (landed, more) = try_join(landing, async { Ok(pull.next().await) }).await?;
             let so_far = all.map_or(landed, |all| all.and(landed));
             (next, all, piece) = (so_far.next(), Some(so_far), more);
@@ -188,10 +189,11 @@ impl Volume {
             return Ok(None);
         }
         let writing = self.files.of(lease.id.serial());
-        let _end = self.sys.within(lease.call.until, async { Ok(writing.tail.lock().await) }).await?;
+        let end = writing.tail.clone().lock_owned();
+        let end = Arc::new(self.sys.within(lease.call.until, async { Ok(end.await) }).await?);
         let (mut next, mut all) = (Next { at: WriteAt::End, object: None }, None::<Landed>);
         loop {
-            let landed = self.lands(lease, next, bytes).await?;
+            let landed = self.lands(lease, next, bytes, Some(end.clone())).await?;
             let so_far = all.map_or(landed, |all| all.and(landed));
             (next, all) = (so_far.next(), Some(so_far));
             if pull.has_ended() {
@@ -205,10 +207,21 @@ impl Volume {
         }
     }
 
-    /// Lands one piece, whether or not its caller waits for it.
-    async fn lands(self: &Arc<Self>, lease: &Arc<Lease>, next: Next, bytes: Bytes) -> Result<Landed> {
+    /// Lands one piece, whether or not its caller waits for it; an append's keeps the end until then.
+    async fn lands(
+        self: &Arc<Self>,
+        lease: &Arc<Lease>,
+        next: Next,
+        bytes: Bytes,
+        end: Option<Arc<OwnedMutexGuard<()>>>,
+    ) -> Result<Landed> {
         let (volume, lease) = (self.clone(), lease.clone());
-        self.sys.spawn(async move { volume.land(&lease, next, bytes).await }).await?
+        let landing = async move {
+            let landed = volume.land(&lease, next, bytes).await;
+            drop(end);
+            landed
+        };
+        self.sys.spawn(landing).await?
     }
 
     async fn land(self: &Arc<Self>, lease: &Lease, next: Next, bytes: Bytes) -> Result<Landed> {

@@ -342,3 +342,32 @@ fn a_write_beside_others_that_empty_the_file_is_not_refused() {
         assert_eq!(site.attr(id).await.size, read.len() as u64);
     });
 }
+
+/// The end of a file is an append's until its piece has landed, though its caller went away.
+#[test]
+fn an_append_whose_caller_is_gone_keeps_the_end_until_it_has_landed() {
+    simulate(9, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let file = site.fs.file(&site.call(), id, Rights::APPEND).await.works();
+        let go_on = store.hold(Op::Write);
+        {
+            let (call, mut bytes) = (site.call(), BytesSource::new(vec![1; 50_000]));
+            let mut gone = file.write(&call, WriteAt::End, &mut bytes);
+            tokio::select! {
+                biased;
+                _ = &mut gone => panic!("it was held up"),
+                () = rest() => {}
+            }
+        }
+        let until = Deadline::within(sys.clock(), Duration::from_secs(1));
+        let (call, mut bytes) = (Call { until, ..site.call() }, BytesSource::new(vec![2; 3_000]));
+        let next = soon(&sys, "an append", file.write(&call, WriteAt::End, &mut bytes)).await;
+        assert_eq!(next.fails(), ErrorKind::Deadline);
+        drop(go_on);
+        rest().await;
+        let last = write_to(&*file, &site.call(), WriteAt::End, &[3; 3_000]).await.works();
+        assert_eq!(last.at, 150_000);
+    });
+}
