@@ -39,6 +39,16 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// What a restore made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// What was copied.
+    pub copied: Copied,
+    /// Objects that may have changed between the copy of the metadata and that of their files:
+    /// what else the metadata says of their bytes may not be so.
+    pub unsettled: Vec<ObjectId>,
+}
+
 impl Directory {
     /// Copies every object's file to the empty `into`, durably. `metadata` copies the engine that
     /// holds the records; it is awaited at the right moment. No file is removed meanwhile, so a
@@ -61,7 +71,7 @@ impl Directory {
 
 /// Makes a store's files on the empty `into` from the backup on `from`, and marks in `engine`,
 /// which was restored from the metadata beside it, what must be sealed anew.
-pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) -> Result<Copied> {
+pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) -> Result<Restored> {
     let unsettled = read_list(from)?;
     let copied = copy_objects(from, into)?;
     let space = Space::open(engine, SPACE, &SCHEMA).await?;
@@ -77,7 +87,7 @@ pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) 
         };
         space.write(Ack::Durable, mark).await?;
     }
-    Ok(copied)
+    Ok(Restored { copied, unsettled })
 }
 
 /// Returns the objects whose records differ, or that were open for writing at either time.

@@ -25,12 +25,15 @@ use std::sync::Arc;
 
 use weft_core::service::BackupReport;
 use weft_core::{Error, Result};
-use weft_kv::{Embedded, Engine};
+use weft_kv::{Commit, Embedded, Engine};
 use weft_store::Directory;
 use weft_sys::{Disk, RealDisk, Sys, fault};
 use weft_volume::managed;
 
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
+
+#[cfg(test)]
+mod tests;
 
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
@@ -40,10 +43,10 @@ const LIST: &str = "list ";
 /// The one key that no backup holds: it is put away by hand, and a node runs without it.
 const ROOT_KEY: &str = "root.key";
 
-/// Writes a backup to a new directory.
-pub async fn write(
+/// Writes a backup of a node's directory `data` to a new directory. `metadata` copies the engine.
+pub async fn write<F: Future<Output = Result<Commit>>>(
     sys: &Sys,
-    engine: &Arc<dyn Engine>,
+    metadata: impl FnOnce(Arc<dyn Disk>) -> F,
     store: &Directory,
     data: &Path,
     into: &Path,
@@ -58,7 +61,7 @@ pub async fn write(
     let disk = RealDisk::open(into)?;
     let meta = part(&disk, into, "meta")?;
     copy_tree(&data.join("auth"), &into.join("auth"), &[ROOT_KEY])?;
-    let copied = store.backup(engine.backup(meta), part(&disk, into, "objects")?).await?;
+    let copied = store.backup(metadata(meta), part(&disk, into, "objects")?).await?;
     let metadata_bytes = tree_bytes(&into.join("meta"))?;
     let copy = into.to_path_buf();
     let list = sys.blocking(move || list_of(&copy)).await??;
@@ -153,11 +156,11 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     let meta = directory.disk("meta")?;
     Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::default())?;
     let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, weft_kv::Options::default())?);
-    let copied =
+    let restored =
         weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
             .await?;
     weft_auth::after_restore(sys, engine.clone(), AUTH_SPACE).await?;
-    managed::after_restore(sys, engine.clone(), VOLUME_SPACE).await?;
+    managed::after_restore(sys, engine.clone(), VOLUME_SPACE, &restored.unsettled).await?;
     engine.close().await?;
     let auth = directory.path().join("auth");
     drop(directory.disk("auth")?);
@@ -167,6 +170,7 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     sync_dir(directory.path())?;
     let path = directory.path().display().to_string();
     let metadata_bytes = tree_bytes(&directory.path().join("meta"))?;
+    let copied = restored.copied;
     Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
 }
 

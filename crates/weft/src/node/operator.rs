@@ -79,7 +79,8 @@ impl Node for Operator {
 
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
         self.auth.demand_administrator(caller)?;
-        backup::write(&self.sys, &self.engine, &self.store, self.data.as_ref(), into.as_ref()).await
+        let metadata = |meta| self.engine.backup(meta);
+        backup::write(&self.sys, metadata, &self.store, self.data.as_ref(), into.as_ref()).await
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {

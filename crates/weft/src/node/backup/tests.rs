@@ -1,0 +1,128 @@
+//! Backups of a node that is written to at the worst moments.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tempfile::TempDir;
+use weft_core::attr::{Attr, SetAttr};
+use weft_core::form::{
+    At, BytesSource, Call, Door, FileSystem, Guard, Origin, Shape, StageHint, Want, WriteAt,
+};
+use weft_core::proof::Caller;
+use weft_core::service::Evidence;
+use weft_core::{FileId, RelPath, Rights};
+
+use super::super::{NodeSettings, Running, call_of};
+use super::*;
+
+/// Large enough for an object.
+const LENGTH: usize = 200_000;
+
+/// A node in a directory of its own, and its administrator.
+struct Scene {
+    sys: Sys,
+    node: Running,
+    admin: Caller,
+}
+
+impl Scene {
+    async fn start(sys: &Sys, data: &Path) -> Self {
+        let directory = NodeDirectory::take(data, true, "test").expect("it is ours");
+        let uid = directory.owner();
+        let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let settings = NodeSettings { http, hosts: Vec::new() };
+        let node = Running::start(sys, directory, &settings).await.expect("it starts");
+        let at = Origin { door: Door::Native, peer: None, uid: Some(uid) };
+        let admin = node.auth.authority().authenticate(&Evidence::SocketUid(uid), at).await;
+        Self { sys: sys.clone(), node, admin: admin.expect("it made the node") }
+    }
+
+    fn call(&self) -> Call {
+        call_of(&self.sys, &self.admin)
+    }
+
+    async fn publish(&self, name: &str) -> FileId {
+        let (call, at) = (self.call().durable(), At::root(path(name)));
+        let stage = self.node.volume.stage(&call, &at, &StageHint::default()).await.expect("begun");
+        let mut bytes = BytesSource::new(vec![7; LENGTH]);
+        stage.put(&call, 1, 0, &mut bytes).await.expect("put");
+        stage.publish(&call, &[], &SetAttr::default(), &Guard::NONE).await.expect("published").value.id
+    }
+
+    async fn append(&self, file: FileId) {
+        let call = self.call();
+        let open = self.node.volume.file(&call, file, Rights::APPEND).await.expect("it is there");
+        let mut bytes = BytesSource::new(vec![8; 1000]);
+        open.write(&call, WriteAt::End, &mut bytes).await.expect("written");
+    }
+
+    async fn cut(&self, file: FileId) {
+        let call = self.call();
+        let open = self.node.volume.file(&call, file, Rights::WRITE).await.expect("it is there");
+        open.shape(&call, Shape::Truncate(1000)).await.expect("cut");
+    }
+
+    async fn attr(&self, file: FileId) -> Attr {
+        self.node.volume.walk(&self.call(), &At::id(file), Want::default()).await.expect("it is there").attr
+    }
+
+    /// Backs the node up; `before` and `after` happen right around the copy of the metadata.
+    async fn back_up(&self, into: &Path, before: impl Future<Output = ()>, after: impl Future<Output = ()>) {
+        let metadata = async |meta| {
+            before.await;
+            let commit = self.node.engine.backup(meta).await?;
+            after.await;
+            Ok(commit)
+        };
+        let data = self.node.directory.path();
+        write(&self.sys, metadata, &self.node.store, data, into).await.expect("it is made");
+    }
+
+    async fn stop(self) {
+        self.node.stop(&self.sys).await.expect("it stops");
+    }
+}
+
+fn path(name: &str) -> RelPath {
+    RelPath::try_from(name).expect("a good path")
+}
+
+/// A test on this machine: two directories that are not there yet, and a third for the backup.
+async fn on_disk<F: Future<Output = ()>>(test: impl FnOnce(Sys, [PathBuf; 3]) -> F) {
+    let place = TempDir::new().expect("a directory of its own");
+    let place_of = |name| place.path().join(name);
+    test(Sys::real(), [place_of("data"), place_of("other"), place_of("backup")]).await;
+}
+
+/// Restores a backup and starts what came of it.
+async fn restored(sys: &Sys, backup: &Path, data: &Path) -> Scene {
+    verify(sys, backup).await.expect("it is whole");
+    let directory = NodeDirectory::take(data, true, "test").expect("it is ours");
+    restore(sys, backup, &directory).await.expect("it can be restored");
+    directory.release().expect("it is ours");
+    Scene::start(sys, data).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_written_in_place_during_a_backup_comes_back_as_its_object_is_under_a_new_version() {
+    on_disk(async |sys, [data, other, backup]| {
+        let node = Scene::start(&sys, &data).await;
+        let (longer, shorter) = (node.publish("longer").await, node.publish("shorter").await);
+        let still = node.publish("still").await;
+        let before = [node.attr(longer).await, node.attr(shorter).await, node.attr(still).await];
+        let writes = async {
+            node.append(longer).await;
+            node.cut(shorter).await;
+        };
+        node.back_up(&backup, async {}, writes).await;
+        node.stop().await;
+        let node = restored(&sys, &backup, &other).await;
+        let [longer, shorter, still] =
+            [node.attr(longer).await, node.attr(shorter).await, node.attr(still).await];
+        assert_eq!([longer.size, shorter.size, still.size], [LENGTH as u64 + 1000, 1000, LENGTH as u64]);
+        assert_ne!(longer.version, before[0].version, "other bytes under an old version");
+        assert_ne!(shorter.version, before[1].version, "other bytes under an old version");
+        assert_eq!(still.version, before[2].version, "it was not written");
+        node.stop().await;
+    })
+    .await;
+}
