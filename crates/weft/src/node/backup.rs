@@ -60,8 +60,15 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
     DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
     let disk = RealDisk::open(into)?;
     let meta = part(&disk, into, "meta")?;
-    copy_tree(&data.join("auth"), &into.join("auth"), &[ROOT_KEY])?;
-    let copied = store.backup(metadata(meta), part(&disk, into, "objects")?).await?;
+    // A key that is replaced meanwhile is gone: whichever the metadata names is in one of the
+    // copies. A record leaves the metadata for the log, so the log is copied after it.
+    copy_parts(sys, data, into, &["auth/keys"]).await?;
+    let metadata = async {
+        let commit = metadata(meta).await?;
+        copy_parts(sys, data, into, &["auth/keys", "auth/audit"]).await?;
+        Ok(commit)
+    };
+    let copied = store.backup(metadata, part(&disk, into, "objects")?).await?;
     let metadata_bytes = tree_bytes(&into.join("meta"))?;
     let copy = into.to_path_buf();
     let list = sys.blocking(move || list_of(&copy)).await??;
@@ -180,6 +187,14 @@ fn part(disk: &RealDisk, into: &Path, name: &str) -> Result<Arc<dyn Disk>> {
     let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o700));
     closed.map_err(|e| fault::error(e, "close", path.display()))?;
     Ok(below)
+}
+
+/// Copies parts of a node's directory, all but the root key.
+async fn copy_parts(sys: &Sys, data: &Path, into: &Path, parts: &'static [&'static str]) -> Result<()> {
+    let (data, into) = (data.to_path_buf(), into.to_path_buf());
+    let copy =
+        move || parts.iter().try_for_each(|part| copy_tree(&data.join(part), &into.join(part), &[ROOT_KEY]));
+    sys.blocking(copy).await?
 }
 
 /// Copies a tree of small files, closed to others, but for those called `without`, and

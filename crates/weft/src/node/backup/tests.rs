@@ -5,9 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use tempfile::TempDir;
 use weft_core::attr::{Attr, SetAttr};
 use weft_core::form::{
-    At, BytesSource, Call, Door, FileSystem, Guard, Origin, Shape, StageHint, Want, WriteAt,
+    At, BytesSource, Call, Door, FileSystem, Guard, Origin, Replace, Shape, StageHint, Want, WriteAt,
 };
-use weft_core::proof::Caller;
+use weft_core::proof::{Caller, Purpose};
 use weft_core::service::Evidence;
 use weft_core::{FileId, RelPath, Rights};
 
@@ -63,6 +63,15 @@ impl Scene {
 
     async fn attr(&self, file: FileId) -> Attr {
         self.node.volume.walk(&self.call(), &At::id(file), Want::default()).await.expect("it is there").attr
+    }
+
+    /// Waits until the engine holds no audit record that is not in the log.
+    async fn audited(&self) {
+        self.node.engine.flush().await.expect("the disk is on");
+        while let Some(last) = self.node.engine.last_note(managed::AUDITS).expect("it can be read") {
+            self.node.auth.audit_log().copied(last).await.expect("in time");
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Backs the node up; `before` and `after` happen right around the copy of the metadata.
@@ -125,4 +134,57 @@ async fn a_file_written_in_place_during_a_backup_comes_back_as_its_object_is_und
         node.stop().await;
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_write_in_a_backup_has_its_audit_record_in_it() {
+    on_disk(async |sys, [data, other, backup]| {
+        let node = Scene::start(&sys, &data).await;
+        node.publish("early").await;
+        let late = async {
+            let (call, early, late) =
+                (node.call().durable(), At::root(path("early")), At::root(path("late")));
+            let renamed = node.node.volume.rename(&call, &early, &late, Replace::Never, &Guard::NONE);
+            renamed.await.expect("nothing is there");
+            node.audited().await;
+        };
+        node.back_up(&backup, late, async {}).await;
+        node.stop().await;
+        let node = restored(&sys, &backup, &other).await;
+        let late = At::root(path("late"));
+        node.node.volume.walk(&node.call(), &late, Want::default()).await.expect("it is in the backup");
+        node.stop().await;
+        let mut files = Vec::new();
+        files_below(&other, Path::new("auth"), &mut files).expect("it can be read");
+        let recorded = files.iter().any(|file| {
+            let bytes = std::fs::read(other.join(file)).expect("it can be read");
+            bytes.windows(6).any(|text| text == b"rename")
+        });
+        assert!(recorded, "what was renamed has no record in {files:?}");
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_has_the_keys_of_its_metadata_whenever_they_are_replaced() {
+    for early in [true, false] {
+        on_disk(async |sys, [data, other, backup]| {
+            let node = Scene::start(&sys, &data).await;
+            let rotate = async |now: bool| {
+                if now {
+                    node.node
+                        .auth
+                        .rotate(&node.admin, Purpose::Capability)
+                        .await
+                        .expect("the root key is here");
+                }
+            };
+            node.back_up(&backup, rotate(early), rotate(!early)).await;
+            node.stop().await;
+            let node = restored(&sys, &backup, &other).await;
+            node.publish("signed-for").await;
+            node.stop().await;
+        })
+        .await;
+    }
 }
