@@ -58,11 +58,15 @@ pub enum FlushSite {
     StoreBackup,
     /// The names of copied objects.
     StoreBackupDir,
+    /// A copied key or audit file, or the list of what a backup holds.
+    BackupFile,
+    /// The names of a backup's or a restored node's parts, and its own name.
+    BackupDir,
 }
 
 impl FlushSite {
     /// Every variant: tests and counters go over this.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 21] = [
         Self::KvLogAppend,
         Self::KvLogMake,
         Self::KvLogDir,
@@ -82,6 +86,8 @@ impl FlushSite {
         Self::StoreRemoveDir,
         Self::StoreBackup,
         Self::StoreBackupDir,
+        Self::BackupFile,
+        Self::BackupDir,
     ];
 }
 

@@ -17,9 +17,9 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, Permissions};
-use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::fs::{DirBuilder, File};
+use std::ops::ControlFlow;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,7 +27,8 @@ use weft_core::service::BackupReport;
 use weft_core::{Error, Result};
 use weft_kv::{Commit, Embedded, Engine};
 use weft_store::Directory;
-use weft_sys::{Disk, RealDisk, Sys, fault};
+use weft_sys::disk::Entry;
+use weft_sys::{Disk, FlushSite, Open, RealDisk, Sys, fault};
 use weft_volume::managed;
 
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
@@ -59,23 +60,24 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
     }
     DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
     let disk = RealDisk::open(into)?;
-    let meta = part(&disk, into, "meta")?;
+    let meta = disk.beneath("meta")?;
     // A key that is replaced meanwhile is gone: whichever the metadata names is in one of the
     // copies. A record leaves the metadata for the log, so the log is copied after it.
-    copy_parts(sys, data, into, &["auth/keys"]).await?;
+    copy_parts(sys, data, &disk, &["keys"]).await?;
     let metadata = async {
         let commit = metadata(meta).await?;
-        copy_parts(sys, data, into, &["auth/keys", "auth/audit"]).await?;
+        copy_parts(sys, data, &disk, &["keys", "audit"]).await?;
         Ok(commit)
     };
-    let copied = store.backup(metadata, part(&disk, into, "objects")?).await?;
+    let copied = store.backup(metadata, disk.beneath("objects")?).await?;
     let metadata_bytes = tree_bytes(&into.join("meta"))?;
     let copy = into.to_path_buf();
     let list = sys.blocking(move || list_of(&copy)).await??;
-    let mut complete = File::create_new(into.join(COMPLETE)).map_err(failed)?;
-    complete.write_all(list.as_bytes()).map_err(failed)?;
-    complete.sync_all().map_err(failed)?;
-    sync_dir(into)?;
+    let complete = disk.open(COMPLETE, Open::MakeNew)?;
+    complete.write_at(list.as_bytes(), 0)?;
+    complete.sync(FlushSite::BackupFile)?;
+    disk.sync_dir("", FlushSite::BackupDir)?;
+    sync_name_of(into)?;
     let path = into.display().to_string();
     Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
 }
@@ -169,60 +171,49 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     weft_auth::after_restore(sys, engine.clone(), AUTH_SPACE).await?;
     managed::after_restore(sys, engine.clone(), VOLUME_SPACE, &restored.unsettled).await?;
     engine.close().await?;
-    let auth = directory.path().join("auth");
-    drop(directory.disk("auth")?);
-    copy_tree(&from.join("auth").join("audit"), &auth.join("audit-before-restore"), &[])?;
+    let (kept, auth) = (source.beneath("auth")?, directory.disk("auth")?);
+    copy_tree(&*kept.beneath("audit")?, &*auth.beneath("audit-before-restore")?)?;
     // The keys come last: they make it a node that was founded.
-    copy_tree(&from.join("auth").join("keys"), &auth.join("keys"), &[])?;
-    sync_dir(directory.path())?;
+    copy_tree(&*kept.beneath("keys")?, &*auth.beneath("keys")?)?;
+    auth.sync_dir("", FlushSite::BackupDir)?;
+    RealDisk::open(directory.path())?.sync_dir("", FlushSite::BackupDir)?;
+    sync_name_of(directory.path())?;
     let path = directory.path().display().to_string();
     let metadata_bytes = tree_bytes(&directory.path().join("meta"))?;
     let copied = restored.copied;
     Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
 }
 
-fn part(disk: &RealDisk, into: &Path, name: &str) -> Result<Arc<dyn Disk>> {
-    let below = disk.beneath(name)?;
-    let path = into.join(name);
-    let closed = std::fs::set_permissions(&path, Permissions::from_mode(0o700));
-    closed.map_err(|e| fault::error(e, "close", path.display()))?;
-    Ok(below)
-}
-
 /// Copies parts of a node's directory, all but the root key.
-async fn copy_parts(sys: &Sys, data: &Path, into: &Path, parts: &'static [&'static str]) -> Result<()> {
-    let (data, into) = (data.to_path_buf(), into.to_path_buf());
-    let copy =
-        move || parts.iter().try_for_each(|part| copy_tree(&data.join(part), &into.join(part), &[ROOT_KEY]));
+async fn copy_parts(sys: &Sys, data: &Path, into: &RealDisk, parts: &'static [&'static str]) -> Result<()> {
+    let (from, into) = (RealDisk::open(data)?.beneath("auth")?, into.beneath("auth")?);
+    let copy = move || {
+        parts.iter().try_for_each(|part| copy_tree(&*from.beneath(part)?, &*into.beneath(part)?))?;
+        into.sync_dir("", FlushSite::BackupDir)
+    };
     sys.blocking(copy).await?
 }
 
-/// Copies a tree of small files, closed to others, but for those called `without`, and
-/// brings it to disk.
-fn copy_tree(from: &Path, into: &Path, without: &[&str]) -> Result<()> {
-    let failed = |e| fault::error(e, "copy", from.display());
-    DirBuilder::new().mode(0o700).recursive(true).create(into).map_err(failed)?;
-    for entry in std::fs::read_dir(from).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let target = into.join(entry.file_name());
-        if entry.file_type().map_err(failed)?.is_dir() {
-            copy_tree(&entry.path(), &target, without)?;
-            continue;
+/// Copies small files, all but the root key, and brings them to disk.
+fn copy_tree(from: &dyn Disk, into: &dyn Disk) -> Result<()> {
+    let mut names = Vec::new();
+    from.list("", &mut |name, entry| {
+        if entry == Entry::File && name != ROOT_KEY {
+            names.push(name.to_owned());
         }
-        if without.iter().any(|name| entry.file_name() == *name) {
-            continue;
-        }
-        std::fs::copy(entry.path(), &target).map_err(failed)?;
-        let copy = File::open(&target).map_err(failed)?;
-        copy.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
-        copy.sync_all().map_err(failed)?;
+        ControlFlow::Continue(())
+    })?;
+    for name in names {
+        let (source, target) = (from.open(&name, Open::Read)?, into.open(&name, Open::Make)?);
+        target.copy_from(&*source, 0, 0, source.len()?)?;
+        target.sync(FlushSite::BackupFile)?;
     }
-    sync_dir(into)
+    into.sync_dir("", FlushSite::BackupDir)
 }
 
-fn sync_dir(dir: &Path) -> Result<()> {
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
-    synced.map_err(|e| fault::error(e, "bring to disk", dir.display()))
+/// Brings a directory's own name to disk: its parent says that it is there.
+fn sync_name_of(dir: &Path) -> Result<()> {
+    RealDisk::open(dir.parent().unwrap_or(dir))?.sync_dir("", FlushSite::BackupDir)
 }
 
 fn tree_bytes(dir: &Path) -> Result<u64> {

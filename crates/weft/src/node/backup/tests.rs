@@ -10,6 +10,7 @@ use weft_core::form::{
 use weft_core::proof::{Caller, Purpose};
 use weft_core::service::Evidence;
 use weft_core::{FileId, RelPath, Rights};
+use weft_sys::SimDisk;
 
 use super::super::{NodeSettings, Running, call_of};
 use super::*;
@@ -186,5 +187,32 @@ async fn a_backup_has_the_keys_of_its_metadata_whenever_they_are_replaced() {
             node.stop().await;
         })
         .await;
+    }
+}
+
+/// Copies keys, cuts the power and looks. `true` if all is there.
+fn copied(seed: u64, ignored: Option<FlushSite>) -> bool {
+    let (from, into) = (SimDisk::new(), SimDisk::new());
+    for name in ["one.key", "two.key", ROOT_KEY] {
+        let file = from.open(name, Open::MakeNew).expect("it is new");
+        file.write_at(name.as_bytes(), 0).expect("the disk is on");
+    }
+    into.set_faults(|faults| faults.ignore.extend(ignored));
+    copy_tree(&from, &into).expect("the disk is on");
+    let into = into.crash(seed);
+    let is_whole = |name: &str| {
+        let mut bytes = vec![0; name.len()];
+        let read = into.open(name, Open::Read).and_then(|file| file.read_exact_at(&mut bytes, 0));
+        read.is_ok() && bytes == name.as_bytes()
+    };
+    assert!(into.open(ROOT_KEY, Open::Read).is_err(), "the root key is in no backup");
+    is_whole("one.key") && is_whole("two.key")
+}
+
+#[test]
+fn copied_keys_survive_a_crash_because_of_their_flushes() {
+    assert!((0..20).all(|seed| copied(seed, None)));
+    for site in [FlushSite::BackupFile, FlushSite::BackupDir] {
+        assert!((0..200).any(|seed| !copied(seed, Some(site))), "nothing is lost without {site:?}");
     }
 }
