@@ -9,23 +9,7 @@ use crate::node::{Node, full, give, have, not_run};
 use crate::trees::gather;
 
 /// Mappings beside writes, holes, copies within the file.
-const FSX_CONFIG: &str = "\
-[weights]
-close_open = 1
-invalidate = 1
-mapread = 5
-mapwrite = 5
-read = 5
-write = 5
-truncate = 2
-fsync = 0.5
-fdatasync = 0.5
-posix_fallocate = 1
-punch_hole = 1
-sendfile = 1
-posix_fadvise = 0.5
-copy_file_range = 1
-";
+const FSX_CONFIG: &str = include_str!("../../../doors/fuse/tests/it/fsx.toml");
 
 /// Returns something `./test` brings that the machine does not have; otherwise counts the
 /// test as not run.

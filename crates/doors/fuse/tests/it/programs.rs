@@ -8,23 +8,7 @@ use crate::bed::{Bed, can_mount, not_run, program, tools};
 
 /// Everything fsx can do here, its own default and what is ours to prove: mappings
 /// beside writes, holes, copies within the file.
-const FSX_CONFIG: &str = "\
-[weights]
-close_open = 1
-invalidate = 1
-mapread = 5
-mapwrite = 5
-read = 5
-write = 5
-truncate = 2
-fsync = 0.5
-fdatasync = 0.5
-posix_fallocate = 1
-punch_hole = 1
-sendfile = 1
-posix_fadvise = 0.5
-copy_file_range = 1
-";
+const FSX_CONFIG: &str = include_str!("fsx.toml");
 
 /// Runs a command, and fails with what it said unless it succeeds.
 pub fn succeed(command: &mut Command) -> Output {
