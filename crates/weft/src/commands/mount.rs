@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 use weft_client::steady::Steady;
 use weft_client::{Client, Place};
 use weft_core::proof::Caller;
@@ -72,15 +73,16 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         clock: Arc::new(context.sys().clone()),
         patience: limits::CALL_DEADLINE,
     };
+    // Before there is a mount: a signal that ends the process by itself would leave it behind, dead.
+    let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
+    let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mounted = mount(settings).await.map_err(|e| e.op("mount").about(args.path.to_string_lossy()))?;
     println!("ready");
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .map_err(|e| fault::error(e, "listen for", "signals"))?;
     tokio::select! {
         () = mounted.wait() => return Ok(()),
         () = calls.stay_fresh(context, &place) => {}
         _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+        _ = interrupt.recv() => {}
     }
     match mounted.unmount().await {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,

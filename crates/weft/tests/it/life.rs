@@ -7,7 +7,9 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::node::{Node, have, python, wait};
+use rustix::process::Signal;
+
+use crate::node::{Node, have, python, signal, wait};
 
 /// Every path below a directory, itself included, with its mode and whether it is a
 /// directory.
@@ -131,6 +133,27 @@ fn a_start_that_cannot_work_says_why() {
     if rustix::process::geteuid().is_root() {
         node.run(&["up", "/not-ours/x", "--http", "127.0.0.1:0"]).fails(3, &["error:", "/not-ours"]);
         node.run(&["up", "/", "--http", "127.0.0.1:0"]).fails(3, &["error:", "somebody else"]);
+    }
+}
+
+#[test]
+fn a_mount_that_is_told_to_end_as_soon_as_it_is_ready_leaves_nothing_mounted() {
+    if !have("life::ended", &["fusermount3"]) {
+        return;
+    }
+    let node = Node::start();
+    let at = node.make_dir("mnt");
+    for _ in 0..20 {
+        let mut command = node.command();
+        let mut mount =
+            command.args(["mount", "/"]).arg(&at).stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+        assert_eq!(line, "ready\n");
+        signal(&mount, Signal::TERM);
+        assert!(wait(&mut mount).success());
+        let mounts = fs::read_to_string("/proc/mounts").expect("read");
+        assert!(!mounts.contains(at.to_str().expect("ours")), "the mount is left behind");
     }
 }
 
