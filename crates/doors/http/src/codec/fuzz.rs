@@ -16,10 +16,6 @@ use super::range::{Wanted, wanted};
 use super::target::{Path, encode_name, parameter};
 use super::{Refusal, accept, credentials, digest, host, members};
 
-fn pick<'a>(dice: &mut Dice, of: &[&'a str]) -> &'a str {
-    of[dice.roll(of.len() as u64) as usize]
-}
-
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -27,26 +23,23 @@ fn text(bytes: &[u8]) -> String {
 fn make_head(dice: &mut Dice) -> Vec<u8> {
     let mut head = format!(
         "{} {} HTTP/1.{}\r\n",
-        pick(dice, &["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
-        pick(dice, &["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
+        dice.pick(&["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
+        dice.pick(&["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
         dice.roll(2)
     );
     for _ in 0..dice.roll(6) {
-        head += pick(
-            dice,
-            &[
-                "Host: localhost\r\n",
-                "Content-Length: 12\r\n",
-                "Transfer-Encoding: chunked\r\n",
-                "Connection: keep-alive, close\r\n",
-                "Expect: 100-continue\r\n",
-                "If-Match: \"a\", W/\"b\"\r\n",
-                "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
-                "Range: bytes=0-1,-5\r\n",
-                "Authorization: Basic YWxpY2U6cDp3\r\n",
-                "X-Other: \t y \r\n",
-            ],
-        );
+        head += *dice.pick(&[
+            "Host: localhost\r\n",
+            "Content-Length: 12\r\n",
+            "Transfer-Encoding: chunked\r\n",
+            "Connection: keep-alive, close\r\n",
+            "Expect: 100-continue\r\n",
+            "If-Match: \"a\", W/\"b\"\r\n",
+            "If-Modified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n",
+            "Range: bytes=0-1,-5\r\n",
+            "Authorization: Basic YWxpY2U6cDp3\r\n",
+            "X-Other: \t y \r\n",
+        ]);
     }
     (head + "\r\n").into_bytes()
 }
@@ -99,7 +92,7 @@ fn path_round_trips(raw: Bytes) {
 fn targets() {
     let make = |dice: &mut Dice| {
         let parts = ["/a", "/b%20c", "/%FF", "/...", "/caf%C3%A9", "/", "/%2e", "/x%2fy"];
-        (0..dice.roll(6)).map(|_| pick(dice, &parts)).collect::<String>().into_bytes()
+        (0..dice.roll(6)).map(|_| *dice.pick(&parts)).collect::<String>().into_bytes()
     };
     fuzz("target", make, |bytes| {
         path_round_trips(Bytes::copy_from_slice(bytes));
@@ -119,12 +112,12 @@ fn chunked_bodies() {
         let mut body = Vec::new();
         for _ in 0..dice.roll(5) {
             let length = dice.roll(40) as usize + 1;
-            let extension = pick(dice, &["", ";a", " ; b=\"c\"", ""]);
+            let extension = dice.pick(&["", ";a", " ; b=\"c\"", ""]);
             body.extend(format!("{length:x}{extension}\r\n").bytes());
             body.extend(std::iter::repeat_n(b'x', length));
             body.extend(b"\r\n");
         }
-        body.extend(pick(dice, &["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n"]).bytes());
+        body.extend(dice.pick(&["0\r\n\r\n", "0\r\nA: b\r\n\r\n", "000\r\n\r\n"]).bytes());
         body
     };
     fuzz("chunked", make, |bytes| {
@@ -196,8 +189,8 @@ fn conditions_and_dates() {
             "Sun, 06 Nov 1994 08:49:37 GMT",
             "Sunday, 06-Nov-94 08:49:37 GMT",
         ];
-        let list: Vec<&str> = (0..dice.roll(80)).map(|_| pick(dice, &parts)).collect();
-        list.join(pick(dice, &[", ", ",", " , ,"])).into_bytes()
+        let list: Vec<&str> = (0..dice.roll(80)).map(|_| *dice.pick(&parts)).collect();
+        list.join(*dice.pick(&[", ", ",", " , ,"])).into_bytes()
     };
     fuzz("condition", make, |bytes| {
         let field = text(bytes);
@@ -227,7 +220,7 @@ fn digests() {
             "adler32;q=0.5",
             "crc32c=:AA==:",
         ];
-        let list: Vec<&str> = (0..dice.roll(6)).map(|_| pick(dice, &parts)).collect();
+        let list: Vec<&str> = (0..dice.roll(6)).map(|_| *dice.pick(&parts)).collect();
         list.join(", ").into_bytes()
     };
     fuzz("digest", make, |bytes| {
@@ -255,7 +248,7 @@ fn the_rest() {
             "application/json",
             ", ",
         ];
-        (0..dice.roll(5)).map(|_| pick(dice, &parts)).collect::<String>().into_bytes()
+        (0..dice.roll(5)).map(|_| *dice.pick(&parts)).collect::<String>().into_bytes()
     };
     let hosts = host::Hosts::new(&["a.b".to_owned()]);
     fuzz("credentials, hosts, media", make, |bytes| {
