@@ -1,4 +1,5 @@
 use ed25519_dalek::{Signer, SigningKey};
+use weft_conformance::fuzz::{for_a_while, mutated};
 use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust};
 use weft_core::{DomainId, KeyId, Time};
 use weft_sys::{Disk, Open, Random, SeededRandom, SimDisk};
@@ -54,23 +55,16 @@ fn no_mutated_frame_is_taken_for_another() {
     let before: Link = [9; 32];
     let body = batch(&["read", "refused", "login"]);
     let (valid, _) = encode(&body, &before, 1, Time::EPOCH, sign).expect("it fits");
-    for seed in 0..20_000 {
+    for_a_while("audit frame", |seed| {
         let random = SeededRandom::new(seed);
-        let mut bytes = [MAGIC.as_slice(), &valid].concat();
-        for _ in 0..=random.below(3) {
-            let at = random.below(bytes.len() as u64) as usize;
-            match random.below(3) {
-                0 => bytes[at] ^= 1 << random.below(8),
-                1 => bytes.truncate(at.max(MAGIC.len())),
-                _ => bytes.insert(at, random.u64() as u8),
-            }
-        }
-        match decode(&bytes[MAGIC.len().min(bytes.len())..], Some(&before)) {
+        let mut roll = |sides| random.below(sides);
+        let bytes = (0..=roll(3)).fold(valid.clone(), |bytes, _| mutated(&bytes, &mut roll));
+        match decode(&bytes, Some(&before)) {
             Ok(frame) => assert_eq!(frame.body, body, "seed {seed}"),
             Err(Fault::Short(wanted)) => assert!(wanted <= limits::AUDIT_FRAME_BYTES_MAX, "seed {seed}"),
             Err(Fault::Wrong(_)) => {}
         }
-    }
+    });
 }
 
 /// Makes the trust of a domain whose root key is `root` and whose audit key is [`OURS`].
