@@ -27,8 +27,7 @@ pub struct Walk<'a> {
     fs: Arc<dyn FileSystem>,
     ready: VecDeque<Found>,
     waiting: Vec<(RelPath, FileId, Cursor)>,
-    /// How many entries the caller may not see, and the path of the first.
-    passed_over: Option<(u64, String)>,
+    passed_over: PassedOver,
 }
 
 impl<'a> Walk<'a> {
@@ -39,7 +38,8 @@ impl<'a> Walk<'a> {
         let walked = fs.walk(&client.call(), at, Want::default()).await;
         let attr = walked.map_err(|e| e.said_of(shown))?.attr;
         let (ready, waiting) = (VecDeque::new(), Vec::new());
-        let mut walk = Self { client, shown: shown.to_owned(), fs, ready, waiting, passed_over: None };
+        let passed_over = PassedOver::default();
+        let mut walk = Self { client, shown: shown.to_owned(), fs, ready, waiting, passed_over };
         walk.found(Found { path: RelPath::EMPTY, attr });
         Ok(walk)
     }
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
                 Ok(page) => page,
                 Err(e) if e.kind() == ErrorKind::Stale => continue,
                 Err(e) if is_refusal(e.kind()) && !path.is_empty() => {
-                    self.pass_over(&path);
+                    self.passed_over.add(self.show(&path));
                     continue;
                 }
                 Err(e) => return Err(e.said_of(self.show(&path))),
@@ -67,7 +67,7 @@ impl<'a> Walk<'a> {
                 let path = path.join(&entry.name)?;
                 match entry.attr {
                     Some(attr) => self.found(Found { path, attr }),
-                    None => self.pass_over(&path),
+                    None => self.passed_over.add(self.show(&path)),
                 }
             }
         }
@@ -77,13 +77,7 @@ impl<'a> Walk<'a> {
     /// Fails with `Denied` if anything was passed over so far because the caller may not see
     /// it: what was made of the walk is less than what is there.
     pub fn whole(&self) -> Result<()> {
-        self.passed_over.as_ref().map_or(Ok(()), |(entries, first)| Err(passed_over(*entries, first)))
-    }
-
-    fn pass_over(&mut self, path: &RelPath) {
-        let first = self.show(path);
-        let (entries, _) = self.passed_over.get_or_insert((0, first));
-        *entries += 1;
+        self.passed_over.whole()
     }
 
     /// Shows a path below the start.
@@ -107,14 +101,26 @@ fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Denied | ErrorKind::NotPermitted | ErrorKind::NotFound)
 }
 
-/// The error that says that so many entries were passed over, the path of the first being
-/// `first`, because the caller has no right to see them.
-pub fn passed_over(entries: u64, first: &str) -> Error {
-    let more = match entries.saturating_sub(1) {
-        0 => String::new(),
-        more => format!(", and {more} more"),
-    };
-    Error::new(ErrorKind::Denied, format!("passed over for want of a right to see it{more}"))
-        .said_of(first)
-        .hint(format!("weft why {first}"))
+/// What was left out because the caller has no right to see it: how much, and the path of the
+/// first.
+#[derive(Debug, Default)]
+pub struct PassedOver(Option<(u64, String)>);
+
+impl PassedOver {
+    /// Counts one more, whose path is `shown`.
+    pub fn add(&mut self, shown: String) {
+        self.0.get_or_insert((0, shown)).0 += 1;
+    }
+
+    /// Fails with `Denied`, naming the first, if anything was left out so far.
+    pub fn whole(&self) -> Result<()> {
+        let Some((entries, first)) = &self.0 else { return Ok(()) };
+        let more = match entries.saturating_sub(1) {
+            0 => String::new(),
+            more => format!(", and {more} more"),
+        };
+        Err(Error::new(ErrorKind::Denied, format!("passed over for want of a right to see it{more}"))
+            .said_of(first)
+            .hint(format!("weft why {first}")))
+    }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::Args;
 use weft_client::Client;
-use weft_client::tree::passed_over;
+use weft_client::tree::PassedOver;
 use weft_core::Result;
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
@@ -33,7 +33,8 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
         let names = Names::new(&client);
-        let mut listing = Listing { context, client: &client, long: args.long, names, unseen: None };
+        let mut listing =
+            Listing { context, client: &client, long: args.long, names, unseen: PassedOver::default() };
         let root = [OsString::from("/")];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
         for path in paths {
@@ -54,8 +55,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
                     .map_err(|e| e.op("list").about(&shown))?;
             }
         }
-        let unseen = listing.unseen.map(|(entries, first)| passed_over(entries, &first).op("list"));
-        unseen.map_or(Ok(()), Err)
+        listing.unseen.whole().map_err(|e| e.op("list"))
     })
 }
 
@@ -64,8 +64,8 @@ struct Listing<'a> {
     client: &'a Client,
     long: bool,
     names: Names<'a>,
-    /// How many directories could not be looked into, and the path of the first.
-    unseen: Option<(u64, String)>,
+    /// The directories that could not be looked into.
+    unseen: PassedOver,
 }
 
 impl Listing<'_> {
@@ -102,7 +102,7 @@ impl Listing<'_> {
                     if recursive && entry.kind == Kind::Directory {
                         match entry.attr {
                             Some(attr) => below.push((attr, path)),
-                            None => self.unseen.get_or_insert((0, path)).0 += 1,
+                            None => self.unseen.add(path),
                         }
                     }
                 }
