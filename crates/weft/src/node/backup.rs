@@ -17,10 +17,10 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File};
+use std::fs::DirBuilder;
 use std::ops::ControlFlow;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use weft_core::service::BackupReport;
@@ -43,6 +43,8 @@ const LAYOUT: &str = "weft backup 2\n";
 const LIST: &str = "list ";
 /// The one key that no backup holds: it is put away by hand, and a node runs without it.
 const ROOT_KEY: &str = "root.key";
+/// Bytes of a backup that are read and hashed at once.
+const READ_BYTES: usize = 1 << 20;
 
 /// Writes a backup of a node's directory `data` to a new directory. `metadata` copies the engine.
 pub async fn write<F: Future<Output = Result<Commit>>>(
@@ -59,7 +61,7 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
             .about(into.display()));
     }
     DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
-    let disk = RealDisk::open(into)?;
+    let disk = Arc::new(RealDisk::open(into)?);
     let meta = disk.beneath("meta")?;
     // A key that is replaced meanwhile is gone: whichever the metadata names is in one of the
     // copies. A record leaves the metadata for the log, so the log is copied after it.
@@ -70,9 +72,9 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
         Ok(commit)
     };
     let copied = store.backup(metadata, disk.beneath("objects")?).await?;
-    let metadata_bytes = tree_bytes(&into.join("meta"))?;
-    let copy = into.to_path_buf();
-    let list = sys.blocking(move || list_of(&copy)).await??;
+    let metadata_bytes = tree_bytes(&*disk, "meta")?;
+    let copy = disk.clone();
+    let list = sys.blocking(move || list_of(&*copy)).await??;
     let complete = disk.open(COMPLETE, Open::MakeNew)?;
     complete.write_at(list.as_bytes(), 0)?;
     complete.sync(FlushSite::BackupFile)?;
@@ -86,8 +88,9 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
 /// written; with `Invalid` if it was never finished or another version wrote it.
 pub async fn verify(sys: &Sys, from: &Path) -> Result<()> {
     let unusable = |detail: &'static str| Error::invalid(detail).op("restore from").about(from.display());
-    let list =
-        std::fs::read(from.join(COMPLETE)).map_err(|e| unusable("it is no whole backup").caused_by(e))?;
+    let no_backup = |e| unusable("it is no whole backup").caused_by(e);
+    let disk = Arc::new(RealDisk::open(from).map_err(no_backup)?);
+    let list = read(&*disk, COMPLETE).map_err(no_backup)?;
     let damaged = |file: &str| {
         Error::corrupt(format!("the backup is damaged: {file} is not what was written"))
             .op("restore from")
@@ -102,8 +105,7 @@ pub async fn verify(sys: &Sys, from: &Path) -> Result<()> {
     if !list.starts_with(LAYOUT) {
         return Err(unusable("it was written by another version"));
     }
-    let copy = from.to_path_buf();
-    let found = sys.blocking(move || list_of(&copy)).await??;
+    let found = sys.blocking(move || list_of(&*disk)).await??;
     match first_difference(&list, &found) {
         Some(file) => Err(damaged(file)),
         None => Ok(()),
@@ -117,38 +119,51 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
     line.splitn(3, ' ').nth(2)
 }
 
-/// Lists every file below a backup but the list itself: hash, length, path.
-fn list_of(backup: &Path) -> Result<String> {
-    let mut files = Vec::new();
-    files_below(backup, Path::new(""), &mut files)?;
+/// Lists every file of a backup but the list itself: hash, length, path.
+fn list_of(backup: &dyn Disk) -> Result<String> {
+    let mut files = files_below(backup, "")?;
     files.sort();
     let mut list = String::from(LAYOUT);
-    for file in files.iter().filter(|file| *file != Path::new(COMPLETE)) {
-        let failed = |e| fault::error(e, "read", backup.join(file).display());
-        let open = File::open(backup.join(file)).map_err(failed)?;
-        let mut hasher = blake3::Hasher::new();
-        hasher.update_reader(open).map_err(failed)?;
-        let _ = writeln!(list, "{} {} {}", hasher.finalize(), hasher.count(), file.display());
+    let mut buffer = vec![0; READ_BYTES];
+    for path in files.iter().filter(|path| *path != COMPLETE) {
+        let (file, mut hasher) = (backup.open(path, Open::Read)?, blake3::Hasher::new());
+        loop {
+            match file.read(&mut buffer, hasher.count())? {
+                0 => break,
+                read => hasher.update(&buffer[..read]),
+            };
+        }
+        let _ = writeln!(list, "{} {} {path}", hasher.finalize(), hasher.count());
     }
     Ok(with_sum(&list))
+}
+
+fn read(disk: &dyn Disk, path: &str) -> Result<Vec<u8>> {
+    let file = disk.open(path, Open::Read)?;
+    let mut bytes = vec![0; file.len()? as usize];
+    file.read_exact_at(&mut bytes, 0)?;
+    Ok(bytes)
 }
 
 fn with_sum(lines: &str) -> String {
     format!("{lines}{LIST}{}\n", blake3::hash(lines.as_bytes()))
 }
 
-fn files_below(backup: &Path, dir: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    let failed = |e| fault::error(e, "list", backup.join(dir).display());
-    for entry in std::fs::read_dir(backup.join(dir)).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let path = dir.join(entry.file_name());
-        if entry.file_type().map_err(failed)?.is_dir() {
-            files_below(backup, &path, files)?;
-        } else {
-            files.push(path);
-        }
+/// Returns the path of everything below a directory (`""` is the root) that is none itself.
+fn files_below(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
+    let (mut files, mut waiting) = (Vec::new(), vec![dir.to_owned()]);
+    while let Some(dir) = waiting.pop() {
+        disk.list(&dir, &mut |name, entry| {
+            let path = if dir.is_empty() { name.to_owned() } else { format!("{dir}/{name}") };
+            if entry == Entry::Directory {
+                waiting.push(path)
+            } else {
+                files.push(path)
+            }
+            ControlFlow::Continue(())
+        })?;
     }
-    Ok(())
+    Ok(files)
 }
 
 /// Returns whether a path that is not there yet would lie in a directory.
@@ -176,10 +191,11 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     // The keys come last: they make it a node that was founded.
     copy_tree(&*kept.beneath("keys")?, &*auth.beneath("keys")?)?;
     auth.sync_dir("", FlushSite::BackupDir)?;
-    RealDisk::open(directory.path())?.sync_dir("", FlushSite::BackupDir)?;
+    let disk = RealDisk::open(directory.path())?;
+    disk.sync_dir("", FlushSite::BackupDir)?;
     sync_name_of(directory.path())?;
     let path = directory.path().display().to_string();
-    let metadata_bytes = tree_bytes(&directory.path().join("meta"))?;
+    let metadata_bytes = tree_bytes(&disk, "meta")?;
     let copied = restored.copied;
     Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
 }
@@ -216,13 +232,6 @@ fn sync_name_of(dir: &Path) -> Result<()> {
     RealDisk::open(dir.parent().unwrap_or(dir))?.sync_dir("", FlushSite::BackupDir)
 }
 
-fn tree_bytes(dir: &Path) -> Result<u64> {
-    let failed = |e| fault::error(e, "measure", dir.display());
-    let mut bytes = 0;
-    for entry in std::fs::read_dir(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let metadata = entry.metadata().map_err(failed)?;
-        bytes += if metadata.is_dir() { tree_bytes(&entry.path())? } else { metadata.len() };
-    }
-    Ok(bytes)
+fn tree_bytes(disk: &dyn Disk, dir: &str) -> Result<u64> {
+    files_below(disk, dir)?.iter().map(|path| Ok(disk.measure(path)?.len)).sum()
 }

@@ -1,6 +1,7 @@
 //! Backups of a node that is written to at the worst moments.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 
 use tempfile::TempDir;
 use weft_core::attr::{Attr, SetAttr};
@@ -155,10 +156,10 @@ async fn every_write_in_a_backup_has_its_audit_record_in_it() {
         let late = At::root(path("late"));
         node.node.volume.walk(&node.call(), &late, Want::default()).await.expect("it is in the backup");
         node.stop().await;
-        let mut files = Vec::new();
-        files_below(&other, Path::new("auth"), &mut files).expect("it can be read");
+        let disk = RealDisk::open(&other).expect("it is there");
+        let files = files_below(&disk, "auth").expect("it can be read");
         let recorded = files.iter().any(|file| {
-            let bytes = std::fs::read(other.join(file)).expect("it can be read");
+            let bytes = read(&disk, file).expect("it can be read");
             bytes.windows(6).any(|text| text == b"rename")
         });
         assert!(recorded, "what was renamed has no record in {files:?}");
