@@ -2,11 +2,10 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing run must be repeatable")]
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::time::{Duration, Instant};
 
 use crate::file_system::site::Dice;
+use crate::run::{fresh_seed, full, number, seed};
 
 /// How long a parser is fuzzed when `WEFT_FUZZ_SECONDS` does not say otherwise.
 const MOMENT: Duration = Duration::from_millis(1500);
@@ -30,13 +29,12 @@ pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8
 
 /// Calls `one` with seed after seed, as [`fuzz`] does.
 pub fn for_a_while(name: &str, mut one: impl FnMut(u64)) {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
-    if let Some(seed) = number("WEFT_SEED") {
+    if let Some(seed) = seed() {
         return one(seed);
     }
-    let usual = if std::env::var_os("WEFT_TEST_FULL").is_some() { FULL } else { MOMENT };
+    let usual = if full() { FULL } else { MOMENT };
     let end = Instant::now() + number("WEFT_FUZZ_SECONDS").map_or(usual, Duration::from_secs);
-    let fresh = RandomState::new().build_hasher().finish() >> 8;
+    let fresh = fresh_seed();
     let mut runs = 0;
     while runs == 0 || Instant::now() < end {
         let named = Named(if runs % 2 == 0 { runs } else { fresh + runs });

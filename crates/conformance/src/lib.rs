@@ -10,9 +10,11 @@ pub mod domain;
 pub mod file_system;
 pub mod fuzz;
 pub mod object_store;
+pub mod run;
 pub mod seeds;
 pub mod services;
 
 pub use clock::HandClock;
 pub use domain::TestDomain;
+pub use run::full;
 pub use services::{TestAuthority, TestSessions};

@@ -2,12 +2,11 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a failing run must be repeatable")]
 
-use std::collections::hash_map::RandomState;
-use std::hash::{BuildHasher, Hasher};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::fuzz::Named;
+use crate::run::{fresh_seed, full, seed};
 
 /// How long each crash test goes on making new seeds with `./test --full`: the three of
 /// them (`kv`, `store`, `volume`) make an hour.
@@ -19,11 +18,11 @@ const THREADS: usize = 2;
 /// threads. `WEFT_SEED=N` runs that one alone; with `WEFT_TEST_FULL` new seeds go on for
 /// twenty minutes. Prints the first new seed and, when `work` panics, the seed it had.
 pub fn each(always: &[u64], count: u64, work: impl Fn(u64) + Sync) {
-    if let Ok(seed) = std::env::var("WEFT_SEED") {
-        return work(seed.parse().expect("WEFT_SEED is a number"));
+    if let Some(seed) = seed() {
+        return work(seed);
     }
-    let fresh = RandomState::new().build_hasher().finish() >> 8;
-    let end = std::env::var_os("WEFT_TEST_FULL").map(|_| Instant::now() + FULL);
+    let fresh = fresh_seed();
+    let end = full().then(|| Instant::now() + FULL);
     let go_on = |seed: &u64| end.map_or(seed - fresh < count / 2, |end| Instant::now() < end);
     let seeds = always.iter().copied().chain(0..count / 2).chain((fresh..).take_while(go_on));
     let (seeds, ran) = (Mutex::new(seeds), Mutex::new(0u64));

@@ -1,6 +1,8 @@
 //! Every command once, as text and as JSON, with its exit code and its errors.
 
-use crate::node::{Node, have};
+use weft_conformance::run::have;
+
+use crate::node::Node;
 
 /// A node with a small tree: `/d/one` (3 bytes), `/d/two` (5), `/d/sub/three`, `/l` → `/d`.
 fn furnished() -> Node {

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use crate::node::{Node, have, noise};
+use weft_conformance::run::have;
+
+use crate::node::{Node, noise};
 
 const BLOCK: usize = 1 << 20;
 

@@ -5,7 +5,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::node::{Node, give, have, noise, not_run};
+use weft_conformance::run::{have, not_run};
+
+use crate::node::{Node, give, noise};
 
 /// A small file system for one node's directory.
 struct Small(PathBuf);

@@ -11,8 +11,9 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
+use weft_conformance::run::{full, have};
 
-use crate::node::{Node, full, have, python, signal, wait, weft};
+use crate::node::{Node, python, signal, wait, weft};
 
 const LOAD: &str = include_str!("../python/load.py");
 const READBACK: &str = include_str!("../python/readback.py");

@@ -8,8 +8,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use weft_conformance::run::have;
 
-use crate::node::{Node, have, python, signal, wait};
+use crate::node::{Node, python, signal, wait};
 
 /// Every path below a directory, itself included, with its mode and whether it is a
 /// directory.

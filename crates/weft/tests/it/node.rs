@@ -377,35 +377,6 @@ pub fn weft() -> &'static Path {
     })
 }
 
-/// Counts a test as not run. Fails it where nobody counts.
-pub fn not_run(test: &str, why: &str) {
-    let Some(list) = std::env::var_os("WEFT_NOT_RUN") else { panic!("{test}: {why}") };
-    let mut list = fs::File::options().append(true).open(list).expect("the list can be written");
-    writeln!(list, "weft {test}: {why}").expect("the list can be written");
-}
-
-/// Returns whether these programs are there and, for `fusermount3`, whether mounts can
-/// be made; otherwise counts the test as not run.
-pub fn have(test: &str, programs: &[&str]) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let there = |name: &&&str| std::env::split_paths(&path).any(|dir| dir.join(name).is_file());
-    if let Some(missing) = programs.iter().find(|name| !there(name)) {
-        not_run(test, &format!("{missing} is missing; ./test installs it"));
-        return false;
-    }
-    let device = || fs::File::options().read(true).write(true).open("/dev/fuse").is_ok();
-    if programs.contains(&"fusermount3") && !device() {
-        not_run(test, "no /dev/fuse");
-        return false;
-    }
-    true
-}
-
-/// Returns whether the long counts were asked for.
-pub fn full() -> bool {
-    std::env::var_os("WEFT_TEST_FULL").is_some()
-}
-
 /// Returns a Python that ordinary users can run: the system's, if it has one.
 pub fn python() -> &'static str {
     if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }

@@ -3,26 +3,14 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
-use crate::node::{Node, full, give, have, not_run};
+use weft_conformance::run::{brought, full, have};
+
+use crate::node::{Node, give};
 use crate::trees::gather;
 
 /// Mappings beside writes, holes, copies within the file.
 const FSX_CONFIG: &str = include_str!("../../../doors/fuse/tests/it/fsx.toml");
-
-/// Returns something `./test` brings that the machine does not have; otherwise counts the
-/// test as not run.
-fn brought(test: &str, name: &str) -> Option<PathBuf> {
-    let tools = std::env::var_os("WEFT_TOOLS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools"), PathBuf::from);
-    let there = tools.join(name);
-    if there.exists() {
-        return Some(there);
-    }
-    not_run(test, &format!("{name} is missing in target/tools; ./test brings it"));
-    None
-}
 
 #[test]
 fn fsx_finds_no_difference_over_the_mount() {

@@ -9,9 +9,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weft_conformance::full;
 
 use crate::http::Http;
-use crate::node::{Node, full, noise};
+use crate::node::{Node, noise};
 
 /// A node with `/d/f` for alice to write and bob to read, and `/own/f` for neither.
 struct House {

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use weft_conformance::run::{full, have};
+
 use crate::http::Http;
-use crate::node::{Node, full, give, have};
+use crate::node::{Node, give};
 
 /// Copies regular files of this machine below a directory, so many at most, for who
 /// runs the node: the Rust toolchain's first, then what Debian installs. Returns how

@@ -1,6 +1,5 @@
 //! A mount of its own for each test: a `Model`, a domain that signs, a directory.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use weft_conformance::TestDomain;
+use weft_conformance::run::have;
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, WriteAt, collect};
@@ -222,32 +222,5 @@ pub(crate) use mounted;
 
 /// Returns whether mounts can be tested here; otherwise says so where it is counted.
 pub fn can_mount(test: &str) -> bool {
-    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok();
-    if device && program("fusermount3").is_some() {
-        return true;
-    }
-    not_run(test, "no /dev/fuse or no fusermount3 (Debian: fuse3)");
-    false
-}
-
-/// Counts a test as not run. Fails it where nobody counts.
-pub fn not_run(test: &str, why: &str) {
-    let Some(list) = std::env::var_os("WEFT_NOT_RUN") else { panic!("{test}: {why}") };
-    let mut list = std::fs::OpenOptions::new().append(true).open(list).expect("the list can be written");
-    writeln!(list, "weft-doors-fuse {test}: {why}").expect("the list can be written");
-}
-
-/// Returns where a program is: on PATH or among Weft's own tools.
-pub fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let places: Vec<_> = std::env::split_paths(&path).chain([tools().join("bin")]).collect();
-    places.into_iter().map(|place| place.join(name)).find(|file| file.is_file())
-}
-
-/// Returns where `./test` puts programs and sources that the machine does not have.
-pub fn tools() -> PathBuf {
-    match std::env::var_os("WEFT_TOOLS") {
-        Some(tools) => tools.into(),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../target/tools"),
-    }
+    have(test, &["fusermount3"])
 }

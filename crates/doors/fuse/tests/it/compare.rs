@@ -363,7 +363,7 @@ fn random_system_calls_answer_as_on_tmpfs() {
     let bed = Bed::new();
     let tmpfs = tempfile::tempdir_in("/dev/shm").expect("a directory on tmpfs");
     let tags = keeps_tags(tmpfs.path());
-    let cases = if std::env::var_os("WEFT_TEST_FULL").is_some() { 100_000 } else { 4_000 };
+    let cases = if weft_conformance::full() { 100_000 } else { 4_000 };
     let number = AtomicU32::new(0);
     let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let run = runner.run(&prop::collection::vec(op(), 1..60), |ops| {

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use crate::bed::{Bed, can_mount, not_run, program, tools};
+use weft_conformance::run::{self, brought, full};
+
+use crate::bed::{Bed, can_mount};
 
 /// Everything fsx can do here, its own default and what is ours to prove: mappings
 /// beside writes, holes, copies within the file.
@@ -22,33 +24,23 @@ pub fn succeed(command: &mut Command) -> Output {
     output
 }
 
-/// Returns whether these programs are there; otherwise counts the test as not run.
+/// Returns whether these programs are there and mounts can be made; otherwise counts the test as
+/// not run.
 fn have(test: &str, programs: &[&str]) -> bool {
-    match programs.iter().find(|name| program(name).is_none()) {
-        None => can_mount(test),
-        Some(missing) => {
-            not_run(test, &format!("{missing} is missing; ./test installs it"));
-            false
-        }
-    }
+    run::have(test, programs) && can_mount(test)
 }
 
 /// Counts and seeds of fsx: more of both with `./test --full`.
 fn fsx_rounds() -> (u32, Vec<u32>) {
-    match std::env::var_os("WEFT_TEST_FULL") {
-        Some(_) => (100_000, (1..=5).collect()),
-        None => (5_000, vec![1, 7, 42]),
-    }
+    if full() { (100_000, (1..=5).collect()) } else { (5_000, vec![1, 7, 42]) }
 }
 
 #[test]
 fn fsx_finds_no_difference_in_its_operations_with_mappings() {
-    let Some(fsx) = program("fsx") else {
-        return not_run("fsx", "fsx is missing; ./test installs it (cargo install fsx)");
-    };
     if !can_mount("fsx") {
         return;
     }
+    let Some(fsx) = brought("fsx", "bin/fsx") else { return };
     let artifacts = tempfile::tempdir().expect("a directory of its own");
     let config = artifacts.path().join("fsx.toml");
     fs::write(&config, FSX_CONFIG).expect("written");
@@ -129,7 +121,7 @@ fn tar_brings_a_real_tree_in_and_out_unchanged() {
 fn toolchain() -> PathBuf {
     let root = succeed(Command::new("rustc").args(["--print", "sysroot"])).stdout;
     let root = PathBuf::from(String::from_utf8(root).expect("a path").trim());
-    if std::env::var_os("WEFT_TEST_FULL").is_some() { root } else { root.join("lib/rustlib") }
+    if full() { root } else { root.join("lib/rustlib") }
 }
 
 #[test]
@@ -184,10 +176,7 @@ fn a_c_project_is_configured_and_built_and_its_product_works() {
     if !have("make", &["make", "cc", "rsync"]) {
         return;
     }
-    let source = tools().join("src/bzip2");
-    if !source.join("Makefile").is_file() {
-        return not_run("make", "the sources of bzip2 are missing; ./test brings them to target/tools/src");
-    }
+    let Some(source) = brought("make", "src/bzip2") else { return };
     let bed = Bed::new();
     let build = bed.join("bzip2");
     succeed(Command::new("cp").arg("-rp").arg(&source).arg(&build));

@@ -4,7 +4,9 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 
-use crate::bed::{Bed, can_mount, not_run};
+use weft_conformance::run::not_run;
+
+use crate::bed::{Bed, can_mount};
 use crate::raw::{command, is_child, say};
 
 /// Debian's `nobody` and `nogroup`.

@@ -14,10 +14,10 @@ mod world;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
+use weft_conformance::run::{full, have};
 use weft_core::Rights;
 use weft_core::rights::RIGHTS_COUNT;
 
-use crate::node::{full, have};
 use table::Table;
 use world::World;
 

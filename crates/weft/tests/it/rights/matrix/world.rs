@@ -11,6 +11,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::net::UnixStream;
 use tokio::runtime::Runtime;
 use weft_client::Client;
+use weft_conformance::full;
 use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{Ack, At, Call, FileSystem, Guard, Scope};
@@ -25,7 +26,7 @@ use super::mount::{self, Mount, Started};
 use super::native::{at, new};
 use super::{Answers, CALLERS, Cell, DOORS, KINDS, RIGHTS, SIDES, bytes_of, http, native, right};
 use crate::http::Http;
-use crate::node::{Node, full};
+use crate::node::Node;
 
 /// How long the credential lives that is to run out; the skew of clocks comes on top.
 const LIFE: Duration = Duration::from_secs(1);
