@@ -221,6 +221,11 @@ pub const KV_COMPANY_WAIT: Duration = Duration::from_millis(1);
 pub const KV_COMPANY_REST: (u32, u32) = (64, 4096);
 /// Bytes in one segment of the metadata log (one larger transaction gets a larger one).
 pub const KV_LOG_SEGMENT_BYTES: u64 = 4 << 20;
+/// The part of each log segment that only openings may fill while the disk has no room for another
+/// segment: one in so many bytes.
+pub const KV_LOG_RESERVE_SHARE: u64 = 16;
+/// Bytes of that part that each opening may fill: a node notes its start, and then answers.
+pub const KV_OPENING_BYTES: u64 = 1 << 10;
 /// Log segments kept for reuse.
 pub const KV_LOG_SPARES_MAX: usize = 8;
 /// Bytes changed in memory after which they are folded into the metadata tree.

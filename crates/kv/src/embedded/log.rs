@@ -4,13 +4,16 @@
 //! the file system and its flush is one write to the disk. The next segment's header is flushed
 //! before the seal that points to it, and the seal before the first record after it: so at every
 //! moment the chain of segments on the disk has one end, and a missing link is damage, not an end.
+//!
+//! The last part of each segment is a reserve. While the disk is too full for another segment only
+//! the first few bytes after an opening go there: so a node that ends on a full disk starts again.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_core::limits::KV_LOG_SPARES_MAX;
+use weft_core::limits::{KV_LOG_RESERVE_SHARE, KV_LOG_SPARES_MAX, KV_OPENING_BYTES};
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::{Disk, DiskFile, FlushSite, Open, Sys};
 
@@ -37,6 +40,8 @@ pub(super) struct Log {
     next_number: u64,
     appended: u64,
     flushed: u64,
+    /// How many bytes of a segment's reserve this opening may still fill.
+    opening_bytes: u64,
 }
 
 struct Segment {
@@ -159,6 +164,7 @@ impl Log {
             next_number,
             appended,
             flushed: appended,
+            opening_bytes: KV_OPENING_BYTES,
         };
         unsettled.iter().try_for_each(|(file, bytes)| settle(&**file, bytes))?;
         // The last segment may have been made by a process that died before its name was flushed.
@@ -225,11 +231,18 @@ impl Log {
 
     /// Goes on to the next segment if a record of `bytes` and a seal do not fit any more.
     fn make_room(&mut self, bytes: u64) -> std::result::Result<(), AppendError> {
-        if self.end + bytes + SEAL_BYTES <= self.current.header.bytes {
+        let (needed, reserve) = (bytes + SEAL_BYTES, self.segment_bytes / KV_LOG_RESERVE_SHARE);
+        let left = self.current.header.bytes.saturating_sub(self.end);
+        if needed + reserve <= left {
             return Ok(());
         }
-        let needed = (HEADER_BYTES as u64 + bytes + SEAL_BYTES).max(self.segment_bytes);
-        let next = self.next_segment(needed)?;
+        let next = match self.next_segment((HEADER_BYTES as u64 + needed + reserve).max(self.segment_bytes)) {
+            Err(AppendError::Clean(_)) if needed <= left && bytes <= self.opening_bytes => {
+                self.opening_bytes -= bytes;
+                return Ok(());
+            }
+            next => next?,
+        };
         self.seal(&next.header)?;
         self.previous = next.header.salt;
         self.end = HEADER_BYTES as u64;

@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
@@ -22,7 +22,6 @@ const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts")
 const APPLIED: &str = "applied";
 const FORMAT: &str = "format";
 const IDENTITY: &str = "identity";
-const OPENINGS: &str = "openings";
 
 /// The layout of tree and log that this code reads and writes.
 const FORMAT_NOW: u64 = 1;
@@ -54,7 +53,10 @@ pub(super) struct Opened {
 }
 
 impl Tree {
-    /// Opens the tree, if the disk has one.
+    /// Opens the tree, if the disk has one. That takes no new space of a disk that is full: redb
+    /// writes its header once more and flushes it. What it shows is then on the disk for good: had
+    /// the last process ended because the flush of a commit's header failed, the machine might show
+    /// a commit that is not on the disk, and the log would be let go of by it.
     pub(super) fn open(disk: &dyn Disk, cache_bytes: usize) -> Result<Option<Opened>> {
         let tree = match disk.open(NAME, Open::Write) {
             Ok(file) => Self::over(file, cache_bytes),
@@ -62,7 +64,6 @@ impl Tree {
             Err(error) => return Err(error),
         };
         let identity = tree.read_identity()?;
-        tree.settle()?;
         let view = tree.view()?;
         Ok(Some(Opened { tree, view, identity }))
     }
@@ -95,17 +96,6 @@ impl Tree {
         fill(&tree)?;
         drop(tree);
         disk.rename(NAME_UNFINISHED, NAME)
-    }
-
-    /// Commits once more what was found: if the last process ended because a flush failed, the
-    /// machine may show a commit that is not on the disk, and the log would be let go of by it.
-    fn settle(&self) -> Result<()> {
-        self.commit(|write| {
-            let mut facts = write.open_table(FACTS)?;
-            let openings = facts.get(OPENINGS)?.map_or(0, |openings| openings.value());
-            facts.insert(OPENINGS, openings.wrapping_add(1))?;
-            Ok(())
-        })
     }
 
     fn read_identity(&self) -> Result<u64> {

@@ -127,6 +127,39 @@ fn after_a_failed_flush_the_boot_is_another_and_nothing_is_written_until_it_is_o
     });
 }
 
+/// Folds at its end only, and is killed at the `nth` change of that; opens, fills the log's segments
+/// anew, and loses its power. Returns whether everything is there.
+async fn kept_after_a_fold_cut_off(sys: Sys, nth: u64, ignored: Option<FlushSite>) -> bool {
+    let options = Options { fold_bytes: 1 << 20, overlay_bytes_max: 2 << 20, ..SMALL };
+    let open = |disk: &SimDisk| Embedded::open(sys.clone(), Arc::new(disk.clone()), options);
+    let disk = SimDisk::new();
+    let engine = open(&disk).expect("it opens");
+    for key in 0..200 {
+        durable(&engine, key, vec![1; 100]).await.expect("it commits");
+    }
+    disk.set_faults(|faults| faults.halt = Some(nth));
+    // It hears of a failure or not; what it holds stays in the log in any case.
+    let _ = engine.close().await;
+    let disk = disk.kill();
+    disk.set_faults(|faults| faults.ignore.extend(ignored));
+    let engine = open(&disk).expect("it opens");
+    for key in 200..400 {
+        durable(&engine, key, vec![1; 100]).await.expect("it commits");
+    }
+    (0..20).all(|seed| {
+        let found = open(&disk.crashed_copy(seed)).map(|engine| count(&engine));
+        found.is_ok_and(|found| found == 400)
+    })
+}
+
+#[test]
+fn a_fold_that_was_cut_off_is_on_the_disk_or_not_there_once_the_engine_was_opened_again() {
+    for (ignored, kept) in [(None, true), (Some(FlushSite::KvTree), false)] {
+        let all = (1..60).all(|nth| simulate(nth, |sys| kept_after_a_fold_cut_off(sys, nth, ignored)));
+        assert_eq!(all, kept, "ignoring {ignored:?}");
+    }
+}
+
 /// Leaves a disk as a dead process would, with `commits` transactions in its log.
 async fn left_by_a_dead_process(sys: &Sys, commits: u32) -> SimDisk {
     let disk = SimDisk::new();

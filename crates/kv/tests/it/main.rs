@@ -7,4 +7,5 @@ mod contract;
 mod crash;
 mod disk;
 mod faults;
+mod full;
 mod model;

@@ -49,7 +49,11 @@ impl NodeDirectory {
         let disk = RealDisk::open(&path)?;
         let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
         let holder = format!("weft {doing}, pid {}", std::process::id());
-        write_closed(&path.join(HOLDER), holder.as_bytes()).map_err(failed)?;
+        match write_closed(&path.join(HOLDER), holder.as_bytes()).map_err(failed) {
+            // It only tells others who holds the lock: on a full disk the node starts without it.
+            Err(error) if error.kind() == ErrorKind::NoSpace => {}
+            written => written?,
+        }
         Ok(Self { path, owner: metadata.uid(), disk, _lock: lock })
     }
 
@@ -134,8 +138,8 @@ fn taken(error: Error, path: &Path) -> Error {
     if error.kind() != ErrorKind::Busy {
         return error;
     }
-    let holder =
-        std::fs::read_to_string(path.join(HOLDER)).unwrap_or_else(|_| String::from("another process"));
+    let holder = std::fs::read_to_string(path.join(HOLDER)).unwrap_or_default();
+    let holder = if holder.is_empty() { "another process" } else { &holder };
     Error::new(ErrorKind::Busy, format!("{holder} has it"))
         .op("use the node's directory")
         .about(path.display())

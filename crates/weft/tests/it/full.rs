@@ -1,13 +1,16 @@
 //! A full disk: each way in says so and nothing is lost; space that returns is used.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use weft_conformance::run::{have, not_run};
 
 use crate::node::{Node, give, noise};
+
+const PIECE: usize = 1 << 20;
 
 /// A small file system for one node's directory.
 struct Small(PathBuf);
@@ -37,10 +40,42 @@ impl Drop for Small {
     }
 }
 
+/// Writes a file until the disk takes no byte more.
+fn fill_up(path: &Path) {
+    let mut file = fs::File::create(path).expect("a name is free");
+    let mut piece = PIECE;
+    while piece > 0 {
+        if file.write_all(&vec![b'f'; piece]).is_err() {
+            piece /= 2;
+        }
+    }
+}
+
+#[test]
+fn a_node_starts_on_a_disk_without_a_free_block_however_it_ended() {
+    const TEST: &str = "full::a_node_starts_on_a_disk_without_a_free_block_however_it_ended";
+    let mut node = Node::unstarted();
+    let Some(_small) = Small::mount(TEST, &node, "32m") else { return };
+    for text in ["space", "full", "os error 28"] {
+        node.allow(text);
+    }
+    node.up();
+    assert_eq!(node.http(Some(&node.token())).put("/kept", &noise(1, 5000)).status, 201);
+    let filler = node.data().join("filler");
+    let ends: [fn(&mut Node); 2] = [Node::kill, Node::stop];
+    for end in ends.iter().cycle().take(6) {
+        end(&mut node);
+        fill_up(&filler);
+        node.up();
+        assert!(node.http(Some(&node.token())).bytes("/kept") == noise(1, 5000));
+    }
+    fs::remove_file(&filler).expect("it is there");
+    assert_eq!(node.http(Some(&node.token())).put("/after", &noise(2, 5000)).status, 201);
+}
+
 #[test]
 fn a_full_disk_is_told_at_each_door_and_recovers() {
     const TEST: &str = "full::a_full_disk_is_told_at_each_door_and_recovers";
-    const PIECE: usize = 1 << 20;
     if !have(TEST, &["fusermount3"]) {
         return;
     }
