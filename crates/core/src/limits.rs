@@ -235,8 +235,8 @@ pub const KV_FOLD_BYTES: usize = 16 << 20;
 pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of the metadata tree cached in memory.
-pub const KV_TREE_CACHE_BYTES: usize = 64 << 20;
+/// Bytes of the metadata tree kept in memory: most of them rows, the rest pages.
+pub const KV_TREE_CACHE_BYTES: usize = 128 << 20;
 /// Notes of one kind kept for a subscriber that does not acknowledge them.
 pub const KV_NOTES_KEPT_MAX: u64 = 1 << 20;
 /// Notes handed over at once.

@@ -14,6 +14,7 @@ mod feed;
 mod log;
 mod overlay;
 mod record;
+mod resident;
 mod rows;
 mod tree;
 mod view;
@@ -58,7 +59,7 @@ pub struct Options {
     pub fold_bytes: usize,
     /// Bytes changed in memory after which writers wait for the fold.
     pub overlay_bytes_max: usize,
-    /// Bytes of the tree cached in memory.
+    /// Bytes of the tree, as rows and as pages, kept in memory.
     pub cache_bytes: usize,
     /// How long a durable transaction waits for others that came lately, to share its flush.
     pub company_wait: Duration,

@@ -11,10 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
+use twox_hash::XxHash3_64;
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
 use super::overlay::Overlay;
+use super::resident::{self, Resident};
 use crate::engine::{Order, Row};
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
@@ -33,6 +35,7 @@ const CHECK_BYTES: usize = 4;
 pub(super) struct Tree {
     file: Arc<dyn DiskFile>,
     cache_bytes: usize,
+    resident: Arc<Resident>,
     /// `None` after a fold failed and until the tree has been opened anew.
     database: Mutex<Option<Database>>,
 }
@@ -40,6 +43,7 @@ pub(super) struct Tree {
 /// The tree as a fold left it.
 pub(super) struct TreeView {
     rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    resident: Arc<Resident>,
     /// The last commit folded into it.
     pub(super) applied: u64,
 }
@@ -69,7 +73,10 @@ impl Tree {
     }
 
     fn over(file: Arc<dyn DiskFile>, cache_bytes: usize) -> Self {
-        Self { file, cache_bytes, database: Mutex::new(None) }
+        // What is asked for by key is served by rows; pages serve scans, folds and the rest.
+        let pages = cache_bytes / 4;
+        let resident = Arc::new(Resident::new((cache_bytes - pages) as u64));
+        Self { file, cache_bytes: pages, resident, database: Mutex::new(None) }
     }
 
     /// Makes a tree that calls itself `identity`, puts into it what `fill` does, and then gives it
@@ -119,7 +126,8 @@ impl Tree {
         self.with_database(|database| {
             let read = database.begin_read()?;
             let applied = read.open_table(FACTS)?.get(APPLIED)?.map_or(0, |applied| applied.value());
-            Ok(TreeView { rows: read.open_table(ROWS)?, applied })
+            self.resident.is_of(applied);
+            Ok(TreeView { rows: read.open_table(ROWS)?, resident: self.resident.clone(), applied })
         })
     }
 
@@ -141,6 +149,7 @@ impl Tree {
             write.open_table(FACTS)?.insert(APPLIED, applied)?;
             Ok(())
         })?;
+        self.resident.follow(overlay, applied);
         self.view()
     }
 
@@ -202,10 +211,17 @@ impl Tree {
 impl TreeView {
     /// Returns the value under `key`.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
-        guarded(|| match self.rows.get(key)? {
+        if let Some(value) = self.resident.get(key, self.applied) {
+            return Ok(Some(value));
+        }
+        let found = guarded(|| match self.rows.get(key)? {
             Some(row) => Ok(Some(checked(key, row.value())?)),
             None => Ok(None),
-        })
+        })?;
+        Ok(found.map(|(key, value)| {
+            self.resident.keep(key, value.clone(), self.applied);
+            value
+        }))
     }
 
     /// Returns a cursor over `from..to`; an empty `to` is the end.
@@ -238,30 +254,27 @@ impl TreeCursor {
             let row = if order == Order::Rising { rows.next() } else { rows.next_back() };
             let Some(row) = row else { return Ok(None) };
             let (key, value) = row?;
-            let value = checked(key.value(), value.value())?;
-            Ok(Some((Bytes::copy_from_slice(key.value()), value)))
+            Ok(Some(checked(key.value(), value.value())?))
         })
         .transpose()
     }
 }
 
 fn check(key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
-    let mut hasher = blake3::Hasher::new();
-    hasher.update(&(key.len() as u32).to_le_bytes()).update(key).update(value);
-    let mut check = [0; CHECK_BYTES];
-    check.copy_from_slice(&hasher.finalize().as_bytes()[..CHECK_BYTES]);
-    check
+    // Which part ends where is part of what is checked.
+    let sum = XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot_with_seed(key.len() as u64, key), value);
+    (sum as u32).to_le_bytes()
 }
 
-/// Returns the value in a row, if its checksum holds.
-fn checked(key: &[u8], row: &[u8]) -> Result<Bytes> {
+/// Returns a row, with its value as it was put, if its checksum holds.
+fn checked(key: &[u8], row: &[u8]) -> Result<Row> {
     let whole = row.split_last_chunk::<CHECK_BYTES>().filter(|(value, held)| check(key, value) == **held);
     let Some((value, _)) = whole else {
         return Err(Error::corrupt("a row of the metadata tree does not match its checksum")
             .about(format!("key {}", key.escape_ascii()))
             .hint("restore the metadata from a backup"));
     };
-    Ok(Bytes::copy_from_slice(value))
+    Ok(resident::row(key, value))
 }
 
 /// What went wrong with the tree: an error of redb's, or one of ours that came up through it.

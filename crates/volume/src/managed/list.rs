@@ -1,11 +1,12 @@
 //! Looking up and listing. A page reads as many rows as it returns, and one more.
 
 use weft_core::form::{At, Cursor, Entry, Page, PageMax, Walked, Want};
-use weft_core::{Name, Result, Rights};
+use weft_core::{FileId, Name, Result, Rights};
 
 use super::locate::not_directory;
 use super::table::entries::{self, Link};
-use super::view::{View, hidden};
+use super::table::inodes;
+use super::view::{Node, View, hidden};
 
 impl View<'_> {
     pub(super) fn walk(&self, at: &At, want: Want) -> Result<Walked> {
@@ -55,12 +56,14 @@ impl View<'_> {
         want: Want,
     ) -> Result<(Vec<Entry>, bool)> {
         let mut page = Vec::new();
+        let mut inodes = inodes::Sweep::over(self.read);
         for row in rows.by_ref().take(max.entries()) {
             let (name, link) = row?;
-            let id = weft_core::FileId::new(self.volume.id, link.inode, link.generation);
+            let id = FileId::new(self.volume.id, link.inode, link.generation);
             let mut entry = Entry { name, id, kind: link.kind, cookie: link.cookie, attr: None };
             if want.attr {
-                let node = self.node_at(link.inode)?;
+                let inode = inodes.load(link.inode)?;
+                let node = Node { id: FileId::new(self.volume.id, link.inode, inode.generation), inode };
                 if self.has(&node, Rights::ATTR_READ)? {
                     entry.attr = Some(self.attr(&node)?);
                 }

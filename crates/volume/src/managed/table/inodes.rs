@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use weft_core::attr::{Attr, Kind, Version};
 use weft_core::form::LinkTarget;
 use weft_core::{CallerId, ContainerId, Error, FileId, ObjectId, Result, Time, VolumeId};
-use weft_kv::{Order, Read, Txn, counter};
+use weft_kv::{Order, Read, Rows, Txn, counter};
 
 use super::key::{Fields, Key, Table};
 use super::row::{Row, decode, decode_bytes, encode, encode_bytes};
@@ -119,11 +119,50 @@ pub(crate) fn find(read: &dyn Read, serial: u64) -> Result<Option<Inode>> {
 
 /// Returns an inode that some row says is there.
 pub(crate) fn load(read: &dyn Read, serial: u64) -> Result<Inode> {
-    find(read, serial)?.ok_or_else(|| {
-        Error::corrupt("a name leads to an inode that is not there")
-            .about(format!("inode {serial:x}"))
-            .hint("weft fsck")
-    })
+    find(read, serial)?.ok_or_else(|| missing(serial))
+}
+
+fn missing(serial: u64) -> Error {
+    Error::corrupt("a name leads to an inode that is not there")
+        .about(format!("inode {serial:x}"))
+        .hint("weft fsck")
+}
+
+/// Inodes asked for one after the other, as a listing does. Files that were made one after the
+/// other lie so too: then they are read in one sweep, which costs a third of finding each.
+pub(crate) struct Sweep<'a> {
+    read: &'a dyn Read,
+    last: u64,
+    /// How many in a row followed the one before.
+    run: u32,
+    rows: Option<Rows<'a>>,
+}
+
+impl<'a> Sweep<'a> {
+    /// Followers after which a sweep is begun: it costs more to begin than a few finds.
+    const RUN: u32 = 4;
+
+    pub(crate) fn over(read: &'a dyn Read) -> Self {
+        Self { read, last: 0, run: 0, rows: None }
+    }
+
+    /// As [`load`].
+    pub(crate) fn load(&mut self, serial: u64) -> Result<Inode> {
+        self.run = if serial == self.last.wrapping_add(1) { self.run.saturating_add(1) } else { 0 };
+        self.last = serial;
+        if self.run < Self::RUN {
+            self.rows = None;
+            return load(self.read, serial);
+        }
+        let key = key(serial);
+        let rows = self
+            .rows
+            .get_or_insert_with(|| self.read.scan(&key, &Key::of(Table::Inode).end(), Order::Rising));
+        match rows.next().transpose()? {
+            Some((found, value)) if *found == *key => decode(&key, &value),
+            _ => Err(missing(serial)),
+        }
+    }
 }
 
 /// Returns an inode by id. `Stale` if it is gone.
