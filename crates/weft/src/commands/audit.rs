@@ -12,7 +12,7 @@ use weft_core::{CallerName, Result, Time};
 
 use crate::commands::acl::ReadsArg;
 use crate::context::Context;
-use crate::{paths, show};
+use crate::{paths, progress, show};
 
 /// Options of `weft audit`.
 #[derive(Args)]
@@ -38,10 +38,10 @@ pub struct AuditArgs {
 
 pub fn run(context: &Context, args: &AuditArgs) -> Result<ExitCode> {
     context.wait(async {
-        let client = context.client().await?;
         if args.verify {
-            return verify(context, &client).await;
+            return verify(context).await;
         }
+        let client = context.client().await?;
         if let (Some(path), Some(reads)) = (&args.path, args.reads) {
             return set_reads(&client, path, reads).await;
         }
@@ -86,8 +86,12 @@ async fn set_reads(client: &Client, path: &OsString, reads: ReadsArg) -> Result<
     Ok(ExitCode::SUCCESS)
 }
 
-async fn verify(context: &Context, client: &Client) -> Result<ExitCode> {
-    match client.remote().audit_verify(client.caller()).await? {
+async fn verify(context: &Context) -> Result<ExitCode> {
+    let shown = progress::waiting(context, "verifying");
+    let client = context.client().await?;
+    let verdict = client.remote().audit_verify(client.caller()).await?;
+    drop(shown);
+    match verdict {
         AuditVerdict::Whole { records } => {
             if context.json() {
                 println!("{}", serde_json::json!({ "whole": true, "records": records }));

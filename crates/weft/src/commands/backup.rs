@@ -8,7 +8,7 @@ use weft_core::{Error, Result};
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, backup};
-use crate::show;
+use crate::{progress, show};
 
 /// Options of `weft backup`.
 #[derive(Args)]
@@ -28,9 +28,12 @@ pub struct RestoreArgs {
 
 pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
     context.wait(async {
-        let client = context.client().await?;
         let into = std::path::absolute(&args.into).map_err(|e| Error::invalid("not a path").caused_by(e))?;
-        let report = client.remote().backup(client.caller(), &into.to_string_lossy()).await?;
+        let report = {
+            let _shown = progress::waiting(context, "backing up");
+            let client = context.client().await?;
+            client.remote().backup(client.caller(), &into.to_string_lossy()).await?
+        };
         say(context, "backed up to", &report);
         eprintln!(
             "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself"
@@ -50,7 +53,10 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
 
 async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupReport> {
     NodeDirectory::check_empty(dir)?;
+    let shown = progress::waiting(context, "reading the backup");
     backup::verify(context.sys(), from).await?;
+    drop(shown);
+    let _shown = progress::waiting(context, "restoring");
     let directory = NodeDirectory::take(dir, true, "restore")?;
     // Somebody may have put something there while the backup was read.
     NodeDirectory::check_empty(dir)?;

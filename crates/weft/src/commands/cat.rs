@@ -9,7 +9,7 @@ use weft_core::{Error, Result, Rights, limits};
 use weft_sys::fault;
 
 use crate::context::Context;
-use crate::paths;
+use crate::{paths, progress};
 
 /// Options of `weft cat`.
 #[derive(Args)]
@@ -33,6 +33,8 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
             let opened =
                 client.fs().open(&client.call(), &at, &how).await.map_err(|e| e.op("read").about(&shown))?;
             let range = args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
+            let left = opened.attr.size.saturating_sub(range.at);
+            let printed = progress::printing(context, range.length.map_or(left, |length| length.min(left)));
             let call = client.call_within(limits::TRANSFER_WITHIN);
             let mut source = opened.file.read(&call, range).await.map_err(|e| e.op("read").about(&shown))?;
             while let Some(piece) =
@@ -40,7 +42,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
             {
                 let bytes = piece.into_bytes()?;
                 match out.write_all(&bytes) {
-                    Ok(()) => {}
+                    Ok(()) => printed.add(bytes.len() as u64),
                     // Whoever reads has seen enough, as `| head` does.
                     Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
                     Err(e) => return Err(fault::error(e, "write", "standard output")),

@@ -50,11 +50,11 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<()> {
         let (target, sources) = args.paths.split_last().expect("at least two paths are required");
         let several = sources.len() > 1;
         for source in sources {
-            let job = Job { client: &client, args, several };
+            let job = Job { context, client: &client, args, several };
             let done = match (Side::parse(source)?, Side::parse(target)?) {
                 (Side::Local(from), Side::Tree(to)) => job.upload(&from, to).await,
                 (Side::Tree(from), Side::Local(to)) => job.download(from, &to).await,
-                (Side::Standard, Side::Tree(to)) => standard::from_input(&client, to).await,
+                (Side::Standard, Side::Tree(to)) => standard::from_input(&job, to).await,
                 (Side::Tree(from), Side::Tree(to)) => within::copy(&job, from, to).await,
                 (Side::Tree(_), Side::Standard) => {
                     Err(Error::invalid("use `weft cat` to write to standard output"))
@@ -70,6 +70,7 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<()> {
 
 /// One source and what was asked of it.
 struct Job<'a> {
+    context: &'a Context,
     client: &'a Client,
     args: &'a CpArgs,
     several: bool,
@@ -111,6 +112,7 @@ impl Job<'_> {
             return self.upload_all(vec![file]).await;
         }
         self.refuse_directory()?;
+        let found = progress::counting(self.context, "found", self.args.dry_run);
         let mut files = Vec::new();
         let mut waiting = vec![(from.to_path_buf(), parent, name)];
         while let Some((path, parent, name)) = waiting.pop() {
@@ -120,6 +122,7 @@ impl Job<'_> {
                     (entry.path(), Name::new(Bytes::copy_from_slice(entry.file_name().as_bytes()))?);
                 let unreadable = |e| fault::error(e, "read", path.display());
                 let kind = entry.file_type().map_err(unreadable)?;
+                found.add(1);
                 if kind.is_dir() {
                     waiting.push((path, dir, name));
                 } else if kind.is_symlink() {
@@ -128,10 +131,13 @@ impl Job<'_> {
                     let bytes = entry.metadata().map_err(unreadable)?.len();
                     files.push(Up { from: path, dir, name, bytes });
                 } else {
-                    eprintln!("passed over {}: neither file, directory nor link", path.display());
+                    found.beside(|| {
+                        eprintln!("passed over {}: neither file, directory nor link", path.display())
+                    });
                 }
             }
         }
+        drop(found);
         self.upload_all(files).await
     }
 
@@ -200,7 +206,7 @@ impl Job<'_> {
                 done.map_err(|e| e.said_of(file.from.display()))
             }
         });
-        let tally = progress::watch(shared.clone(), total, all(copies)).await?;
+        let tally = progress::watch(self.context, shared.clone(), total, all(copies)).await?;
         tally.say(total);
         Ok(())
     }
@@ -225,9 +231,11 @@ impl Job<'_> {
             return self.download_all(vec![file]).await;
         }
         self.refuse_directory()?;
+        let count = progress::counting(self.context, "found", self.args.dry_run);
         let mut walk = Walk::start(self.client, &At::id(attr.id), &paths::show(&from)).await?;
         let mut files = Vec::new();
         while let Some(found) = walk.next().await? {
+            count.add(1);
             let local = found
                 .path
                 .names()
@@ -249,10 +257,12 @@ impl Job<'_> {
                     }
                 }
                 Kind::Fifo | Kind::Reference => {
-                    eprintln!("passed over {}: neither file, directory nor link", walk.show(&found.path))
+                    let shown = walk.show(&found.path);
+                    count.beside(|| eprintln!("passed over {shown}: neither file, directory nor link"));
                 }
             }
         }
+        drop(count);
         self.download_all(files).await?;
         walk.whole()
     }
@@ -271,7 +281,7 @@ impl Job<'_> {
                 done.map_err(|e| e.about(file.to.display()))
             }
         });
-        let tally = progress::watch(shared.clone(), total, all(copies)).await?;
+        let tally = progress::watch(self.context, shared.clone(), total, all(copies)).await?;
         tally.say(total);
         Ok(())
     }

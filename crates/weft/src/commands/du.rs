@@ -9,7 +9,7 @@ use weft_core::Result;
 use weft_core::attr::Kind;
 
 use crate::context::Context;
-use crate::{paths, show};
+use crate::{paths, progress, show};
 
 /// Options of `weft du`.
 #[derive(Args)]
@@ -23,6 +23,7 @@ pub struct DuArgs {
 
 pub fn run(context: &Context, args: &DuArgs) -> Result<()> {
     context.wait(async {
+        let looked = progress::counting(context, "added up", false);
         let client = context.client().await?;
         let root = [OsString::from("/")];
         for path in if args.paths.is_empty() { &root[..] } else { &args.paths } {
@@ -33,17 +34,17 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<()> {
             let (mut bytes, mut files, mut linked) = (0_u64, 0_u64, HashSet::new());
             while let Some(found) = walk.next().await? {
                 let attr = found.attr;
+                looked.add(1);
                 if attr.kind == Kind::Directory || (attr.links > 1 && !linked.insert(attr.id)) {
                     continue;
                 }
                 files += 1;
                 bytes += if args.apparent_size { attr.size } else { attr.used };
             }
-            if context.json() {
-                println!("{}", serde_json::json!({ "path": shown, "bytes": bytes, "files": files }));
-            } else {
-                println!("{:>10}  {files} files  {shown}", show::size(bytes));
-            }
+            looked.beside(|| match context.json() {
+                true => println!("{}", serde_json::json!({ "path": shown, "bytes": bytes, "files": files })),
+                false => println!("{:>10}  {files} files  {shown}", show::size(bytes)),
+            });
             walk.whole().map_err(|e| e.op("add up"))?;
         }
         Ok(())

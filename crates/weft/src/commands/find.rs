@@ -11,7 +11,7 @@ use weft_core::{Error, Result};
 use crate::commands::ls::json;
 use crate::context::Context;
 use crate::names::Names;
-use crate::paths;
+use crate::{paths, progress};
 
 /// Kinds that can be looked for.
 #[derive(Clone, Copy, ValueEnum)]
@@ -45,12 +45,14 @@ pub struct FindArgs {
 pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
     let filter = Filter::new(args)?;
     context.wait(async {
+        let looked = progress::counting(context, "looked at", true);
         let client = context.client().await?;
         let start = paths::at(args.path.as_deref().unwrap_or("/".as_ref()))?;
         let shown = paths::show(&start.path);
         let mut walk = Walk::start(&client, &start, &shown).await.map_err(|e| e.op("look through"))?;
         let mut names = Names::new(&client);
         while let Some(found) = walk.next().await? {
+            looked.add(1);
             if filter.takes(&found) {
                 let path = walk.show(&found.path);
                 if context.json() {

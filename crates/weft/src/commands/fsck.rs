@@ -9,6 +9,7 @@ use weft_core::service::{CheckReport, Node, Severity};
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, check};
+use crate::progress;
 
 /// Options of `weft fsck`.
 #[derive(Args)]
@@ -25,6 +26,7 @@ pub struct FsckArgs {
 
 /// Exits with 0 if nothing is wrong, or everything that was is mended; with 1 otherwise.
 pub fn run(context: &Context, args: &FsckArgs) -> Result<ExitCode> {
+    let shown = progress::waiting(context, "checking");
     let report = if args.online {
         context.wait(async {
             let client = context.client().await?;
@@ -39,6 +41,7 @@ pub fn run(context: &Context, args: &FsckArgs) -> Result<ExitCode> {
             Ok(report)
         })?
     };
+    drop(shown);
     print(context, &report);
     let mended = !args.online && !args.dry_run;
     let bad = |severity| severity == Severity::Loss || (severity == Severity::Repairable && !mended);

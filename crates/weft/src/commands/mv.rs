@@ -9,7 +9,7 @@ use weft_core::form::{At, Guard, Replace, Want};
 use weft_core::{Error, ErrorKind, Result};
 
 use crate::context::Context;
-use crate::paths;
+use crate::{paths, progress};
 
 /// Options of `weft mv`.
 #[derive(Args)]
@@ -27,6 +27,7 @@ pub struct MvArgs {
 
 pub fn run(context: &Context, args: &MvArgs) -> Result<()> {
     context.wait(async {
+        let renames = progress::counting(context, "renamed", false);
         let client = context.client().await?;
         let (target, sources) = args.paths.split_last().expect("at least two paths are required");
         let into = directory(&client, target).await?;
@@ -51,6 +52,7 @@ pub fn run(context: &Context, args: &MvArgs) -> Result<()> {
             };
             let renamed = client.fs().rename(&client.call(), &from, &to, how, &Guard::NONE).await;
             renamed.map_err(|e| e.op("rename").about(source.to_string_lossy()))?;
+            renames.add(1);
         }
         Ok(())
     })

@@ -6,11 +6,12 @@ use clap::Args;
 use weft_client::Client;
 use weft_client::tree::Walk;
 use weft_core::attr::Kind;
-use weft_core::form::{At, Expect, Guard};
+use weft_core::form::{At, Expect, Guard, Want};
 use weft_core::{ErrorKind, FileId, Result};
 
 use crate::context::Context;
 use crate::paths;
+use crate::progress::{self, Count};
 
 /// Options of `weft rm`.
 #[derive(Args)]
@@ -39,14 +40,13 @@ pub struct RmdirArgs {
 
 pub fn run(context: &Context, args: &RmArgs) -> Result<()> {
     context.wait(async {
+        let count = progress::counting(context, "removed", args.dry_run);
         let client = context.client().await?;
+        let work = Removal { client: &client, count, dry_run: args.dry_run };
         for path in &args.paths {
             let at = paths::at_itself(path)?;
-            let removed = if args.recursive {
-                tree(&client, &at, args.dry_run).await
-            } else {
-                one(&client, &at, Expect::NotDirectory, args.dry_run).await
-            };
+            let removed =
+                if args.recursive { work.tree(&at).await } else { work.one(&at, Expect::NotDirectory).await };
             match removed {
                 Err(e) if args.force && e.kind() == ErrorKind::NotFound => {}
                 outcome => outcome.map_err(|e| e.op("remove").about(paths::show(&at.path)))?,
@@ -58,42 +58,55 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<()> {
 
 pub fn rmdir(context: &Context, args: &RmdirArgs) -> Result<()> {
     context.wait(async {
+        let count = progress::counting(context, "removed", false);
         let client = context.client().await?;
+        let work = Removal { client: &client, count, dry_run: false };
         for path in &args.paths {
             let at = paths::at_itself(path)?;
-            let removed = one(&client, &at, Expect::Directory, false).await;
+            let removed = work.one(&at, Expect::Directory).await;
             removed.map_err(|e| e.op("remove").about(paths::show(&at.path)))?;
         }
         Ok(())
     })
 }
 
-async fn one(client: &Client, at: &At, expect: Expect, dry_run: bool) -> Result<()> {
-    if dry_run {
-        client.fs().walk(&client.call(), at, weft_core::form::Want::default()).await?;
-        println!("{}", paths::show(&at.path));
-        return Ok(());
-    }
-    client.fs().remove(&client.call(), at, expect, &Guard::NONE).await.map(drop)
+struct Removal<'a> {
+    client: &'a Client,
+    count: Count,
+    dry_run: bool,
 }
 
-/// Removes what is in a tree, files first, then directories from the deepest up.
-async fn tree(client: &Client, at: &At, dry_run: bool) -> Result<()> {
-    let mut walk = Walk::start(client, at, &paths::show(&at.path)).await?;
-    let mut directories: Vec<At> = Vec::new();
-    while let Some(found) = walk.next().await? {
-        let place = below(at.base, at, &found.path)?;
-        if found.attr.kind == Kind::Directory {
-            directories.push(place);
+impl Removal<'_> {
+    async fn one(&self, at: &At, expect: Expect) -> Result<()> {
+        let (fs, call) = (self.client.fs(), self.client.call());
+        if self.dry_run {
+            fs.walk(&call, at, Want::default()).await?;
+            println!("{}", paths::show(&at.path));
         } else {
-            one(client, &place, Expect::NotDirectory, dry_run).await?;
+            fs.remove(&call, at, expect, &Guard::NONE).await?;
         }
+        self.count.add(1);
+        Ok(())
     }
-    walk.whole()?;
-    for place in directories.iter().rev() {
-        one(client, place, Expect::Directory, dry_run).await?;
+
+    /// Removes what is in a tree, files first, then directories from the deepest up.
+    async fn tree(&self, at: &At) -> Result<()> {
+        let mut walk = Walk::start(self.client, at, &paths::show(&at.path)).await?;
+        let mut directories: Vec<At> = Vec::new();
+        while let Some(found) = walk.next().await? {
+            let place = below(at.base, at, &found.path)?;
+            if found.attr.kind == Kind::Directory {
+                directories.push(place);
+            } else {
+                self.one(&place, Expect::NotDirectory).await?;
+            }
+        }
+        walk.whole()?;
+        for place in directories.iter().rev() {
+            self.one(place, Expect::Directory).await?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn below(base: FileId, at: &At, path: &weft_core::RelPath) -> Result<At> {

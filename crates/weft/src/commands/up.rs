@@ -14,6 +14,7 @@ use weft_sys::fault;
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, NodeSettings, Running, write_ready};
+use crate::progress;
 
 /// Options of `weft up`.
 #[derive(Args)]
@@ -153,6 +154,7 @@ pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<()> {
 
 pub fn down(context: &Context) -> Result<()> {
     context.wait(async {
+        let _shown = progress::waiting(context, "stopping");
         let client = context.client().await?;
         client.remote().stop(client.caller()).await?;
         // It has stopped once nobody holds its directory any more.

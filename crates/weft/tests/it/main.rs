@@ -20,5 +20,6 @@ mod killed;
 mod life;
 mod node;
 mod programs;
+mod progress;
 mod rights;
 mod trees;

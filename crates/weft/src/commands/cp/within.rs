@@ -7,10 +7,11 @@ use weft_core::form::{OpenHow, Pin};
 use weft_core::{ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
 
 use super::Job;
-use crate::paths;
+use crate::{paths, progress};
 
 /// Copies a file or tree to another place of the tree.
 pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
+    let count = progress::counting(job.context, "copied", job.args.dry_run);
     let own_name = from.split_last().map(|(_, name)| name);
     let (parent, name) = job.target(&to, own_name.as_ref().map(Name::as_bytes)).await?;
     let start = paths::show(&from);
@@ -40,6 +41,7 @@ pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
             let copied = one(job, &found.attr, parent, &name).await;
             copied.map_err(|e| e.said_of(walk.show(&found.path)))?;
         }
+        count.add(1);
     }
     walk.whole()
 }
