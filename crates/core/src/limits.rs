@@ -99,6 +99,9 @@ pub const PIECE_BYTES_MAX: usize = 1 << 20;
 pub const SEAL_BLOCK_BYTES: u64 = 1 << 20;
 /// How long a transfer may make no progress.
 pub const TRANSFER_IDLE: Duration = Duration::from_secs(60);
+/// Bytes that a sender must bring before it has been waited for as long as that, and so again and
+/// again: less is no progress, however often a byte comes.
+pub const TRANSFER_PROGRESS_BYTES: u64 = 1 << 10;
 /// How long one part or file may take in all; what ends a stalled one is [`TRANSFER_IDLE`].
 pub const TRANSFER_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a backup, a check or a verification of the log may take.

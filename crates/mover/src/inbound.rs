@@ -1,5 +1,7 @@
 //! From a door to whoever stores.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
@@ -21,13 +23,34 @@ pub trait Incoming: Send {
 
 /// A source of what a door receives. It waits for its share before each piece; the slot goes
 /// back when the next piece is asked for, so that storing a piece is part of its turn.
+///
+/// Only the time that the sender was waited for counts against it: whoever stores may be slow.
 pub struct Inbound<'a> {
     mover: &'a Mover,
     incoming: &'a mut dyn Incoming,
     listed: Listed<'a>,
     permit: Option<Permit<'a>>,
     stopped: Stopped,
+    pace: Pace,
     ended: bool,
+}
+
+/// How long a sender may still be waited for, and what it has brought since that was settled.
+struct Pace {
+    left: Duration,
+    brought: u64,
+}
+
+impl Pace {
+    const START: Self = Self { left: limits::TRANSFER_IDLE, brought: 0 };
+
+    fn waited(&mut self, span: Duration, brought: usize) {
+        self.left = self.left.saturating_sub(span);
+        self.brought += brought as u64;
+        if self.brought >= limits::TRANSFER_PROGRESS_BYTES {
+            *self = Self::START;
+        }
+    }
 }
 
 impl<'a> Inbound<'a> {
@@ -39,19 +62,22 @@ impl<'a> Inbound<'a> {
     ) -> Result<Self> {
         let begun = mover.sys.clock().tick();
         let listed = mover.transfers.enter(class, Direction::Inbound, incoming.left(), begun)?;
-        Ok(Self { mover, incoming, listed, permit: None, stopped, ended: false })
+        Ok(Self { mover, incoming, listed, permit: None, stopped, pace: Pace::START, ended: false })
     }
 
     async fn receive(&mut self, max: usize) -> Result<Option<Bytes>> {
-        let transfer = &self.listed.transfer;
+        let (transfer, sys) = (&self.listed.transfer, &self.mover.sys);
         transfer.check()?;
-        tokio::select! {
+        let begun = sys.clock().tick();
+        let received = tokio::select! {
             biased;
             why = &mut self.stopped => Err(why),
             () = transfer.cancelled() => Err(cancelled()),
             bytes = self.incoming.receive(max) => bytes,
-            () = self.mover.sys.sleep(limits::TRANSFER_IDLE) => Err(stalled()),
-        }
+            () = sys.sleep_until(begun.plus(self.pace.left)) => Err(stalled()),
+        }?;
+        self.pace.waited(sys.clock().tick().since(begun), received.as_ref().map_or(0, Bytes::len));
+        Ok(received)
     }
 
     async fn turn(&mut self) -> Result<Permit<'a>> {

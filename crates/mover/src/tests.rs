@@ -325,6 +325,54 @@ async fn an_upload_that_stalls_or_is_withdrawn_or_cancelled_ends() {
     assert_eq!(cancelled.await.expect("it ends").expect_err("cancelled").kind(), ErrorKind::Unavailable);
 }
 
+/// Sends so many bytes at a time, with a pause after each, up to `times`. Returns how the upload
+/// ended and how often it was sent to.
+async fn upload_in_drops(bytes: usize, pause: Duration, times: u64) -> (Result<u64>, u64) {
+    let (sys, mover) = mover(1);
+    let (send, mut incoming) = channel();
+    let pulled = {
+        let mover = mover.clone();
+        tokio::spawn(async move {
+            let mut inbound = mover.inbound(CLASS, &mut incoming, never()).expect("it begins");
+            let mut pulled = 0;
+            while let Some(piece) = inbound.next(1 << 20).await? {
+                pulled += piece.into_bytes()?.len() as u64;
+            }
+            Ok(pulled)
+        })
+    };
+    let taken = async |bytes: u64| {
+        while mover.transfers().first().is_some_and(|one| one.bytes < bytes) {
+            tokio::task::yield_now().await;
+        }
+    };
+    while mover.transfers().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let mut sent = 0;
+    while sent < times && send.send(Some(vec![7; bytes].into())).await.is_ok() {
+        sent += 1;
+        taken(sent * bytes as u64).await;
+        // The receiver waits again before the clock moves.
+        tokio::task::yield_now().await;
+        sys.sim_clock().expect("it is simulated").step(pause);
+        tokio::task::yield_now().await;
+    }
+    let _ = send.send(None).await;
+    (pulled.await.expect("it ends"), sent)
+}
+
+#[tokio::test]
+async fn an_upload_that_comes_by_the_byte_ends_and_one_that_is_only_slow_does_not() {
+    let pause = limits::TRANSFER_IDLE / 4;
+    let (ended, sent) = upload_in_drops(1, pause, 1000).await;
+    assert_eq!(ended.expect_err("it is no progress").kind(), ErrorKind::Deadline);
+    assert!((4..=5).contains(&sent), "after {sent} bytes");
+    let least = limits::TRANSFER_PROGRESS_BYTES as usize / 2;
+    let (ended, sent) = upload_in_drops(least, pause, 100).await;
+    assert_eq!((ended.expect("it is slow"), sent), (100 * least as u64, 100));
+}
+
 #[tokio::test]
 async fn slots_go_round_in_order_of_asking() {
     let turns = Arc::new(Turns::new(1, 0));

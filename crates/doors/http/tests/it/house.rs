@@ -52,7 +52,11 @@ impl House {
     }
 
     pub async fn with(bounds: Bounds) -> Self {
-        let sys = Sys::real();
+        Self::on(Sys::real(), bounds).await
+    }
+
+    /// Opens a house on a system, whose clock may be moved by hand.
+    pub async fn on(sys: Sys, bounds: Bounds) -> Self {
         let clock: Arc<dyn Clock> = Arc::new(SysClock(sys.clone()));
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
         let fs = Model::new(clock, domain.clone(), &domain.name("alice"));
@@ -129,6 +133,12 @@ impl House {
         let stage = self.fs.stage(&call, &at(path), &hint).await.expect("a stage");
         stage.put(&call, 1, 0, &mut BytesSource::new(bytes)).await.expect("it is staged");
         stage.publish(&call, &[], &SetAttr::default(), &Guard::NONE).await.expect("it is published");
+    }
+
+    /// Returns how many stages there are below the root.
+    pub async fn stages(&self) -> usize {
+        let stages = self.fs.stages(&self.call("alice"), &at(""), None).await;
+        stages.expect("alice may ask").stages.len()
     }
 
     /// Returns a file's bytes, past the door; `None` if there is nothing.

@@ -1,13 +1,18 @@
 //! Readers that stop, rights that go, and thousands who only sit there.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use weft_core::form::{At, Expect, FileSystem, Guard, Want};
+use weft_core::limits;
 use weft_core::service::Revoke;
+use weft_doors_listener::Bounds;
+use weft_sys::{SimClock, Sys};
 
 use crate::beside::Beside;
-use crate::house::{House, PASSWORD};
+use crate::house::{House, PASSWORD, at};
 use crate::raw::{Raw, basic};
 
 const LARGE: usize = 32 << 20;
@@ -93,11 +98,118 @@ async fn what_a_fast_sender_brings_before_it_pauses_is_taken_and_so_is_the_rest(
     assert_eq!(raw.alice("PUT /small", "", b"x").await.status, 201, "the next request is woken for");
 }
 
+/// A house whose clock is moved by hand, with room for one guest.
+async fn narrow_house() -> (House, Arc<SimClock>) {
+    let sys = Sys::simulated(1);
+    let clock = sys.sim_clock().expect("it is simulated").clone();
+    let house = House::on(sys, Bounds { connections_loopback: 1, ..Bounds::default() }).await;
+    (house, clock)
+}
+
+/// Sends a byte of the text before each step of the clock, until an answer comes. Returns how
+/// far the clock had to go, and the status of the answer.
+async fn dribble(raw: &mut Raw, clock: &SimClock, step: Duration, text: &[u8]) -> (Duration, u16) {
+    let mut gone = Duration::ZERO;
+    for byte in text {
+        // The other end may have closed by now.
+        let _ = raw.stream.write_all(&[*byte]).await;
+        // What is on its way arrives before the time passes; a moment too early does no harm.
+        let answered = tokio::time::timeout(Duration::from_millis(20), raw.stream.readable()).await;
+        if answered.is_ok() {
+            return (gone, raw.answer(false).await.status);
+        }
+        clock.step(step);
+        gone += step;
+    }
+    panic!("it is never given up");
+}
+
+/// Waits until a new guest is served, where there is room for one.
+async fn there_is_room(house: &House) {
+    let served = async {
+        while Raw::connect(house.address).await.ask("OPTIONS *", "", b"").await.status == 429 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), served).await.expect("its place is given back");
+}
+
+#[tokio::test]
+async fn a_head_that_comes_by_the_byte_is_given_up_at_its_deadline_and_its_place_given_back() {
+    let (house, clock) = narrow_house().await;
+    let mut raw = Raw::connect(house.address).await;
+    let head = b"GET /public/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: aaaaaaaaaaaaaaaaaaaaaa";
+    let (gone, status) = dribble(&mut raw, &clock, limits::HEAD_DEADLINE / 5, head).await;
+    assert_eq!(status, 408);
+    assert!(gone >= limits::HEAD_DEADLINE, "{gone:?}");
+    clock.step(limits::HTTP_LINGER);
+    there_is_room(&house).await;
+}
+
+#[tokio::test]
+async fn a_body_that_comes_by_the_byte_is_given_up_and_leaves_no_stage_and_no_place_behind() {
+    let (length, chunked) = ("Content-Length: 1000", "Transfer-Encoding: chunked");
+    for (framing, body) in [
+        (length, vec![b'x'; 200]),
+        (chunked, b"1\r\na\r\n".repeat(40)),
+        (chunked, [&b"1;"[..], &[b'x'; 200]].concat()),
+    ] {
+        let (house, clock) = narrow_house().await;
+        let mut raw = Raw::connect(house.address).await;
+        let auth = basic("alice", PASSWORD);
+        raw.send(format!("PUT /f HTTP/1.1\r\nHost: localhost\r\n{auth}{framing}\r\n\r\n")).await;
+        transfers(&house, 1).await;
+        assert_eq!(house.stages().await, 1);
+        let (gone, status) = dribble(&mut raw, &clock, limits::TRANSFER_IDLE / 6, &body).await;
+        assert_eq!(status, 408, "{framing}");
+        assert!(gone >= limits::TRANSFER_IDLE, "{framing}: {gone:?}");
+        assert_eq!((house.mover.transfers().len(), house.stages().await), (0, 0), "{framing}");
+        assert_eq!(house.read("f").await, None);
+        clock.step(limits::HTTP_LINGER);
+        there_is_room(&house).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_guest_who_vanished_had_open_is_closed() {
+    let house = House::with(Bounds { connections_loopback: 1, ..Bounds::default() }).await;
+    house.put("large", vec![7; LARGE]).await;
+    let call = house.call("alice");
+    let id = house.fs.walk(&call, &at("large"), Want::default()).await.expect("it is there").attr.id;
+    let reader = stall(&house, &basic("alice", PASSWORD)).await;
+    transfers(&house, 1).await;
+    house.fs.remove(&call, &at("large"), Expect::Any, &Guard::NONE).await.expect("it is removed");
+    house.fs.walk(&call, &At::id(id), Want::default()).await.expect("the reader keeps it");
+    drop(reader);
+    let closed = async {
+        while house.fs.walk(&call, &At::id(id), Want::default()).await.is_ok() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), closed).await.expect("nobody reads it any more");
+    transfers(&house, 0).await;
+    there_is_room(&house).await;
+    // The same of one who wrote.
+    let mut writer = Raw::connect(house.address).await;
+    let auth = basic("alice", PASSWORD);
+    writer.send(format!("PUT /f HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: 9\r\n\r\nabc")).await;
+    transfers(&house, 1).await;
+    drop(writer);
+    there_is_room(&house).await;
+    assert_eq!((house.mover.transfers().len(), house.stages().await), (0, 0));
+    let left = async {
+        while house.sessions.alive() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), left).await.expect("their sessions ended");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn with_more_stalled_readers_than_slots_everything_else_goes_on() {
     let house = House::open().await;
     house.put("large", vec![7; LARGE]).await;
-    let count = weft_core::limits::TRANSFER_SLOTS + 36;
+    let count = limits::TRANSFER_SLOTS + 36;
     let mut stalled = Vec::new();
     for _ in 0..count {
         stalled.push(stall(&house, &basic("alice", PASSWORD)).await);
