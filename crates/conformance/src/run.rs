@@ -5,6 +5,7 @@ use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Returns whether the long counts were asked for: `./test --full`.
 pub fn full() -> bool {
@@ -41,6 +42,21 @@ pub fn have(test: &str, programs: &[&str]) -> bool {
         return false;
     }
     true
+}
+
+/// Returns a Python that any user can run and that has these modules (`a, b`); otherwise counts the
+/// test as not run.
+pub fn python_with(test: &str, modules: &str) -> Option<&'static str> {
+    // Where several are installed, the system's is the one its packages are for.
+    let has_them = |python: &&str| {
+        let found = Command::new(python).args(["-c", &format!("import {modules}")]).output();
+        found.is_ok_and(|found| found.status.success())
+    };
+    let python = ["/usr/bin/python3", "python3"].into_iter().find(has_them);
+    if python.is_none() {
+        not_run(test, &format!("no python3 has {modules}; ./test installs them"));
+    }
+    python
 }
 
 /// Returns something that `./test` brings and no machine has by itself; otherwise counts the test

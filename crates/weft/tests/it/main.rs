@@ -10,6 +10,7 @@
 
 mod backups;
 mod checking;
+mod clients;
 mod commands;
 mod copying;
 mod corrupt;

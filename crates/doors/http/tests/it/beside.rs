@@ -41,7 +41,7 @@ impl Beside {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot be run (./test installs it): {error}", line[0]));
+            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", line[0]));
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let address = lines.find_map(|line| line.expect("text").strip_prefix("serving ").map(str::to_owned));
         // What it says later is of no interest, but the pipe must stay open.

@@ -1,4 +1,5 @@
-//! The door over the plain in-memory model, by raw sockets and by programs nobody here wrote.
+//! The door over the plain in-memory model, by raw sockets and by programs nobody here wrote. What
+//! is missing of those is counted in the file named by `WEFT_NOT_RUN`.
 
 mod beside;
 mod conditions;
