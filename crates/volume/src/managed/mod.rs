@@ -87,7 +87,7 @@ use self::table::{inodes, unnamed, volume};
 use self::view::View;
 use crate::audited::Readings;
 
-pub use self::check::mend;
+pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
 pub use self::restored::after_restore;
 pub use self::sweep::Swept;
 

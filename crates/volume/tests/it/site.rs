@@ -58,11 +58,26 @@ impl Volume {
         store: Arc<dyn ObjectStore>,
         make: bool,
     ) -> Self {
-        let clock = sys.sim_clock().expect("it is simulated").clone();
-        let volume = Self { sys, clock, domain, disk, store, running: Mutex::new(None) };
-        let running = volume.start(make).await;
-        *volume.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        let volume = Self::at_rest(sys, domain, disk, store);
+        volume.begin(make).await;
         volume
+    }
+
+    /// Returns a volume that does not run.
+    pub fn at_rest(
+        sys: Sys,
+        domain: Arc<TestDomain>,
+        disk: Arc<dyn Disk>,
+        store: Arc<dyn ObjectStore>,
+    ) -> Self {
+        let clock = sys.sim_clock().expect("it is simulated").clone();
+        Self { sys, clock, domain, disk, store, running: Mutex::new(None) }
+    }
+
+    /// Starts it, making it if `make` says so.
+    pub async fn begin(&self, make: bool) {
+        let running = self.start(make).await;
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }
 
     async fn start(&self, make: bool) -> Running {
@@ -120,15 +135,13 @@ impl Volume {
         drop(managed);
         engine.close().await.expect("the engine closes");
         drop(engine);
-        let running = self.start(false).await;
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        self.begin(false).await;
     }
 
     /// Stops it and starts it again.
     pub async fn reopen(&self) {
         self.stop().await;
-        let running = self.start(false).await;
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        self.begin(false).await;
     }
 }
 

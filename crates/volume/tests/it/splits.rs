@@ -95,7 +95,7 @@ async fn filled(site: &Site<'_>) {
 }
 
 /// Begins to split a large directory off for the administrator alone.
-async fn begun(site: &Site<'_>) -> Protected {
+pub async fn begun(site: &Site<'_>) -> Protected {
     filled(site).await;
     let split = site.seal("d").await;
     assert!(split.members_left > limits::SPLIT_MEMBERS_MAX as u64);

@@ -4,15 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Settings as AuthSettings};
-use weft_core::form::Call;
 use weft_core::service::{CheckReport, Finding};
-use weft_core::{Error, Result};
+use weft_core::{Error, ObjectId, Result};
 use weft_kv::{Embedded, Engine};
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
-use weft_volume::managed::{self, Config, Managed};
+use weft_volume::managed::{self, Config, PathsOfObjects};
 
-use super::{AUTH_SPACE, NodeDirectory, VOLUME, call_of, volume_config};
+use super::{AUTH_SPACE, NodeDirectory, VOLUME, volume_config};
 use crate::paths;
 
 /// Checks every structure: the engine's pages and log, the store's records, files and
@@ -33,7 +32,7 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
         Arc::new(Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?);
     let mut report = store.check(Check { repair, blocks: true }).await?;
     let config = volume_config(sys, &engine, &auth, store.clone());
-    let tables = volume(sys, &config, &auth, repair, &mut report.findings).await?;
+    let tables = volume(&config, &auth, repair, &mut report.findings).await?;
     report.inodes += tables.inodes;
     report.findings.extend(tables.findings);
     store.close().await?;
@@ -42,38 +41,28 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
     Ok(report)
 }
 
-async fn volume(
-    sys: &Sys,
-    config: &Config,
-    auth: &Auth,
-    repair: bool,
-    in_store: &mut [Finding],
-) -> Result<CheckReport> {
-    let mended = match repair {
-        true => Some(managed::mend(config.clone(), auth.administrators().clone()).await?),
-        false => None,
+async fn volume(config: &Config, auth: &Auth, repair: bool, in_store: &mut [Finding]) -> Result<CheckReport> {
+    let report = match repair {
+        true => managed::mend(config.clone(), auth.administrators().clone()).await?,
+        false => managed::check_at_rest(config.clone()).await?,
     };
-    let volume = match (Managed::open(config.clone()).await, &mended) {
-        (Ok(volume), _) => volume,
-        // What is lost for good may keep it closed; then there are no paths to say.
-        (Err(_), Some(_)) => return Ok(mended.unwrap_or_default()),
-        (Err(error), None) => return Err(error),
-    };
-    let call = call_of(sys, &auth.node_caller()?);
-    name_files(&volume, &call, in_store)?;
-    match mended {
-        Some(report) => Ok(report),
-        None => volume.check(&call).await,
+    let objects = objects_of(in_store);
+    // What is wrong may keep it from saying where a file lies: then objects stay unnamed.
+    if !objects.is_empty()
+        && let Ok(paths) = managed::paths_at_rest(config.clone(), &objects).await
+    {
+        name_files(&paths, in_store);
     }
+    Ok(report)
+}
+
+/// Returns the objects that findings are about.
+pub fn objects_of(findings: &[Finding]) -> HashSet<ObjectId> {
+    findings.iter().filter_map(|finding| finding.object).collect()
 }
 
 /// Says of each finding about an object which file that is.
-pub fn name_files(volume: &Managed, call: &Call, findings: &mut [Finding]) -> Result<()> {
-    let objects: HashSet<_> = findings.iter().filter_map(|finding| finding.object).collect();
-    if objects.is_empty() {
-        return Ok(());
-    }
-    let paths = volume.paths_of_objects(call, &objects)?;
+pub fn name_files(paths: &PathsOfObjects, findings: &mut [Finding]) {
     for finding in findings {
         let found = finding.object.and_then(|object| paths.get(&object));
         if let Some(found) = found.filter(|found| !found.is_empty()) {
@@ -81,5 +70,4 @@ pub fn name_files(volume: &Managed, call: &Call, findings: &mut [Finding]) -> Re
             finding.detail = format!("{}: {}", shown.join(" and "), finding.detail);
         }
     }
-    Ok(())
 }

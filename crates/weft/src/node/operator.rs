@@ -89,7 +89,11 @@ impl Node for Operator {
         let mut report = self.volume.check(&call).await?;
         let mut objects = self.store.check(Check { repair: false, blocks: true }).await?;
         // The blocks may have taken longer than one call may.
-        super::check::name_files(&self.volume, &call_of(&self.sys, caller), &mut objects.findings)?;
+        let damaged = super::check::objects_of(&objects.findings);
+        if !damaged.is_empty() {
+            let paths = self.volume.paths_of_objects(&call_of(&self.sys, caller), &damaged)?;
+            super::check::name_files(&paths, &mut objects.findings);
+        }
         report.objects += objects.objects;
         report.findings.extend(objects.findings);
         Ok(report)

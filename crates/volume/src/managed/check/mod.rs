@@ -12,9 +12,12 @@
 mod inodes;
 mod names;
 mod paths;
+mod placed;
 mod rest;
 mod rows;
 mod stored;
+
+pub use self::paths::{PathsOfObjects, paths_at_rest};
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -55,6 +58,16 @@ fn need_maintain(view: &View<'_>) -> Result<()> {
     if is_node { Ok(()) } else { view.need(&root, Rights::MAINTAIN) }
 }
 
+/// Checks a volume that nobody has open, and changes nothing: says what [`mend`] would find
+/// first. What a crash left half-done, and the next start finishes, is nothing wrong.
+pub async fn check_at_rest(config: Config) -> Result<CheckReport> {
+    let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+    if let Some(finding) = volume_row_wrong(&space.snapshot()?, &config)? {
+        return Ok(CheckReport { findings: vec![finding], ..CheckReport::default() });
+    }
+    Ok(Volume::assemble(config, space)?.checked().await?.report)
+}
+
 /// Checks a volume that nobody has open, and mends what it finds. `administrators` are
 /// put in charge of what has lost its policy.
 pub async fn mend(config: Config, administrators: CallerName) -> Result<CheckReport> {
@@ -92,31 +105,35 @@ async fn mend_volume_row(
     administrators: &CallerName,
     report: &mut CheckReport,
 ) -> Result<()> {
-    let snapshot = space.snapshot()?;
-    let detail = match volume_row::find(&snapshot) {
-        Ok(Some(row)) if row.id == config.volume => return Ok(()),
-        Ok(Some(_)) => "it has another number",
-        Ok(None) => "it is not there",
-        Err(_) => "it is not as it was written",
-    };
-    if super::table::inodes::all(&snapshot).next().is_none() {
-        return Err(Error::not_found("there is no volume here").op("mend the volume"));
-    }
-    report.findings.push(Finding {
-        severity: Severity::Repairable,
-        structure: "volume".into(),
-        detail: detail.into(),
-        repair: "written anew".into(),
-        object: None,
-    });
+    let Some(finding) = volume_row_wrong(&space.snapshot()?, config)? else { return Ok(()) };
+    report.findings.push(finding);
     let row = volume_row::Volume {
         id: config.volume,
         // Ids given so far stay what they are; none can be given again.
         generation: 0,
         administrators: administrators.clone(),
     };
-    space.write(Ack::Durable, move |txn| volume_row::put(txn, &row)).await?;
-    Ok(())
+    space.write(Ack::Durable, move |txn| volume_row::put(txn, &row)).await.map(drop)
+}
+
+/// Says what is wrong with the row that says which volume this is.
+fn volume_row_wrong(read: &(dyn Read + Sync), config: &Config) -> Result<Option<Finding>> {
+    let detail = match volume_row::find(read) {
+        Ok(Some(row)) if row.id == config.volume => return Ok(None),
+        Ok(Some(_)) => "it has another number",
+        Ok(None) => "it is not there",
+        Err(_) => "it is not as it was written",
+    };
+    if super::table::inodes::all(read).next().is_none() {
+        return Err(Error::not_found("there is no volume here").op("check the volume"));
+    }
+    Ok(Some(Finding {
+        severity: Severity::Repairable,
+        structure: "volume".into(),
+        detail: detail.into(),
+        repair: "written anew".into(),
+        object: None,
+    }))
 }
 
 /// One correction.
@@ -209,6 +226,7 @@ impl Checker<'_> {
         self.containers()?;
         self.stages()?;
         self.marks()?;
+        self.placed()?;
         self.replays()?;
         self.numbers()
     }

@@ -10,6 +10,10 @@ use super::super::table::inodes;
 use super::super::table::key::{Key, Table};
 use super::{Checker, Fix, delete};
 
+/// What becomes of an inode whose row is gone.
+pub(super) const REBUILT: &str =
+    "its kind, names and few bytes are kept; attributes, and the bytes of a larger file, are not";
+
 impl Checker<'_> {
     /// Inodes that names lead to or lie in and that are not there: those that can be
     /// told from their names are made again first, so that what they hold keeps its place.
@@ -34,7 +38,7 @@ impl Checker<'_> {
             if let Some(inode) = self.rebuilt(serial)? {
                 let detail = format!("inode {serial:x} is not there");
                 let fix = super::rows::put_inode(serial, &inode)?;
-                self.found.lost("inode", detail, "its kind and names are kept, attributes are not", [fix]);
+                self.found.lost("inode", detail, REBUILT, [fix]);
             }
         }
         Ok(())

@@ -4,32 +4,46 @@ use std::collections::{HashMap, HashSet};
 
 use weft_core::form::Call;
 use weft_core::{Name, ObjectId, RelPath, Result};
+use weft_kv::Space;
 
-use super::super::Managed;
 use super::super::table::inodes::{self, Layout};
+use super::super::view::View;
+use super::super::{Config, Managed, SCHEMA, Volume};
+
+/// The paths of files, by the objects that hold their bytes.
+pub type PathsOfObjects = HashMap<ObjectId, Vec<RelPath>>;
 
 impl Managed {
     /// Returns the paths of the files whose bytes these objects hold: so that what the
     /// store finds wrong can be said of a file. Goes over every inode; needs what
     /// [`Managed::check`] needs.
-    pub fn paths_of_objects(
-        &self,
-        call: &Call,
-        objects: &HashSet<ObjectId>,
-    ) -> Result<HashMap<ObjectId, Vec<RelPath>>> {
+    pub fn paths_of_objects(&self, call: &Call, objects: &HashSet<ObjectId>) -> Result<PathsOfObjects> {
         self.volume.look(call, |view| {
             super::need_maintain(view)?;
-            let mut paths = HashMap::new();
-            for row in inodes::all(view.read) {
-                let (serial, inode) = row?;
-                let Layout::Whole { object, .. } = inode.layout else { continue };
-                if objects.contains(&object) {
-                    let found = view.paths_of(&view.node_at(serial)?)?;
-                    paths.insert(object, found.iter().map(|names| joined(names)).collect::<Result<_>>()?);
-                }
-            }
-            Ok(paths)
+            view.paths_of_objects(objects)
         })
+    }
+}
+
+/// The same of a volume that nobody has open.
+pub async fn paths_at_rest(config: Config, objects: &HashSet<ObjectId>) -> Result<PathsOfObjects> {
+    let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+    let volume = Volume::assemble(config, space)?;
+    volume.look(&volume.own_call(), |view| view.paths_of_objects(objects))
+}
+
+impl View<'_> {
+    fn paths_of_objects(&self, objects: &HashSet<ObjectId>) -> Result<PathsOfObjects> {
+        let mut paths = HashMap::new();
+        for row in inodes::all(self.read) {
+            let (serial, inode) = row?;
+            let Layout::Whole { object, .. } = inode.layout else { continue };
+            if objects.contains(&object) {
+                let found = self.paths_of(&self.node_at(serial)?)?;
+                paths.insert(object, found.iter().map(|names| joined(names)).collect::<Result<_>>()?);
+            }
+        }
+        Ok(paths)
     }
 }
 

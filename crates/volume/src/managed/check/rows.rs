@@ -11,7 +11,7 @@ use super::super::table::entries;
 use super::super::table::inodes::{self, Inode};
 use super::super::table::key::{Fields, Key, Table};
 use super::super::table::row::{self, Row};
-use super::super::table::splits::Split;
+use super::super::table::splits::{self, Split};
 use super::super::table::{once, stages, unnamed};
 use super::{Checker, Fix, delete, shown};
 
@@ -85,12 +85,7 @@ impl Checker<'_> {
             Some(inode) => vec![put_inode(serial, &inode)?],
             None => vec![delete(key)],
         };
-        self.found.lost(
-            Table::Inode.what(),
-            detail,
-            "its kind and names are kept, attributes are not",
-            fixes,
-        );
+        self.found.lost(Table::Inode.what(), detail, super::names::REBUILT, fixes);
         Ok(())
     }
 
@@ -132,7 +127,7 @@ impl Checker<'_> {
 
     pub(super) fn new_head(&self, id: ContainerId) -> Result<Fix> {
         let later = self.now.nanos().unsigned_abs();
-        let leaving = !super::super::table::splits::out_of(self.read, id).unwrap_or_default().is_empty();
+        let leaving = !splits::out_of(self.read, id).unwrap_or_default().is_empty();
         // Later than any it has begun, unless it began one each second since 1970.
         let epoch = (later / 1_000_000_000).min(limits::EPOCH_MAX);
         let head = Head { serial: later, epoch, leaving };
@@ -143,26 +138,36 @@ impl Checker<'_> {
     pub(super) fn closed_policy(&self, id: ContainerId) -> Result<Fix> {
         use weft_core::acl::{Acl, AclEntry, Who};
         let entry = AclEntry::allow(Who::Caller(self.administrators.clone()), weft_core::Rights::ALL);
-        let mut root = None;
-        for row in inodes::all(self.read) {
-            // The first inode of a container, by number, is the one it was made for:
-            // members are made below it or come with it. If not, nothing is lost by it.
-            match row {
-                Ok((serial, inode)) if inode.container == id => {
-                    root = Some(serial);
-                    break;
-                }
-                _ => {}
-            }
-        }
+        let root = self.root_among_members(id)?;
         let rules = Rules {
-            root: root.unwrap_or(FileId::ROOT.serial()),
+            root,
             acl: Acl { version: self.now.nanos().unsigned_abs(), entries: vec![entry] },
             modes: Default::default(),
             bytes_max: None,
             audit_reads: Default::default(),
         };
         put_row(Key::of(Table::Policy).u64(id.0), &rules)
+    }
+
+    /// A container's root is the member that lies in another container; what a split has
+    /// not come to yet does so too.
+    fn root_among_members(&self, id: ContainerId) -> Result<u64> {
+        let leaving = splits::out_of(self.read, id)?;
+        for row in inodes::all(self.read) {
+            // What does not decode is mended by itself, and this is looked at again.
+            let Ok((serial, inode)) = row else { continue };
+            if inode.container != id || serial == FileId::ROOT.serial() {
+                continue;
+            }
+            for back in entries::names_of(self.read, serial).flatten() {
+                let above = inodes::find(self.read, back.parent).ok().flatten().map(|dir| dir.container);
+                let is_fetched = |into| leaving.iter().any(|split| split.into == into);
+                if above.is_some_and(|above| above != id && !is_fetched(above)) {
+                    return Ok(serial);
+                }
+            }
+        }
+        Ok(FileId::ROOT.serial())
     }
 
     /// A split is known by its key alone: the container it leads to knows its root.
@@ -173,7 +178,7 @@ impl Checker<'_> {
         let Ok(rules) = containers::rules(self.read, into) else { return Ok(vec![delete(key)]) };
         let split = Split { root: rules.root, into };
         let row = put_row(Key::of(Table::Split).u64(from).u64(into.0), &split)?;
-        let (queue, first) = super::super::table::splits::queued(&split, rules.root)?;
+        let (queue, first) = splits::queued(&split, rules.root)?;
         Ok(vec![row, Fix::Put(queue, first)])
     }
 }
@@ -205,7 +210,7 @@ fn is_whole(table: Table, key: &Bytes, value: &Bytes) -> bool {
         Table::Head => row::<Head>(key, value),
         Table::Policy => row::<Rules>(key, value),
         Table::Split => row::<Split>(key, value),
-        Table::SplitQueue => super::super::table::splits::is_queued(key, value),
+        Table::SplitQueue => splits::is_queued(key, value),
         Table::Stage => row::<stages::StageRow>(key, value),
         Table::Part => row::<stages::PartRow>(key, value),
         Table::StageAt => stages::is_mark(key, value),

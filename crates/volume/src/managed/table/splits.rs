@@ -108,6 +108,13 @@ pub(crate) fn next(read: &dyn Read, split: &Split) -> Result<Option<(u64, u64)>>
     Ok(Some((dir, decode::<Moved>(&key, &value)?.0)))
 }
 
+/// Returns the cookie up to which a directory's entries have been moved; `None` if it is
+/// not in the queue.
+pub(crate) fn moved_in(read: &dyn Read, into: ContainerId, dir: u64) -> Result<Option<u64>> {
+    let key = Key::of(Table::SplitQueue).u64(into.0).u64(dir);
+    read.get(&key)?.map(|value| Ok(decode::<Moved>(&key, &value)?.0)).transpose()
+}
+
 /// Returns the row that says a split begins again at a directory. For repairs.
 pub(crate) fn queued(split: &Split, dir: u64) -> Result<(Vec<u8>, Vec<u8>)> {
     let key = queue_key(split, dir);
