@@ -2,16 +2,19 @@
 //!
 //! | Structure | Missing | Extra | Cut or changed |
 //! |---|---|---|---|
-//! | object file | loss | moved to `orphans` | size mended if longer, else loss; block: loss |
-//! | object record | (its file is extra) | – | loss |
+//! | object file | loss | moved to `orphans` | cut if longer and sealed so, else loss; block: loss |
+//! | object record | (its file is extra) | loss | container, file, end: as the others say; else loss |
 //! | entry in the container's list | made again | removed | – |
 //! | owner of a file | made again | removed | made again |
+//! | spare, removed file | (the file is extra, or goes on being there) | removed | removed |
+//! | number of the next file | moved on | – | moved on |
+//! | write mark | marked, if nothing was sealed yet | removed | – |
 //! | seals | (block does not match) | removed | loss |
 //!
 //! Bytes that do not match their seal stay as they are and stay refused: nothing is sealed anew
 //! to make a finding go away.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -22,7 +25,7 @@ use weft_kv::{Order, Read, SpaceSnapshot, SpaceTxn, Txn, prefix_end};
 use weft_sys::disk::Entry;
 
 use super::Inner;
-use super::files::{OBJECTS_DIR, ORPHANS_DIR, number_of, path};
+use super::files::{OBJECTS_DIR, ORPHANS_DIR, least_next, number_of, path, recorded_next, spoken_for};
 use super::live::{Known, Phase};
 use super::rows::{
     FILES, FileNumber, MEMBERS, NEXT_FILE, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING, member_key,
@@ -44,11 +47,20 @@ const ROWS_AT_ONCE: usize = 1024;
 
 /// Looks at everything. Objects that change meanwhile are left out of what their change explains.
 pub(super) async fn check(inner: &Arc<Inner>, how: Check) -> Result<CheckReport> {
-    let mut checking = Checking { inner, how, report: CheckReport::default(), beyond: 0 };
+    let mut checking = Checking {
+        inner,
+        how,
+        report: CheckReport::default(),
+        beyond: 0,
+        entered: BTreeSet::new(),
+        corrected: BTreeMap::new(),
+        dropped: BTreeSet::new(),
+    };
     checking.objects().await?;
     checking.members().await?;
     checking.owners().await?;
     checking.stray_seals().await?;
+    checking.numbers().await?;
     checking.files().await?;
     Ok(checking.done())
 }
@@ -58,6 +70,12 @@ struct Checking<'a> {
     how: Check,
     report: CheckReport,
     beyond: u64,
+    /// Files that were, or would be, entered for an object.
+    entered: BTreeSet<FileNumber>,
+    /// Objects whose records were, or would be, given another file or container.
+    corrected: BTreeMap<ObjectId, ContainerId>,
+    /// Rows that speak of files and were, or would be, removed.
+    dropped: BTreeSet<[u8; 9]>,
 }
 
 /// A change of records that mends something.
@@ -150,9 +168,7 @@ impl Checking<'_> {
     async fn object(&mut self, object: ObjectId, row: &ObjectRow) -> Result<()> {
         let member = member_key(row.container, object);
         if self.records()?.get(&member)?.is_none() && self.still(object, row)? {
-            let detail = format!("{object} is not in the list of container {}", row.container);
-            self.find(Severity::Repairable, "container list", detail, "entered");
-            self.mend(&member, |txn, key| txn.put(key, &[])).await?;
+            self.unlisted(object, row, &member).await?;
         }
         if row.unverified > 0 {
             let what = format!("{} blocks were sealed after a crash, as they were found", row.unverified);
@@ -171,8 +187,9 @@ impl Checking<'_> {
             return Ok(());
         }
         let (found, size) = (live.file.len()?, live.state().size);
-        if found != size && live.state().phase == Phase::Sealed {
-            self.wrong_size(&live, found, size)?;
+        if found != size && live.state().phase == Phase::Sealed && self.wrong_size(&live, found, size).await?
+        {
+            return Ok(());
         }
         if self.how.blocks { self.blocks(&live).await } else { Ok(()) }
     }
@@ -182,20 +199,89 @@ impl Checking<'_> {
         Ok(ObjectRow::read(&self.records()?, object)?.as_ref() == Some(row))
     }
 
-    fn wrong_size(&mut self, live: &super::Live, found: u64, size: u64) -> Result<()> {
-        let what = format!("the file has {found} bytes, the record says {size}");
-        if found < size {
-            let repair = "none: restore the object from a backup";
-            self.find_in(live.id, Severity::Loss, "object file", &what, repair);
-            return Ok(());
-        }
-        self.find_in(live.id, Severity::Repairable, "object file", &what, "cut to its recorded size");
-        if self.how.repair { live.file.set_len(size) } else { Ok(()) }
+    /// An object that its container does not list: what it says of its container was changed, if
+    /// another lists it.
+    async fn unlisted(&mut self, object: ObjectId, row: &ObjectRow, member: &[u8]) -> Result<()> {
+        let Some(lister) = self.lister(object)? else {
+            let detail = format!("{object} is not in the list of container {}", row.container);
+            self.find(Severity::Repairable, "container list", detail, "entered");
+            return self.mend(member, |txn, key| txn.put(key, &[])).await;
+        };
+        let what = format!("it says container {}, and container {lister} lists it", row.container);
+        self.find_in(object, Severity::Repairable, "object record", &what, "corrected");
+        self.corrected.insert(object, lister);
+        self.rewrite(object, ObjectRow { container: lister, ..*row }).await
     }
 
-    /// Compares every sealed block with what is on the disk, holes too.
+    /// Returns the container whose list an object is in.
+    fn lister(&self, object: ObjectId) -> Result<Option<ContainerId>> {
+        let records = self.records()?;
+        for row in records.scan(&[MEMBERS], &prefix_end(&[MEMBERS]), Order::Rising) {
+            let (key, _) = row?;
+            if object_at(&key, 9).is_ok_and(|listed| listed == object) {
+                return number_at(&key, 1).map(|container| Some(ContainerId(container)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes an object's record, if repairs are wanted, and has it read anew.
+    async fn rewrite(&self, object: ObjectId, row: ObjectRow) -> Result<()> {
+        if !self.how.repair {
+            return Ok(());
+        }
+        let act = move |txn: &mut SpaceTxn<'_>| txn.put(&object_key(OBJECTS, object), &row.encode());
+        self.inner.space.write(Ack::Durable, act).await?;
+        self.inner.let_go(object).await;
+        Ok(())
+    }
+
+    /// Says what is wrong if a file is not as long as its record says. Returns whether nothing
+    /// can be said of its blocks.
+    async fn wrong_size(&mut self, live: &super::Live, found: u64, size: u64) -> Result<bool> {
+        let what = format!("the file has {found} bytes, the record says {size}");
+        let (mendable, object) = (Severity::Repairable, live.id);
+        if size == 0 {
+            // It was never sealed, so somebody was writing it: the mark is what was lost.
+            self.find_in(object, mendable, "write mark", &what, "marked, to be sealed as it is found");
+            self.mend(&object_key(WRITING, object), |txn, key| txn.put(key, &[])).await?;
+            if self.how.repair {
+                self.inner.let_go(object).await;
+            }
+            return Ok(true);
+        }
+        if found > size && self.ends_as_sealed(live, size)? {
+            self.find_in(object, mendable, "object file", &what, "cut to its recorded size");
+            if self.how.repair {
+                live.file.set_len(size)?;
+            }
+            return Ok(false);
+        }
+        if found > size && self.ends_as_sealed(live, found)? {
+            self.find_in(object, mendable, "object record", &what, "the record follows the file");
+            if let Some(row) = ObjectRow::read(&self.records()?, object)? {
+                self.rewrite(object, ObjectRow { size: found, ..row }).await?;
+            }
+            return Ok(true);
+        }
+        let repair = "none: restore the object from a backup";
+        self.find_in(object, Severity::Loss, "object file", &what, repair);
+        Ok(false)
+    }
+
+    /// Whether the last block of so many bytes matches its seal.
+    fn ends_as_sealed(&self, live: &super::Live, size: u64) -> Result<bool> {
+        let Some(last) = blocks_in(size).checked_sub(1) else { return Ok(true) };
+        let Some(seal) = self.inner.seal_now(live, last)? else { return Ok(false) };
+        let (at, length) = extent(last, size);
+        let mut bytes = vec![0; length as usize];
+        Ok(live.file.read(&mut bytes, at)? as u64 == length && seal.matches(&bytes))
+    }
+
+    /// Compares every sealed block with what is on the disk, holes too. Blocks beyond the end of
+    /// the file are one finding, made before.
     async fn blocks(&mut self, live: &Arc<super::Live>) -> Result<()> {
-        let blocks = blocks_in(live.state().size);
+        let blocks = blocks_in(live.state().size.min(live.file.len()?));
         for block in 0..blocks {
             let seal = match self.inner.seal_now(live, block) {
                 Ok(Some(seal)) => seal,
@@ -235,9 +321,14 @@ impl Checking<'_> {
             let Some((last, _)) = rows.last() else { return Ok(()) };
             after = last.to_vec();
             for (key, _) in &rows {
-                let (container, object) = (ContainerId(number_at(key, 1)?), object_at(key, 9)?);
+                let (Ok(container), Ok(object)) = (number_at(key, 1).map(ContainerId), object_at(key, 9))
+                else {
+                    self.malformed("container list", key).await?;
+                    continue;
+                };
                 let row = ObjectRow::read(&self.records()?, object).unwrap_or_default();
-                if row.is_some_and(|row| row.container == container) {
+                let corrected = self.corrected.get(&object) == Some(&container);
+                if corrected || row.is_some_and(|row| row.container == container) {
                     continue;
                 }
                 if self.records()?.get(key)?.is_some() {
@@ -256,16 +347,81 @@ impl Checking<'_> {
             let Some((last, _)) = rows.last() else { return self.unowned().await };
             after = last.to_vec();
             for (key, value) in &rows {
-                let (number, object) = (FileNumber::from_key(key)?, object_at(value, 0)?);
+                let (Ok(number), Ok(object)) = (FileNumber::from_key(key), object_at(value, 0)) else {
+                    self.malformed("file owner", key).await?;
+                    continue;
+                };
                 let row = ObjectRow::read(&self.records()?, object).unwrap_or_default();
                 if row.is_some_and(|row| row.file == number) || self.records()?.get(key)?.is_none() {
                     continue;
                 }
+                if let Some(row) = row.filter(|row| self.is_owner(row.file, object).is_ok_and(|is| !is)) {
+                    let what =
+                        format!("it says file {}, and {} is entered for it", path(row.file), path(number));
+                    self.find_in(object, Severity::Repairable, "object record", &what, "corrected");
+                    self.corrected.insert(object, row.container);
+                    self.rewrite(object, ObjectRow { file: number, ..row }).await?;
+                    continue;
+                }
                 let detail = format!("file {} is entered for {object}, which has another", path(number));
                 self.find(Severity::Repairable, "file owner", detail, "removed");
+                self.dropped.insert(number.key(FILES));
                 self.mend(key, |txn, key| txn.delete(key)).await?;
             }
         }
+    }
+
+    /// Removes a row whose key or value is of no length it could have.
+    async fn malformed(&mut self, structure: &str, key: &[u8]) -> Result<()> {
+        let shown: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.find(Severity::Repairable, structure, format!("row {shown} is malformed"), "removed");
+        self.mend(key, |txn, key| txn.delete(key)).await
+    }
+
+    /// Looks at spares, at files to be removed, and at the number of the next file: the store
+    /// empties and removes files because of them.
+    async fn numbers(&mut self) -> Result<()> {
+        for (table, what) in [(SPARES, "spare"), (REMOVED, "removed file")] {
+            let mut after = Vec::new();
+            loop {
+                let rows = self.rows(table, &after)?;
+                let Some((last, _)) = rows.last() else { break };
+                after = last.to_vec();
+                for (key, _) in &rows {
+                    self.number(table, what, key).await?;
+                }
+            }
+        }
+        let records = self.records()?;
+        let counts = |key: &[u8]| !self.dropped.iter().any(|dropped| dropped == key);
+        let (next, least) = (recorded_next(&records)?, least_next(&records, counts)?);
+        if next.unwrap_or(0) < least {
+            let detail = match next {
+                Some(next) => {
+                    format!("file {next} would be made next, {least} is the first that is not there")
+                }
+                None => format!("it is not recorded, {least} is the first that is not there"),
+            };
+            self.find(Severity::Repairable, "next file", detail, "moved on");
+            let moved_on: Mend = |txn, key| {
+                let least = least_next(txn, |_| true)?;
+                txn.put(key, &least.to_be_bytes())
+            };
+            self.mend(NEXT_FILE, moved_on).await?;
+        }
+        Ok(())
+    }
+
+    async fn number(&mut self, table: u8, what: &str, key: &[u8]) -> Result<()> {
+        let Ok(number) = FileNumber::from_key(key) else { return self.malformed(what, key).await };
+        let records = self.records()?;
+        if records.get(key)?.is_none() {
+            return Ok(());
+        }
+        let Some(is) = spoken_for(&records, table, number)? else { return Ok(()) };
+        self.find(Severity::Repairable, what, format!("file {} {is}", path(number)), "removed");
+        self.dropped.insert(number.key(table));
+        self.mend(key, |txn, key| txn.delete(key)).await
     }
 
     /// Looks for objects whose files are not entered as theirs.
@@ -277,13 +433,20 @@ impl Checking<'_> {
             after = last.to_vec();
             for (key, value) in &rows {
                 let (object, Ok(row)) = (object_at(key, 1)?, ObjectRow::decode(value)) else { continue };
-                let owner = row.file.key(FILES);
-                if self.records()?.get(&owner)?.is_some_and(|owner| *owner == object.0.to_be_bytes()) {
+                if self.corrected.contains_key(&object) {
                     continue;
                 }
-                if self.still(object, &row)? {
+                if self.is_owner(row.file, object)? {
+                    continue;
+                }
+                if let Some(other) = self.other_owner(object, &row)? {
+                    let what = format!("its file {} is {other}'s too", path(row.file));
+                    let repair = "none: restore the object from a backup";
+                    self.find_in(object, Severity::Loss, "object record", &what, repair);
+                } else if self.still(object, &row)? {
                     let detail = format!("file {} is not entered for {object}", path(row.file));
                     self.find(Severity::Repairable, "file owner", detail, "entered");
+                    self.entered.insert(row.file);
                     self.mend(key, |txn, key| {
                         let object = object_at(key, 1)?;
                         let row = ObjectRow::read(txn, object)?;
@@ -293,6 +456,21 @@ impl Checking<'_> {
                 }
             }
         }
+    }
+
+    /// Returns whether a file is entered for an object.
+    fn is_owner(&self, file: FileNumber, object: ObjectId) -> Result<bool> {
+        let owner = self.records()?.get(&file.key(FILES))?;
+        Ok(owner.is_some_and(|owner| *owner == object.0.to_be_bytes()))
+    }
+
+    /// Returns the object that an object's file is entered for, if its record says the same.
+    fn other_owner(&self, object: ObjectId, row: &ObjectRow) -> Result<Option<ObjectId>> {
+        let records = self.records()?;
+        let Some(owner) = records.get(&row.file.key(FILES))? else { return Ok(None) };
+        let Ok(owner) = object_at(&owner, 0) else { return Ok(None) };
+        let theirs = ObjectRow::read(&records, owner).unwrap_or_default();
+        Ok((owner != object && theirs.is_some_and(|theirs| theirs.file == row.file)).then_some(owner))
     }
 
     /// Looks for seals of blocks beyond an object's end or of no object, and marks of no object.
@@ -312,7 +490,10 @@ impl Checking<'_> {
     }
 
     async fn stray(&mut self, table: u8, key: &[u8], value: &[u8]) -> Result<()> {
-        let object = object_at(key, 1)?;
+        let Ok(object) = object_at(key, 1) else {
+            let what = if table == WRITING { "write mark" } else { "seals" };
+            return self.malformed(what, key).await;
+        };
         let records = self.records()?;
         if records.get(key)?.is_none() {
             return Ok(());
@@ -344,6 +525,11 @@ impl Checking<'_> {
 
     /// Looks at what lies in the directories.
     async fn files(&mut self) -> Result<()> {
+        // Those that were there, not those that are moved there now.
+        for name in self.names(ORPHANS_DIR)? {
+            let detail = format!("{ORPHANS_DIR}/{name} was found without an owner");
+            self.find(Severity::Note, "orphans", detail, "kept until somebody removes it");
+        }
         for dir in self.names(OBJECTS_DIR)? {
             for name in self.names(&format!("{OBJECTS_DIR}/{dir}"))? {
                 match number_of(&dir, &name) {
@@ -353,10 +539,6 @@ impl Checking<'_> {
                     }
                 }
             }
-        }
-        for name in self.names(ORPHANS_DIR)? {
-            let detail = format!("{ORPHANS_DIR}/{name} was found without an owner");
-            self.find(Severity::Note, "orphans", detail, "kept until somebody removes it");
         }
         Ok(())
     }
@@ -375,13 +557,17 @@ impl Checking<'_> {
     fn file(&mut self, number: FileNumber) -> Result<()> {
         let records = self.records()?;
         for table in [FILES, SPARES, REMOVED] {
-            if records.get(&number.key(table))?.is_some() {
+            let key = number.key(table);
+            if !self.dropped.contains(&key) && records.get(&key)?.is_some() {
                 return Ok(());
             }
         }
+        if self.entered.contains(&number) {
+            return Ok(());
+        }
         // Names beyond the last number recorded are of spares that are being made, or were when
         // the node stopped: they are made again.
-        let next = records.get(NEXT_FILE)?.map_or(Ok(0), |next| number_at(&next, 0))?;
+        let next = recorded_next(&records)?.unwrap_or(0).max(least_next(&records, |_| true)?);
         if number.0 >= next {
             return Ok(());
         }
@@ -402,6 +588,14 @@ impl Checking<'_> {
 }
 
 impl Inner {
+    /// Has an object taken up anew, by what its record says now.
+    async fn let_go(&self, object: ObjectId) {
+        let _shard = self.shard(object).lock().await;
+        self.leave(object);
+        self.unsure_at_start.store(true, std::sync::atomic::Ordering::Release);
+        self.wake.notify_one();
+    }
+
     /// Returns the seal a block has now; `None` if it has none.
     fn seal_now(&self, live: &super::Live, block: u64) -> Result<Option<Seal>> {
         match self.look_up(live, block)?.0 {

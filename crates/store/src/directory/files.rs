@@ -12,7 +12,7 @@ use weft_kv::{Order, Read, Space, Txn, prefix_end};
 use weft_sys::disk::DiskSpace;
 use weft_sys::{Disk, DiskFile, FileSize, FlushSite, Open, Sys};
 
-use super::rows::{FileNumber, NEXT_FILE, REMOVED, SPARES, number_at};
+use super::rows::{FILES, FileNumber, NEXT_FILE, REMOVED, SPARES, number_at};
 
 /// Where object files lie.
 pub(super) const OBJECTS_DIR: &str = "objects";
@@ -97,7 +97,7 @@ impl Files {
         disk.sync_dir(OBJECTS_DIR, FlushSite::StoreFanDir)?;
         let (ready, removed) = {
             let records = space.snapshot()?;
-            (numbers(&records, SPARES)?, numbers(&records, REMOVED)?)
+            (believed(&records, SPARES)?, believed(&records, REMOVED)?)
         };
         empty_out(&*disk, &ready)?;
         Ok(Self {
@@ -167,10 +167,7 @@ impl Files {
         if lock(&self.ready).len() >= least {
             return Ok(());
         }
-        let first = match space.snapshot()?.get(NEXT_FILE)? {
-            Some(next) => number_at(&next, 0)?,
-            None => 0,
-        };
+        let first = next_file(&space.snapshot()?)?;
         let numbers: Vec<_> = (first..first + limits::STORE_SPARES).map(FileNumber).collect();
         let disk = self.disk.clone();
         let making = numbers.clone();
@@ -229,9 +226,49 @@ impl Files {
     }
 }
 
-fn numbers(records: &impl Read, table: u8) -> Result<Vec<FileNumber>> {
-    let rows = records.scan(&[table], &prefix_end(&[table]), Order::Falling);
-    rows.map(|row| FileNumber::from_key(&row?.0)).collect()
+/// The files that a table names, without those that something else speaks for: to empty or
+/// remove an object's file because of one wrong row would be a loss. `check` finds such rows.
+fn believed(records: &impl Read, table: u8) -> Result<Vec<FileNumber>> {
+    let mut believed = Vec::new();
+    for row in records.scan(&[table], &prefix_end(&[table]), Order::Falling) {
+        let Ok(number) = FileNumber::from_key(&row?.0) else { continue };
+        if spoken_for(records, table, number)?.is_none() {
+            believed.push(number);
+        }
+    }
+    Ok(believed)
+}
+
+/// Says what a file is, if that is not what a row of `table` says.
+pub(super) fn spoken_for(records: &impl Read, table: u8, number: FileNumber) -> Result<Option<&'static str>> {
+    if records.get(&number.key(FILES))?.is_some() {
+        return Ok(Some("belongs to an object"));
+    }
+    let is_spare = table == REMOVED && records.get(&number.key(SPARES))?.is_some();
+    Ok(is_spare.then_some("is a spare"))
+}
+
+/// Returns the number of the next file: as it is recorded, and beyond every file there is
+/// whatever is recorded, for making a file empties it.
+fn next_file(records: &impl Read) -> Result<u64> {
+    Ok(recorded_next(records)?.unwrap_or(0).max(least_next(records, |_| true)?))
+}
+
+/// Returns the number of the next file as it is recorded; `None` if it is not, or not readably.
+pub(super) fn recorded_next(records: &impl Read) -> Result<Option<u64>> {
+    Ok(records.get(NEXT_FILE)?.filter(|next| next.len() == 8).and_then(|next| number_at(&next, 0).ok()))
+}
+
+/// Returns the number after the last of those that a table speaks of, in a row that counts.
+pub(super) fn least_next(records: &impl Read, counts: impl Fn(&[u8]) -> bool) -> Result<u64> {
+    let mut least = 0;
+    for table in [FILES, SPARES, REMOVED] {
+        let mut rows = records.scan(&[table], &prefix_end(&[table]), Order::Falling);
+        let number = |row: weft_kv::Row| FileNumber::from_key(&row.0).ok().filter(|_| counts(&row.0));
+        let last = rows.find_map(|row| row.map(number).transpose());
+        least = least.max(last.transpose()?.map_or(0, |last| last.0.saturating_add(1)));
+    }
+    Ok(least)
 }
 
 /// Makes a directory unless it is there. Returns whether it was made.

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use weft_core::form::{OpenedFile, Piece, Range, Source, Stopped};
+use weft_core::form::{OpenedFile, Piece, Range, Seek, Source, Stopped};
 use weft_core::limits::{PIECE_BYTES_MAX, SEAL_BLOCK_BYTES, STORE_INLINE_BYTES, STORE_READ_TRIES};
 use weft_core::proof::Granted;
 use weft_core::{Error, ErrorKind, Result, Rights};
@@ -140,7 +140,9 @@ impl Inner {
         for _ in 0..STORE_READ_TRIES {
             let (known, at, length) = self.look_up(live, block)?;
             let (seal, checked) = match known {
-                Known::Sealed { seal: Seal::Hole, .. } => {
+                // Bytes where no seal is: either zeros that somebody wrote, or a seal that was
+                // lost, which must not make zeros of what it was for.
+                Known::Sealed { seal: Seal::Hole, .. } if !holds_data(live, at, length)? => {
                     return Ok(Block::Bytes(ZEROS.slice(..length as usize)));
                 }
                 Known::Sealed { seal, checked } => (seal, checked),
@@ -217,6 +219,10 @@ impl Inner {
         }
         Ok(bytes)
     }
+}
+
+fn holds_data(live: &Live, at: u64, length: u64) -> Result<bool> {
+    Ok(live.file.seek(at, Seek::Data)?.is_some_and(|data| data < at + length))
 }
 
 /// Reading a block from the disk may bring parts of the next ones along: those that are not in
