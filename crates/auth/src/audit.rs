@@ -30,7 +30,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::{Door, Origin};
-use weft_core::proof::Caller;
+use weft_core::proof::{Caller, Trust};
 use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
 use weft_core::{
     CallerName, Clock, CredentialId, Deadline, DomainId, Error, ErrorKind, Result, TraceId, limits,
@@ -38,7 +38,7 @@ use weft_core::{
 use weft_kv::{Ack, Note, NotePosition, Notes, Space, SpaceTxn};
 use weft_sys::{Disk, Sys, Task};
 
-use self::chain::Chain;
+use self::chain::{Chain, KnownHead};
 use crate::home::Home;
 use crate::keys::KeyRing;
 use crate::steady::Steady;
@@ -297,6 +297,18 @@ impl AuditLog {
     }
 }
 
+/// Verifies a log that nobody writes to. What a crash left of a batch that nobody was told is
+/// there, after the last head that is remembered, is no damage.
+pub(crate) fn verify_at_rest(
+    disk: &dyn Disk,
+    known: Option<KnownHead>,
+    trust: &Trust,
+    domain: DomainId,
+) -> Result<AuditVerdict> {
+    let extent = chain::extent_at_rest(disk, known)?;
+    read::verify(disk, &extent, trust, domain)
+}
+
 async fn oldest(under_way: &mut VecDeque<(u64, oneshot::Receiver<()>)>) -> Result<u64> {
     let Some((upto, told)) = under_way.front_mut() else { return std::future::pending().await };
     told.await.map_err(|_| Error::new(ErrorKind::Unavailable, "the audit log is closed"))?;
@@ -397,7 +409,7 @@ impl Writer {
     }
 
     /// Keeps the head where a cut of the log does not reach it.
-    async fn remember(&self, head: chain::KnownHead) {
+    async fn remember(&self, head: KnownHead) {
         let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::audit_head_key(), &head);
         if let Err(error) = self.space.write(Ack::Applied, act).await {
             tracing::warn!(?error, "the audit log's head is not remembered: a cut would not be noticed");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::RwLock;
 use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
-use weft_core::service::{Accounts, Audit, Authority, Issuer, Memberships, Secret, Sessions};
+use weft_core::service::{Accounts, Audit, Authority, Finding, Issuer, Memberships, Secret, Sessions};
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Engine, Read, Space, SpaceId, SpaceTxn};
 use weft_sys::{Disk, FlushSite, Sys, Task};
@@ -12,6 +12,7 @@ use weft_sys::{Disk, FlushSite, Sys, Task};
 use crate::accounts::{TableAccounts, add_member, put_new_group, put_new_user};
 use crate::audit::{AuditLog, ChainedAudit};
 use crate::authority::{self, HomeAuthority};
+use crate::check;
 use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
@@ -23,9 +24,9 @@ use crate::steady::Steady;
 use crate::tables::{self, Domain, SCHEMA, UserRow};
 
 /// Where keys lie, below the directory that auth is given.
-const KEYS: &str = "keys";
+pub(crate) const KEYS: &str = "keys";
 /// Where the audit log lies.
-const AUDIT: &str = "audit";
+pub(crate) const AUDIT: &str = "audit";
 
 /// The administrator's password at birth.
 #[derive(Clone, Debug)]
@@ -179,6 +180,14 @@ impl Auth {
     /// runs and was not narrowed. Fails with `NotPermitted` or `Unauthenticated`.
     pub fn demand_administrator(&self, caller: &Caller) -> Result<()> {
         self.home.demand_administrator(caller)
+    }
+
+    /// Checks the keys and the audit log while they are used. For administrators.
+    pub async fn check(&self, caller: &Caller) -> Result<Vec<Finding>> {
+        self.home.demand_administrator(caller)?;
+        let mut findings = self.home.keys.check()?;
+        findings.extend(check::of_audit(self.home.audit.verify_all().await?));
+        Ok(findings)
     }
 
     /// Returns the role that turns evidence into callers.

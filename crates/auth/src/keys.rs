@@ -6,7 +6,7 @@
 //! until its certificate ends or [`KeyRing::end`] says otherwise; its secret half is destroyed at
 //! once, so nobody can sign with it any more.
 
-mod file;
+pub(crate) mod file;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +17,7 @@ use arc_swap::ArcSwap;
 use ed25519_dalek::{Signer, SigningKey};
 use serde::Serialize;
 use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust};
+use weft_core::service::Finding;
 use weft_core::{DomainId, Error, ErrorKind, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Read, Space};
 use weft_sys::{Disk, Sys};
@@ -83,7 +84,7 @@ pub(crate) fn found_root(sys: &Sys, disk: &dyn Disk) -> Result<Root> {
 pub(crate) struct Root(SigningKey);
 
 impl Root {
-    fn read(disk: &dyn Disk) -> Result<Option<Self>> {
+    pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>> {
         Ok(file::read(disk, Purpose::Certificate, file::ROOT)?.map(Self))
     }
 
@@ -214,6 +215,11 @@ impl KeyRing {
         Ok(rows.into_iter().filter(|(_, row)| !row.ended).map(|(_, row)| row.certificate).collect())
     }
 
+    /// Looks at the files of the keys.
+    pub(crate) fn check(&self) -> Result<Vec<Finding>> {
+        crate::check::of_keys(&*self.disk, self.domain, &key_rows(&self.space.snapshot()?)?)
+    }
+
     /// Replaces the key for `purpose`. What the old one signed stays believed. `Unavailable`
     /// without the root key.
     pub(crate) async fn rotate(&self, purpose: Purpose) -> Result<KeyId> {
@@ -323,7 +329,7 @@ async fn replace(space: &Space, disk: &dyn Disk, made: Certified) -> Result<()> 
     old.into_iter().try_for_each(|old| file::remove(disk, &file::name_of(purpose, old)))
 }
 
-fn key_rows(rows: &(impl Read + ?Sized)) -> Result<Vec<(KeyId, KeyRow)>> {
+pub(crate) fn key_rows(rows: &(impl Read + ?Sized)) -> Result<Vec<(KeyId, KeyRow)>> {
     let mut found = Vec::new();
     tables::each_below(rows, b"k", |rest, value| {
         found.push((KeyId(tables::id_of(rest)?), tables::decode(value)?));
@@ -347,7 +353,7 @@ fn read_current(disk: &dyn Disk, rows: &[(KeyId, KeyRow)], purpose: Purpose) -> 
     Ok(key)
 }
 
-fn trust_of(domain: DomainId, rows: &[(KeyId, KeyRow)]) -> Result<Trust> {
+pub(crate) fn trust_of(domain: DomainId, rows: &[(KeyId, KeyRow)]) -> Result<Trust> {
     let mut trust = Trust::none();
     trust.add_domain(domain);
     for (_, row) in rows.iter().filter(|(_, row)| !row.ended) {

@@ -38,6 +38,7 @@ mod accounts;
 mod audit;
 mod auth;
 mod authority;
+mod check;
 mod checks;
 mod home;
 mod issuer;
@@ -51,4 +52,5 @@ mod throttle;
 
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
+pub use check::check;
 pub use keys::KeyState;

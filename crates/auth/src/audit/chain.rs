@@ -19,7 +19,7 @@ use crate::steady::Steady;
 /// Where the log stood when it was last written, as the tables remember it: a log that ends before
 /// this has been cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct KnownHead {
+pub(crate) struct KnownHead {
     pub(super) file: u64,
     pub(super) next: u64,
     pub(super) link: Link,
@@ -61,6 +61,25 @@ pub(super) fn name_of(number: u64) -> String {
     format!("{number:016}.audit")
 }
 
+/// The numbers of the files there are, in order.
+fn numbers(disk: &dyn Disk) -> Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    disk.list("", &mut |name, entry| {
+        let number = name.strip_suffix(".audit").filter(|_| entry == Entry::File);
+        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
+        ControlFlow::Continue(())
+    })?;
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Returns what there is of a log that nobody writes to.
+pub(super) fn extent_at_rest(disk: &dyn Disk, known: Option<KnownHead>) -> Result<Extent> {
+    let last = numbers(disk)?.pop().max(known.map(|known| known.file));
+    let files = last.map(|number| FileMark { number, first: 0 }).into_iter().collect();
+    Ok(Extent { files, end: 0, known })
+}
+
 impl Chain {
     /// Takes up the log where it ends. What a crash left of a batch that nobody was told is there
     /// is cut off; what is damaged before the known head is left as it lies, for `verify` to name,
@@ -85,7 +104,7 @@ impl Chain {
             notes: 0,
             known,
         };
-        let mut numbers = chain.numbers()?;
+        let mut numbers = numbers(&*chain.disk)?;
         while let Some(number) = numbers.pop() {
             if chain.take_up(number)? {
                 break;
@@ -99,17 +118,6 @@ impl Chain {
             chain.begin_after_loss()?;
         }
         Ok(chain)
-    }
-
-    fn numbers(&self) -> Result<Vec<u64>> {
-        let mut numbers = Vec::new();
-        self.disk.list("", &mut |name, entry| {
-            let number = name.strip_suffix(".audit").filter(|_| entry == Entry::File);
-            numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
-            ControlFlow::Continue(())
-        })?;
-        numbers.sort_unstable();
-        Ok(numbers)
     }
 
     /// Remembers where an earlier file starts. One that does not say is left to `verify`.

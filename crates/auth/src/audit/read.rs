@@ -205,8 +205,8 @@ impl Walk<'_> {
             let frame = match reader.next(Some(&self.state.link))? {
                 None => break,
                 Some(Ok(frame)) => frame,
-                // The live end moves on while this walks.
-                Some(Err(_)) if end.is_some_and(|end| reader.offset() >= end) => break,
+                // The live end moves on while this walks; at rest a crash may have cut it.
+                Some(Err(_)) if end.is_some_and(|end| reader.offset() >= end) && self.has_head() => break,
                 Some(Err(_)) if last.is_none() && self.follows_another(number)? => {
                     let fault = Fault::Wrong("the file ends before its last batch");
                     return Ok(Some(Broken { file: number - 1, at: self.state.end, fault }));
@@ -221,10 +221,19 @@ impl Walk<'_> {
         }
         self.state.end = reader.offset();
         let Some((at, frame)) = last else {
+            if end.is_some() && number > 1 && self.has_head() {
+                // A crash kept its opening from being flushed.
+                return Ok(None);
+            }
             return Ok(Some(Broken { file: number, at: 0, fault: Fault::Wrong("the file is empty") }));
         };
         let unsigned = frame.check_head(self.trust, number).is_err();
         Ok(unsigned.then_some(Broken { file: number, at, fault: UNSIGNED }))
+    }
+
+    /// Whether the last head that is remembered was met: what follows may never have counted.
+    fn has_head(&self) -> bool {
+        self.state.known.is_none()
     }
 
     /// Whether a file begins well, but after something else than the file before it ends with: so

@@ -8,26 +8,26 @@ use weft_sys::{Disk, FlushSite, Open, Random};
 use zeroize::Zeroizing;
 
 /// The root key's file. It can be taken away; only rotation needs it.
-pub(super) const ROOT: &str = "root.key";
+pub(crate) const ROOT: &str = "root.key";
 
 const MAGIC: &[u8; 12] = b"weft key v1\n";
 const CHECK_BYTES: usize = 8;
 const FILE_BYTES: usize = MAGIC.len() + 1 + 32 + CHECK_BYTES;
 
 /// Makes a key of the machine's randomness.
-pub(super) fn make(random: &dyn Random) -> SigningKey {
+pub(crate) fn make(random: &dyn Random) -> SigningKey {
     let mut seed = Zeroizing::new([0; 32]);
     random.fill(&mut *seed);
     SigningKey::from_bytes(&seed)
 }
 
 /// Returns the id of a signing key.
-pub(super) fn id_of(key: &SigningKey) -> KeyId {
+pub(crate) fn id_of(key: &SigningKey) -> KeyId {
     KeyId::of_public_key(key.verifying_key().as_bytes())
 }
 
 /// Returns the name of a signing key's file.
-pub(super) fn name_of(purpose: Purpose, id: KeyId) -> String {
+pub(crate) fn name_of(purpose: Purpose, id: KeyId) -> String {
     let word = match purpose {
         Purpose::Certificate => return ROOT.to_owned(),
         Purpose::Credential => "credential",
@@ -46,7 +46,7 @@ fn number(purpose: Purpose) -> u8 {
     }
 }
 
-pub(super) fn encode(purpose: Purpose, key: &SigningKey) -> Zeroizing<[u8; FILE_BYTES]> {
+pub(crate) fn encode(purpose: Purpose, key: &SigningKey) -> Zeroizing<[u8; FILE_BYTES]> {
     let mut bytes = Zeroizing::new([0; FILE_BYTES]);
     bytes[..MAGIC.len()].copy_from_slice(MAGIC);
     bytes[MAGIC.len()] = number(purpose);
@@ -56,7 +56,7 @@ pub(super) fn encode(purpose: Purpose, key: &SigningKey) -> Zeroizing<[u8; FILE_
     bytes
 }
 
-pub(super) fn decode(purpose: Purpose, bytes: &[u8]) -> Result<SigningKey> {
+pub(crate) fn decode(purpose: Purpose, bytes: &[u8]) -> Result<SigningKey> {
     let bad = |detail: &'static str| Error::corrupt(detail).hint("put back a copy of the key's file");
     let (body, check) = bytes
         .split_last_chunk::<CHECK_BYTES>()
@@ -74,7 +74,7 @@ pub(super) fn decode(purpose: Purpose, bytes: &[u8]) -> Result<SigningKey> {
 }
 
 /// Keeps a new key, durably.
-pub(super) fn keep(disk: &dyn Disk, purpose: Purpose, key: &SigningKey) -> Result<()> {
+pub(crate) fn keep(disk: &dyn Disk, purpose: Purpose, key: &SigningKey) -> Result<()> {
     let name = name_of(purpose, id_of(key));
     let making = format!("{name}.new");
     remove(disk, &making)?;
@@ -86,7 +86,7 @@ pub(super) fn keep(disk: &dyn Disk, purpose: Purpose, key: &SigningKey) -> Resul
 }
 
 /// Reads a key; `None` if its file is not there. `NotPermitted` if others could read it too.
-pub(super) fn read(disk: &dyn Disk, purpose: Purpose, name: &str) -> Result<Option<SigningKey>> {
+pub(crate) fn read(disk: &dyn Disk, purpose: Purpose, name: &str) -> Result<Option<SigningKey>> {
     let file = match disk.open(name, Open::Read) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -99,7 +99,7 @@ pub(super) fn read(disk: &dyn Disk, purpose: Purpose, name: &str) -> Result<Opti
 }
 
 /// Removes a key's file, if it is there.
-pub(super) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
+pub(crate) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
     match disk.remove(name) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -108,7 +108,7 @@ pub(super) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
 
 /// Checks that the directory and every key in it are closed to others, and removes what a crash
 /// left of a key that was being made.
-pub(super) fn check_all(disk: &dyn Disk) -> Result<()> {
+pub(crate) fn check_all(disk: &dyn Disk) -> Result<()> {
     check_private(disk, "")?;
     let mut names = Vec::new();
     disk.list("", &mut |name, entry| {

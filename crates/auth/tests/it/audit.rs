@@ -17,7 +17,7 @@ use crate::scene::{Scene, scene};
 
 const NOTES: NoteKind = NoteKind(9);
 
-fn record(node: &Scene, serial: u64, container: u64) -> AuditRecord {
+pub fn record(node: &Scene, serial: u64, container: u64) -> AuditRecord {
     AuditRecord {
         at: node.sys.clock().now(),
         caller: CallerName::ANYONE,
@@ -63,7 +63,7 @@ fn is_whole(verdict: &AuditVerdict) -> bool {
 }
 
 /// Returns the names of the log's files, in order.
-fn files(disk: &SimDisk) -> Vec<String> {
+pub fn files(disk: &SimDisk) -> Vec<String> {
     let mut names = Vec::new();
     disk.list("auth/audit", &mut |name, _| {
         names.push(format!("auth/audit/{name}"));
@@ -74,7 +74,7 @@ fn files(disk: &SimDisk) -> Vec<String> {
     names
 }
 
-fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
+pub fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
     let file = disk.open(name, Open::Read).expect("it is there");
     let mut bytes = vec![0; file.len().expect("a length") as usize];
     file.read_exact_at(&mut bytes, 0).expect("bytes");
@@ -82,7 +82,7 @@ fn bytes_of(disk: &SimDisk, name: &str) -> Vec<u8> {
 }
 
 /// Returns where the frames of a file start.
-fn frames(bytes: &[u8]) -> Vec<usize> {
+pub fn frames(bytes: &[u8]) -> Vec<usize> {
     let mut at = 16;
     let mut starts = vec![0];
     while at < bytes.len() {

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod audit;
+mod check;
 mod fuzz;
 mod issuer;
 mod keys;

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Settings as AuthSettings};
-use weft_core::service::{CheckReport, Finding};
+use weft_core::service::{CheckReport, Finding, Severity};
 use weft_core::{Error, ObjectId, Result};
-use weft_kv::{Embedded, Engine};
+use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
 use weft_volume::managed::{self, Config, PathsOfObjects};
@@ -14,15 +14,47 @@ use weft_volume::managed::{self, Config, PathsOfObjects};
 use super::{AUTH_SPACE, NodeDirectory, VOLUME, volume_config};
 use crate::paths;
 
-/// Checks every structure: the engine's pages and log, the store's records, files and
-/// blocks, the volume's tables. With `repair`, mends what can be mended.
+/// Checks every structure: the engine's pages and log, keys, the audit log's chain, the store's
+/// records, files and blocks, the volume's tables. With `repair`, mends what can be mended.
 pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result<CheckReport> {
     if !directory.is_founded() {
         return Err(Error::not_found("there is no node").op("check").about(directory.path().display()));
     }
-    let meta = directory.disk("meta")?;
-    Embedded::check(sys, &meta, weft_kv::Options::default())?;
-    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, weft_kv::Options::default())?);
+    directory.check_metadata()?;
+    directory.check_engine(sys)?;
+    let engine = directory.engine(sys)?;
+    let auth_disk = directory.disk("auth")?;
+    let of_auth = weft_auth::check(engine.clone(), AUTH_SPACE, &*auth_disk).await?;
+    let rest = rest(sys, directory, &engine, repair).await;
+    engine.close().await?;
+    match rest {
+        Err(error) if of_auth.is_empty() => Err(error),
+        Err(error) => {
+            // What was found is more than what became of looking further.
+            let mut report = CheckReport { findings: of_auth, ..CheckReport::default() };
+            report.findings.push(Finding {
+                severity: Severity::Loss,
+                structure: "node".to_owned(),
+                detail: format!("objects and names could not be looked at: {error}"),
+                repair: "none: see to the above first".to_owned(),
+                object: None,
+            });
+            Ok(report)
+        }
+        Ok(mut report) => {
+            report.findings.splice(0..0, of_auth);
+            Ok(report)
+        }
+    }
+}
+
+/// Checks what needs the node's keys to be looked at: the store, and the volume.
+async fn rest(
+    sys: &Sys,
+    directory: &NodeDirectory,
+    engine: &Arc<dyn Engine>,
+    repair: bool,
+) -> Result<CheckReport> {
     let settings = AuthSettings { volumes: vec![VOLUME], ..AuthSettings::default() };
     let auth =
         Auth::open(sys.clone(), engine.clone(), AUTH_SPACE, directory.disk("auth")?, settings).await?.0;
@@ -31,13 +63,12 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
     let store =
         Arc::new(Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?);
     let mut report = store.check(Check { repair, blocks: true }).await?;
-    let config = volume_config(sys, &engine, &auth, store.clone());
+    let config = volume_config(sys, engine, &auth, store.clone());
     let tables = volume(&config, &auth, repair, &mut report.findings).await?;
     report.inodes += tables.inodes;
     report.findings.extend(tables.findings);
     store.close().await?;
     auth.close().await?;
-    engine.close().await?;
     Ok(report)
 }
 

@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::{Error, ErrorKind, Result};
+use weft_kv::{Embedded, Engine};
 use weft_sys::disk::DiskLock;
-use weft_sys::{Disk, RealDisk, fault, process};
+use weft_sys::{Disk, RealDisk, Sys, fault, process};
 
 const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
+const META: &str = "meta";
 const SOCKET: &str = "node.sock";
 
 /// A node's directory, ours as long as this lives.
@@ -91,6 +93,19 @@ impl NodeDirectory {
         self.path.join("auth").join("keys").exists()
     }
 
+    /// Fails with `Corrupt` if other parts of a node are here and its metadata is not: a start
+    /// would make a new, empty node of the same keys, over the old one's objects.
+    pub fn check_metadata(&self) -> Result<()> {
+        let has = |path: &str| self.path.join(path).exists();
+        if has("meta/tree") || !has("auth/keys") && !has("objects/objects") {
+            return Ok(());
+        }
+        Err(Error::corrupt("meta/tree is not there, and keys or objects of a node are")
+            .op("use the node's directory")
+            .about(self.path.display())
+            .hint("put it back, with all of `meta`; else restore a backup to another directory"))
+    }
+
     /// Returns the part below a name, closed to everybody else.
     pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
         let below = self.disk.beneath(name)?;
@@ -98,6 +113,22 @@ impl NodeDirectory {
         std::fs::set_permissions(&path, Permissions::from_mode(0o700))
             .map_err(|e| fault::error(e, "close", path.display()))?;
         Ok(below)
+    }
+
+    /// Opens the metadata engine.
+    pub fn engine(&self, sys: &Sys) -> Result<Arc<dyn Engine>> {
+        let opened = Embedded::open(sys.clone(), self.disk(META)?, weft_kv::Options::default());
+        Ok(Arc::new(opened.map_err(|error| self.of_metadata(error))?))
+    }
+
+    /// Checks every byte that the metadata engine stands on, while nobody has it open.
+    pub fn check_engine(&self, sys: &Sys) -> Result<()> {
+        let checked = Embedded::check(sys, &self.disk(META)?, weft_kv::Options::default());
+        checked.map(drop).map_err(|error| self.of_metadata(error))
+    }
+
+    fn of_metadata(&self, error: Error) -> Error {
+        error.op("open the metadata in").about(self.path.join(META).display())
     }
 
     /// Returns the path of the socket, with what an earlier process left there gone.

@@ -27,7 +27,7 @@ use weft_core::{Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{OpenTables, Services as NativeServices};
-use weft_kv::{Embedded, Engine, SpaceId};
+use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
 use weft_store::Directory;
 use weft_sys::net::Peer;
@@ -74,8 +74,8 @@ impl Running {
     pub async fn start(sys: &Sys, directory: NodeDirectory, settings: &NodeSettings) -> Result<Self> {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
-        let engine: Arc<dyn Engine> =
-            Arc::new(Embedded::open(sys.clone(), directory.disk("meta")?, weft_kv::Options::default())?);
+        directory.check_metadata()?;
+        let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
             volumes: vec![VOLUME],

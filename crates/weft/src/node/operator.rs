@@ -96,6 +96,7 @@ impl Node for Operator {
         }
         report.objects += objects.objects;
         report.findings.extend(objects.findings);
+        report.findings.extend(self.auth.check(caller).await?);
         Ok(report)
     }
 }

@@ -129,6 +129,14 @@ impl Node {
 
     /// Starts the node, and returns once it answers.
     pub fn up(&mut self) {
+        if let Err(said) = self.try_up() {
+            panic!("the node did not start: {}{}", said.out, self.log());
+        }
+    }
+
+    /// Starts the node. Returns once it answers, or what it said when it ended instead.
+    pub fn try_up(&mut self) -> Result<(), Said> {
+        let before = self.log().len();
         let log = fs::File::options().create(true).append(true).open(self.path("log")).expect("opened");
         let mut command = self.command();
         command.args(["up", "--http", "127.0.0.1:0"]).arg("--ready").arg(self.path("ready"));
@@ -143,8 +151,12 @@ impl Node {
             let _ = says.send(read.map(|_| line));
         });
         let line = heard.recv_timeout(PATIENCE).expect("the node answers in time").expect("it can be read");
-        assert_eq!(line, "ready\n", "the node did not start:\n{}", self.log());
+        if line != "ready\n" {
+            let code = self.wait().code().unwrap_or(-1);
+            return Err(Said { code, out: line, err: self.log()[before..].to_owned() });
+        }
         self.http = Some(self.read_ready());
+        Ok(())
     }
 
     fn read_ready(&self) -> SocketAddr {

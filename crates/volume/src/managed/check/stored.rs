@@ -44,7 +44,7 @@ impl Volume {
     }
 
     /// Returns what the store knows of an object, by its label or by one it may have
-    /// got since.
+    /// got since. `Corrupt` if it has the object and cannot open it: that is its own to say.
     async fn stat(
         &self,
         snapshot: &SpaceSnapshot,
@@ -72,7 +72,11 @@ impl Volume {
         let Layout::Whole { object, label } = inode.layout else { return Ok(()) };
         found.report.objects += 1;
         let mut right = inode.clone();
-        let Some((stat, carried)) = self.stat(snapshot, object, [label, inode.container]).await? else {
+        let there = match self.stat(snapshot, object, [label, inode.container]).await {
+            Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
+            there => there?,
+        };
+        let Some((stat, carried)) = there else {
             right.layout = Layout::Inline;
             right.layout_serial += 1;
             (right.size, right.used) = (0, 0);
@@ -105,7 +109,10 @@ impl Volume {
                 // What was not flushed counts for nothing after a crash anyway.
                 let PartBytes::Object { object, unsynced: None } = part.held else { continue };
                 found.report.objects += 1;
-                let stat = self.stat(snapshot, object, [row.container; 2]).await?;
+                let stat = match self.stat(snapshot, object, [row.container; 2]).await {
+                    Err(error) if error.kind() == ErrorKind::Corrupt => continue,
+                    stat => stat?,
+                };
                 if stat.is_none_or(|(stat, _)| stat.size < part.bytes) {
                     let key = stages::part_key(id, number).to_vec();
                     let detail = format!("{object} of part {number} of stage {id} is cut or not there");

@@ -1,0 +1,111 @@
+//! Looking at what auth keeps beside its tables: the files of keys, and the audit log's chain.
+//! Neither can be mended from what else there is, so nothing is changed here.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use weft_core::proof::Purpose;
+use weft_core::service::{AuditVerdict, Finding, Severity};
+use weft_core::{DomainId, Error, ErrorKind, KeyId, Result};
+use weft_kv::{Engine, Space, SpaceId};
+use weft_sys::Disk;
+use weft_sys::disk::Entry;
+
+use crate::audit;
+use crate::auth::{AUDIT, KEYS};
+use crate::keys::{self, Root, file};
+use crate::tables::{self, Domain, KeyRow, SCHEMA};
+
+/// Checks the keys and the audit log of a node that does not run. `disk` is auth's own directory.
+pub async fn check(engine: Arc<dyn Engine>, space: SpaceId, disk: &dyn Disk) -> Result<Vec<Finding>> {
+    let space = Space::open(engine, space, &SCHEMA).await?;
+    let snapshot = space.snapshot()?;
+    let domain: Domain = tables::read(&snapshot, &tables::domain_key())?
+        .ok_or_else(|| Error::corrupt("the tables name no domain").op("check the keys"))?;
+    let rows = keys::key_rows(&snapshot)?;
+    let mut findings = of_keys(&*disk.beneath(KEYS)?, domain.id, &rows)?;
+    let trust = keys::trust_of(domain.id, &rows)?;
+    let known = tables::read(&snapshot, &tables::audit_head_key())?;
+    let verdict = audit::verify_at_rest(&*disk.beneath(AUDIT)?, known, &trust, domain.id)?;
+    findings.extend(of_audit(verdict));
+    Ok(findings)
+}
+
+/// Says what is wrong with the audit log, if anything is.
+pub(crate) fn of_audit(verdict: AuditVerdict) -> Option<Finding> {
+    let AuditVerdict::Broken { file, offset, detail } = verdict else { return None };
+    let detail = format!("auth/{AUDIT}/{file}: from byte {offset} on: {detail}");
+    Some(lost("audit log", detail, "none: what is before it holds; look for who could write there"))
+}
+
+/// Looks at the file of each key that the tables know, and at what else lies there.
+pub(crate) fn of_keys(disk: &dyn Disk, domain: DomainId, rows: &[(KeyId, KeyRow)]) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let root = of_root(disk, domain, &mut findings);
+    let mut known = vec![file::ROOT.to_owned()];
+    for (id, row) in rows {
+        let name = file::name_of(row.purpose, *id);
+        if row.current {
+            findings.extend(of_current(disk, &name, *id, row.purpose, root));
+        } else if disk.measure(&name).is_ok() {
+            let detail = format!("{}: the key was replaced, and its secret is still there", shown(&name));
+            findings.push(note(detail, "none: remove the file"));
+        }
+        known.push(name);
+    }
+    disk.list("", &mut |name, entry| {
+        if entry != Entry::File || !known.iter().any(|known| known == name) {
+            findings.push(note(format!("{}: no key of the domain's", shown(name)), "none: it is not used"));
+        }
+        ControlFlow::Continue(())
+    })?;
+    Ok(findings)
+}
+
+/// Returns whether the root key is there and the domain's. It may be kept elsewhere.
+fn of_root(disk: &dyn Disk, domain: DomainId, findings: &mut Vec<Finding>) -> bool {
+    let repair = "none: put a copy of it back, or take it away until a key is to be made";
+    match Root::read(disk) {
+        Ok(Some(root)) if root.domain() == domain => return true,
+        Ok(None) => {}
+        Ok(Some(_)) => findings.push(lost("key", format!("{}: another domain's", shown(file::ROOT)), repair)),
+        Err(error) => {
+            findings.push(lost("key", format!("{}: {}", shown(file::ROOT), error.detail()), repair))
+        }
+    }
+    false
+}
+
+fn of_current(disk: &dyn Disk, name: &str, id: KeyId, purpose: Purpose, root: bool) -> Option<Finding> {
+    let with_root = "none: put a copy of it back, or take it away: the next start makes a new one";
+    let without = "none: put a copy of it back, or root.key, to make a new one";
+    let repair = if root { with_root } else { without };
+    match file::read(disk, purpose, name) {
+        Ok(Some(key)) if file::id_of(&key) == id => None,
+        Ok(Some(_)) => Some(lost("key", format!("{}: another key", shown(name)), repair)),
+        Ok(None) if root => {
+            Some(note(format!("{}: not there", shown(name)), "the next start makes a new one"))
+        }
+        Ok(None) => Some(lost("key", format!("{}: not there", shown(name)), repair)),
+        Err(error) if error.kind() == ErrorKind::NotPermitted => {
+            Some(lost("key", format!("{}: {}", shown(name), error.detail()), "none: close it to others"))
+        }
+        Err(error) => Some(lost("key", format!("{}: {}", shown(name), error.detail()), repair)),
+    }
+}
+
+fn shown(name: &str) -> String {
+    format!("auth/{KEYS}/{name}")
+}
+
+fn lost(structure: &str, detail: String, repair: &str) -> Finding {
+    finding(Severity::Loss, structure, detail, repair)
+}
+
+fn note(detail: String, repair: &str) -> Finding {
+    finding(Severity::Note, "key", detail, repair)
+}
+
+fn finding(severity: Severity, structure: &str, detail: String, repair: &str) -> Finding {
+    Finding { severity, structure: structure.to_owned(), detail, repair: repair.to_owned(), object: None }
+}
