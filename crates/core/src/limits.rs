@@ -220,6 +220,9 @@ pub const KV_BATCH_MAX: usize = 1024;
 pub const KV_BATCH_BYTES: usize = 1 << 20;
 /// How long a durable transaction waits for others that came lately, to share its flush.
 pub const KV_COMPANY_WAIT: Duration = Duration::from_millis(1);
+/// A durable transaction that nobody shares a flush with is flushed on its caller's own thread
+/// while flushes take less than this: to wake a sleeping thread and be woken by it takes 100 µs.
+pub const KV_FLUSH_AT_ONCE: Duration = Duration::from_micros(500);
 /// Flushes until it is tried again whether more would come, after nobody did; doubled each time.
 pub const KV_COMPANY_REST: (u32, u32) = (64, 4096);
 /// Bytes in one segment of the metadata log (one larger transaction gets a larger one).

@@ -10,9 +10,11 @@
 mod backup;
 mod batch;
 mod company;
+mod desk;
 mod feed;
 mod log;
 mod overlay;
+mod queue;
 mod record;
 mod resident;
 mod rows;
@@ -25,22 +27,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::sync::{mpsc, oneshot};
 use weft_core::form::Ack;
 use weft_core::limits::{
-    KV_COMPANY_WAIT, KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX, KV_QUEUE_MAX,
+    KV_COMPANY_WAIT, KV_FLUSH_AT_ONCE, KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX,
     KV_TREE_CACHE_BYTES,
 };
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, Result};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, Sys};
 
+use self::desk::{Desk, Wish};
 use self::feed::{Feeds, Subscription, all_counts};
 use self::log::Log;
 use self::overlay::Overlay;
+use self::queue::Queue;
 use self::tree::{Opened, Tree};
 use self::view::{EmbeddedSnapshot, Published, View};
-use self::writer::{Message, Writer};
+use self::writer::Writer;
 use crate::engine::{
     Boot, Commit, Engine, NoteKind, NotePosition, Notes, Order, Snapshot, Supports, WriteFn,
 };
@@ -63,6 +66,9 @@ pub struct Options {
     pub cache_bytes: usize,
     /// How long a durable transaction waits for others that came lately, to share its flush.
     pub company_wait: Duration,
+    /// A caller that is alone flushes by itself while flushes take less than this; zero leaves
+    /// everything to the writer.
+    pub flush_at_once: Duration,
 }
 
 impl Default for Options {
@@ -73,6 +79,7 @@ impl Default for Options {
             overlay_bytes_max: KV_OVERLAY_BYTES_MAX,
             cache_bytes: KV_TREE_CACHE_BYTES,
             company_wait: KV_COMPANY_WAIT,
+            flush_at_once: KV_FLUSH_AT_ONCE,
         }
     }
 }
@@ -81,7 +88,7 @@ impl Default for Options {
 /// waits for that, and spares the next start the replay.
 pub struct Embedded {
     sys: Sys,
-    writer: mpsc::Sender<Message>,
+    queue: Queue,
     published: Arc<Published>,
     feeds: Arc<Feeds>,
     boot: Arc<AtomicU64>,
@@ -116,23 +123,22 @@ impl Embedded {
         feeds.flushed(&notes);
         let published = Arc::new(Published::new(view, visible));
         let boot = Arc::new(AtomicU64::new(sys.random().u64()));
-        let (writer, queue) = mpsc::channel(KV_QUEUE_MAX);
-        let work = Writer {
+        let (queue, shared, messages) = Queue::new(Desk {
             sys: sys.clone(),
-            disk,
             options,
             log,
-            tree: Arc::new(opened.tree),
             published: published.clone(),
             feeds: feeds.clone(),
             boot: boot.clone(),
-            queue,
             notes,
-            state: writer::State::default(),
+            state: desk::State::default(),
             _lock: lock,
-        };
+        });
+        let tree = Arc::new(opened.tree);
+        let (state, told) = (writer::State::default(), feeds.clone());
+        let work = Writer { sys: sys.clone(), disk, tree, feeds: told, shared, messages, state };
         drop(sys.dedicated("weft-kv", work.run())?);
-        Ok(Self { sys, writer, published, feeds, boot })
+        Ok(Self { sys, queue, published, feeds, boot })
     }
 
     /// Checks every byte that a closed engine on `disk` stands on: the pages of the tree against
@@ -180,17 +186,6 @@ fn open_tree(sys: &Sys, disk: &Arc<dyn Disk>, options: Options) -> Result<Opened
         .ok_or_else(|| Error::internal("a tree that was just made is gone"))
 }
 
-/// Sends a message to the writer and waits for its answer.
-async fn ask(
-    writer: &mpsc::Sender<Message>,
-    message: Message,
-    answer: oneshot::Receiver<Result<Commit>>,
-) -> Result<Commit> {
-    let closed = || Error::new(ErrorKind::Unavailable, "the metadata engine is closed");
-    writer.send(message).await.map_err(|_| closed())?;
-    answer.await.map_err(|_| closed())?
-}
-
 #[async_trait]
 impl Engine for Embedded {
     fn supports(&self) -> Supports {
@@ -202,18 +197,16 @@ impl Engine for Embedded {
     }
 
     async fn write(&self, ack: Ack, act: WriteFn) -> Result<Commit> {
-        let (reply, answer) = oneshot::channel();
-        ask(&self.writer, Message::Write { ack, act, reply }, answer).await
+        self.queue.serve(Wish::Write { ack, act }).await
     }
 
     async fn flush(&self) -> Result<Commit> {
-        let (reply, answer) = oneshot::channel();
-        ask(&self.writer, Message::Flush { reply }, answer).await
+        self.queue.serve(Wish::Flush).await
     }
 
     fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>> {
         let subscription =
-            Subscription::begin(self.feeds.clone(), self.published.clone(), self.writer.clone(), kind)?;
+            Subscription::begin(self.feeds.clone(), self.published.clone(), self.queue.clone(), kind)?;
         Ok(Box::new(subscription))
     }
 
@@ -233,8 +226,6 @@ impl Engine for Embedded {
     }
 
     async fn close(&self) -> Result<()> {
-        let (reply, answer) = oneshot::channel();
-        ask(&self.writer, Message::Close { reply }, answer).await?;
-        Ok(())
+        self.queue.close().await.map(drop)
     }
 }

@@ -127,7 +127,8 @@ pub trait Engine: Send + Sync {
     /// Runs a transaction. An error of the closure is returned as it is, and nothing of the
     /// closure remains. `NoSpace`: nothing happened, try when there is space. `Unavailable`: the
     /// disk failed, and whether the commit survives the next opening is unknown. Waits while
-    /// `KV_QUEUE_MAX` others do.
+    /// `KV_QUEUE_MAX` others do. Where nobody else writes and the disk is quick, all of it happens
+    /// on the caller's thread, flush included.
     async fn write(&self, ack: Ack, act: WriteFn) -> Result<Commit>;
 
     /// Makes everything committed so far durable, and returns how far that is.

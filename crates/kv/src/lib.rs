@@ -11,7 +11,8 @@
 //!
 //! ```text
 //!   Space::write ─▶ queue ─▶ one writer: closures in order ─▶ log (one write, one flush a batch)
-//!                                  │                            └─▶ notes, after the flush
+//!            └─ alone: at once, on its own thread ─┘            └─▶ notes, after the flush
+//!                                  │
 //!                                  ▼
 //!   Space::snapshot ─▶ reads ─▶ overlay (versions in memory) ─▶ folded behind into the tree
 //! ```

@@ -13,6 +13,7 @@ use weft_core::limits::{KV_KEY_BYTES_MAX, KV_TXN_BYTES_MAX, KV_VALUE_BYTES_MAX};
 use weft_core::{Error, ErrorKind, Result};
 
 use super::OWN;
+use super::desk::Wish;
 use super::feed::{Counts, acked_key, note_key, note_row};
 use super::record::{HEAD_BYTES, begin_commit, encode_change, end_commit};
 use super::rows::Changes;
@@ -67,17 +68,24 @@ impl Batch {
         batch
     }
 
-    /// Runs a transaction, and returns its commit: that of the last one before it if it changed
-    /// nothing. After an error nothing of it remains.
-    pub(super) fn run(&mut self, act: &mut WriteFn) -> Result<u64> {
+    /// Does a wish, and returns its commit: that of the last one before it if it changed nothing.
+    /// After an error nothing of it remains.
+    pub(super) fn serve(&mut self, wish: &mut Wish) -> Result<u64> {
+        match wish {
+            Wish::Write { act, .. } => self.run(act),
+            Wish::AckNotes { kind, position } => self.ack_notes(*kind, *position),
+            Wish::Flush => Ok(self.base + self.commits),
+        }
+    }
+
+    fn run(&mut self, act: &mut WriteFn) -> Result<u64> {
         self.attempt(|batch| match catch_unwind(AssertUnwindSafe(|| act(batch))) {
             Ok(done) => done,
             Err(_) => Err(Error::internal("a transaction panicked")),
         })
     }
 
-    /// Forgets notes up to `position`.
-    pub(super) fn ack_notes(&mut self, kind: NoteKind, position: NotePosition) -> Result<u64> {
+    fn ack_notes(&mut self, kind: NoteKind, position: NotePosition) -> Result<u64> {
         self.attempt(|batch| {
             let counts = batch.counts(kind)?;
             let upto = position.0.min(counts.last);

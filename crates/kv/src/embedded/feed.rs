@@ -11,13 +11,14 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::Notify;
 use weft_core::limits::KV_NOTES_PAGE_MAX;
 use weft_core::{Error, ErrorKind, Result};
 
 use super::OWN;
+use super::desk::Wish;
+use super::queue::Queue;
 use super::view::{EmbeddedSnapshot, Published, View};
-use super::writer::Message;
 use crate::engine::{Commit, Note, NoteKind, NotePosition, Notes, Order, Row, prefix_end};
 
 /// How many notes of a kind there are.
@@ -129,7 +130,7 @@ impl Feeds {
 pub(super) struct Subscription {
     feeds: Arc<Feeds>,
     published: Arc<Published>,
-    writer: mpsc::Sender<Message>,
+    queue: Queue,
     kind: NoteKind,
     /// The last note handed over.
     seen: u64,
@@ -140,7 +141,7 @@ impl Subscription {
     pub(super) fn begin(
         feeds: Arc<Feeds>,
         published: Arc<Published>,
-        writer: mpsc::Sender<Message>,
+        queue: Queue,
         kind: NoteKind,
     ) -> Result<Self> {
         let counts = EmbeddedSnapshot::take(&published).note_counts(kind)?;
@@ -150,7 +151,7 @@ impl Subscription {
             return Err(Error::new(ErrorKind::Busy, "somebody reads these notes already"));
         }
         drop(state);
-        Ok(Self { feeds, published, writer, kind, seen: counts.acked })
+        Ok(Self { feeds, published, queue, kind, seen: counts.acked })
     }
 
     fn read(&self, durable: u64) -> Result<Vec<Note>> {
@@ -192,9 +193,8 @@ impl Notes for Subscription {
     }
 
     async fn ack(&mut self, position: NotePosition) -> Result<()> {
-        let (reply, answer) = oneshot::channel();
         let position = NotePosition(position.0.min(self.seen));
-        super::ask(&self.writer, Message::AckNotes { kind: self.kind, position, reply }, answer).await?;
+        self.queue.serve(Wish::AckNotes { kind: self.kind, position }).await?;
         Ok(())
     }
 }

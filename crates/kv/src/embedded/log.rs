@@ -229,6 +229,13 @@ impl Log {
         Ok(())
     }
 
+    /// Returns whether a record of ordinary size goes into the present segment, so that no other
+    /// has to be made, or begun, for it.
+    pub(super) fn has_room(&self) -> bool {
+        let left = self.current.header.bytes.saturating_sub(self.end);
+        2 * self.segment_bytes / KV_LOG_RESERVE_SHARE + SEAL_BYTES <= left
+    }
+
     /// Goes on to the next segment if a record of `bytes` and a seal do not fit any more.
     fn make_room(&mut self, bytes: u64) -> std::result::Result<(), AppendError> {
         let (needed, reserve) = (bytes + SEAL_BYTES, self.segment_bytes / KV_LOG_RESERVE_SHARE);

@@ -1,76 +1,43 @@
-//! The one writer: takes queued transactions, runs them in order, appends them with one write,
-//! flushes them with one flush, answers, and folds behind.
+//! The one writer: takes what queues, does it in order at the desk as one batch, flushes that with
+//! one flush, answers, and folds behind.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use weft_core::form::Ack;
-use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
+use weft_core::limits::{KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
 use weft_core::{Error, ErrorKind, Result, Tick};
-use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, Sys, Task};
 
-use super::Options;
-use super::batch::Batch;
-use super::company::Company;
-use super::feed::{Counts, Feeds};
-use super::log::{AppendError, Log};
+use super::desk::{Desk, again};
+use super::feed::Feeds;
 use super::overlay::Overlay;
+use super::queue::{Message, Reply, Shared};
 use super::tree::{Tree, TreeView};
-use super::view::{Published, View};
-use crate::engine::{Commit, NoteKind, NotePosition, WriteFn};
-
-/// Where an answer goes. Nobody may be listening any more: the act stands all the same.
-pub(super) type Reply = oneshot::Sender<Result<Commit>>;
-
-/// What the writer is asked to do.
-pub(super) enum Message {
-    /// Run a transaction.
-    Write { ack: Ack, act: WriteFn, reply: Reply },
-    /// Forget notes.
-    AckNotes { kind: NoteKind, position: NotePosition, reply: Reply },
-    /// Make everything so far durable.
-    Flush { reply: Reply },
-    /// Finish and stop.
-    Close { reply: Reply },
-}
+use super::view::View;
+use crate::engine::Commit;
 
 /// Everything the writer owns.
 pub(super) struct Writer {
     pub(super) sys: Sys,
     pub(super) disk: Arc<dyn Disk>,
-    pub(super) options: Options,
-    pub(super) log: Log,
     pub(super) tree: Arc<Tree>,
-    pub(super) published: Arc<Published>,
     pub(super) feeds: Arc<Feeds>,
-    pub(super) boot: Arc<AtomicU64>,
-    pub(super) queue: mpsc::Receiver<Message>,
-    pub(super) notes: BTreeMap<NoteKind, Counts>,
+    pub(super) shared: Arc<Shared>,
+    pub(super) messages: mpsc::Receiver<Message>,
     pub(super) state: State,
-    /// Held until the writer ends.
-    pub(super) _lock: Box<dyn DiskLock>,
 }
 
 /// What changes while it works.
 #[derive(Default)]
 pub(super) struct State {
-    /// When applied commits must be flushed.
-    flush_at: Option<Tick>,
     fold: Option<Fold>,
     /// Why the last fold failed, and when to try again.
     fold_failed: Option<(Error, Tick)>,
     /// The last commit in the frozen overlay.
     frozen_to: u64,
-    /// Why nothing can be written until the engine is opened again.
-    broken: Option<Error>,
-    /// The last record's buffer, kept for the next.
-    record: Vec<u8>,
     /// Answers that wait for the next flush.
     unflushed: Vec<Waiting>,
-    company: Company,
 }
 
 type Fold = Task<Result<Folded>>;
@@ -84,7 +51,8 @@ struct Folded {
 enum Event {
     Message(Message),
     Folded(Result<Folded>),
-    Timer,
+    /// A timer, or something that a caller left.
+    Look,
     Abandoned,
 }
 
@@ -98,35 +66,51 @@ struct Waiting {
 impl Writer {
     /// Works until it is told to close or everybody who could tell it is gone.
     pub(super) async fn run(mut self) {
-        loop {
-            match self.next_event().await {
+        let (shared, feeds) = (self.shared.clone(), self.feeds.clone());
+        let mut looks_at = None;
+        let (desk, closed) = loop {
+            let event = self.next_event(looks_at).await;
+            let mut held = shared.desk.lock().await;
+            let Some(desk) = held.as_deref_mut() else { break (None, None) };
+            match event {
                 Event::Message(message) => {
-                    if let Some(reply) = self.serve(message).await {
-                        let done = self.finish().await;
-                        let feeds = self.feeds.clone();
-                        // The lock goes before the answer: who hears it may open again at once.
-                        drop(self);
-                        feeds.close();
-                        answer(reply, done);
-                        return;
+                    if let Some(reply) = self.serve(desk, message).await {
+                        let done = self.finish(desk).await;
+                        break (held.take(), Some((reply, done)));
                     }
                 }
-                Event::Folded(folded) => self.folded(folded),
-                Event::Timer => self.timer(),
-                Event::Abandoned => break,
+                Event::Folded(folded) => self.folded(desk, folded),
+                Event::Look => flush_if_due(desk),
+                Event::Abandoned => {
+                    if let Err(error) = desk.flush() {
+                        tracing::error!(%error, "cannot flush the metadata log while closing");
+                    }
+                    break (held.take(), None);
+                }
             }
-            self.fold_if_due();
+            self.fold_if_due(desk);
+            looks_at = self.next_look(desk);
+        };
+        // The tree goes before the lock, which goes with the desk, and both before the answer: who
+        // hears it may open again at once.
+        drop(self);
+        drop(desk);
+        feeds.close();
+        if let Some((reply, done)) = closed {
+            answer(reply, done);
         }
-        if let Err(error) = self.flush() {
-            tracing::error!(%error, "cannot flush the metadata log while closing");
-        }
-        self.feeds.close();
     }
 
-    async fn next_event(&mut self) -> Event {
-        let State { fold, flush_at, fold_failed, .. } = &mut self.state;
-        let retry_at = fold_failed.as_ref().map(|(_, at)| *at);
-        let timer = flush_at.iter().copied().chain(retry_at).min();
+    /// Notes at the desk when it will be looked at again, and returns that.
+    fn next_look(&self, desk: &mut Desk) -> Option<Tick> {
+        let retry_at = self.state.fold_failed.as_ref().map(|(_, at)| *at);
+        desk.state.folding = self.state.fold.is_some() || retry_at.is_some();
+        desk.state.looks_at = desk.state.flush_at.iter().copied().chain(retry_at).min();
+        desk.state.looks_at
+    }
+
+    async fn next_event(&mut self, looks_at: Option<Tick>) -> Event {
+        let fold = &mut self.state.fold;
         let sys = self.sys.clone();
         tokio::select! {
             biased;
@@ -134,60 +118,51 @@ impl Writer {
                 *fold = None;
                 Event::Folded(folded.and_then(|folded| folded))
             }
-            () = async { sys.sleep_until(timer.expect("guarded below")).await }, if timer.is_some() => Event::Timer,
-            message = self.queue.recv() => message.map_or(Event::Abandoned, Event::Message),
+            () = async { sys.sleep_until(looks_at.expect("guarded below")).await }, if looks_at.is_some() => Event::Look,
+            message = self.messages.recv() => message.map_or(Event::Abandoned, Event::Message),
+            () = self.shared.wanted.notified() => Event::Look,
         }
     }
 
     /// Serves a message, those queued behind it, and those that are expected to come for the same
     /// flush. Returns where to answer once closed, if that was asked.
-    async fn serve(&mut self, first: Message) -> Option<Reply> {
-        let mut close = self.gather(first).await;
-        let until = self.sys.clock().tick().plus(self.options.company_wait);
+    async fn serve(&mut self, desk: &mut Desk, first: Message) -> Option<Reply> {
+        let mut close = self.gather(desk, first).await;
+        let until = self.sys.clock().tick().plus(desk.options.company_wait);
         let mut late = false;
         while close.is_none()
             && !late
-            && self.has_room()
-            && self.state.company.is_expected(self.state.unflushed.len())
+            && desk.has_room()
+            && desk.state.company.is_expected(self.state.unflushed.len())
         {
             let sys = self.sys.clone();
             tokio::select! {
                 biased;
-                message = self.queue.recv() => match message {
-                    Some(message) => close = self.gather(message).await,
+                message = self.messages.recv() => match message {
+                    Some(message) => close = self.gather(desk, message).await,
                     None => break,
                 },
                 () = sys.sleep_until(until) => late = true,
             }
         }
-        self.answer_durable(late);
+        self.answer_durable(desk, late);
         close
     }
 
     /// Runs a message and those queued behind it as one batch, and answers those that want no
     /// flush. Returns where to answer once closed, if that was asked.
-    async fn gather(&mut self, first: Message) -> Option<Reply> {
-        if let Err(error) = self.await_room().await {
+    async fn gather(&mut self, desk: &mut Desk, first: Message) -> Option<Reply> {
+        if let Err(error) = self.await_room(desk).await {
             return refuse(first, &error);
         }
-        let base = self.log.appended();
-        let record = std::mem::take(&mut self.state.record);
-        let mut batch = Batch::new(self.published.view(), base, self.notes.clone(), record);
+        let mut batch = desk.begin();
         let (mut waiting, mut close) = (Vec::new(), None);
         let mut next = Some(first);
         while let Some(message) = next.take() {
             match message {
-                Message::Write { ack, mut act, reply } => {
-                    let done = batch.run(&mut act);
-                    waiting.push(Waiting { ack, reply, done });
-                }
-                Message::AckNotes { kind, position, reply } => {
-                    let done = batch.ack_notes(kind, position);
-                    waiting.push(Waiting { ack: Ack::Applied, reply, done });
-                }
-                Message::Flush { reply } => {
-                    let done = Ok(base + batch.commits());
-                    waiting.push(Waiting { ack: Ack::Durable, reply, done });
+                Message::Serve { mut wish, reply } => {
+                    let done = batch.serve(&mut wish);
+                    waiting.push(Waiting { ack: wish.ack(), reply, done });
                 }
                 Message::Close { reply } => {
                     close = Some(reply);
@@ -195,33 +170,32 @@ impl Writer {
                 }
             }
             if waiting.len() < KV_BATCH_MAX && batch.bytes() < KV_BATCH_BYTES {
-                next = self.queue.try_recv().ok();
+                next = self.messages.try_recv().ok();
             }
         }
-        self.commit(batch, waiting);
+        match desk.append(batch) {
+            Ok(()) => self.appended(waiting),
+            Err(error) => waiting.into_iter().for_each(|waiting| answer(waiting.reply, Err(again(&error)))),
+        }
         close
     }
 
-    fn has_room(&self) -> bool {
-        self.published.view().active.bytes() <= self.options.overlay_bytes_max
-    }
-
     /// Waits until there is room in memory for more changes.
-    async fn await_room(&mut self) -> Result<()> {
-        if let Some(broken) = &self.state.broken {
+    async fn await_room(&mut self, desk: &mut Desk) -> Result<()> {
+        if let Some(broken) = &desk.state.broken {
             return Err(again(broken));
         }
-        while !self.has_room() {
+        while !desk.has_room() {
             match (&mut self.state.fold, &self.state.fold_failed) {
                 (Some(fold), _) => {
                     let folded = fold.await.and_then(|folded| folded);
                     self.state.fold = None;
-                    self.folded(folded);
+                    self.folded(desk, folded);
                 }
                 (None, Some((error, at))) if self.sys.clock().tick() < *at => return Err(again(error)),
                 (None, _) => {}
             }
-            self.fold_if_due();
+            self.fold_if_due(desk);
             if self.state.fold.is_none() && self.state.fold_failed.is_none() {
                 break;
             }
@@ -229,12 +203,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Puts a batch into the log, shows it, and answers those that want no flush.
-    fn commit(&mut self, batch: Batch, waiting: Vec<Waiting>) {
-        if let Err(error) = self.append(batch) {
-            waiting.into_iter().for_each(|waiting| answer(waiting.reply, Err(again(&error))));
-            return;
-        }
+    /// Answers those of a batch that want no flush; the others wait for it.
+    fn appended(&mut self, waiting: Vec<Waiting>) {
         for waiting in waiting {
             match waiting.ack == Ack::Durable && waiting.done.is_ok() {
                 true => self.state.unflushed.push(waiting),
@@ -244,13 +214,13 @@ impl Writer {
     }
 
     /// Flushes the log if anybody waits for that, and answers.
-    fn answer_durable(&mut self, late: bool) {
+    fn answer_durable(&mut self, desk: &mut Desk, late: bool) {
         let waiting = std::mem::take(&mut self.state.unflushed);
         if waiting.is_empty() {
             return;
         }
-        let flushed = self.flush();
-        self.state.company.flushed(waiting.len(), late);
+        let flushed = desk.flush();
+        desk.state.company.flushed(waiting.len(), late);
         for waiting in waiting {
             let done = match &flushed {
                 Ok(()) => waiting.done.map(Commit),
@@ -260,90 +230,38 @@ impl Writer {
         }
     }
 
-    fn append(&mut self, batch: Batch) -> Result<()> {
-        let commits = batch.commits();
-        let (mut record, changes, notes) = batch.into_parts();
-        if commits > 0 {
-            match self.log.append(&mut record, commits) {
-                Ok(()) => {}
-                Err(AppendError::Clean(error)) => return Err(error.op("write").about("the metadata log")),
-                Err(AppendError::Doubtful(error)) => return Err(self.break_off(error)),
-            }
-            self.published.show(changes, self.log.appended());
-            self.notes = notes;
-            let due = || self.sys.clock().tick().plus(APPLIED_FLUSH_DELAY);
-            self.state.flush_at.get_or_insert_with(due);
-        }
-        record.shrink_to(2 * KV_BATCH_BYTES);
-        self.state.record = record;
-        Ok(())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        if let Some(broken) = &self.state.broken {
-            return Err(again(broken));
-        }
-        if self.state.flush_at.take().is_some() {
-            if let Err(error) = self.log.flush() {
-                return Err(self.break_off(error));
-            }
-            self.feeds.flushed(&self.notes);
-        }
-        Ok(())
-    }
-
-    /// After a write or flush of the log failed nobody knows what is on the disk: says so to
-    /// everybody from now on, and ends the boot.
-    fn break_off(&mut self, cause: Error) -> Error {
-        tracing::error!(error = ?cause, "the metadata log failed: nothing can be written until the node is started again");
-        self.boot.store(self.sys.random().u64(), Ordering::SeqCst);
-        // Nothing is left that a timer could do.
-        (self.state.flush_at, self.state.fold_failed) = (None, None);
-        let error = Error::new(
-            ErrorKind::Unavailable,
-            "the metadata log failed; nothing is written until it is opened again",
-        )
-        .hint("look at the disk, then start the node again");
-        self.state.broken = Some(again(&error));
-        error.caused_by(cause)
-    }
-
-    fn timer(&mut self) {
-        let now = self.sys.clock().tick();
-        if self.state.flush_at.is_some_and(|at| at <= now) {
-            // It has been reported where it happened; whoever writes next hears of it.
-            let _ = self.flush();
-        }
-    }
-
     /// Starts a fold if enough has gathered, or if the last one failed and has rested.
-    fn fold_if_due(&mut self) {
-        if self.state.fold.is_some() || self.state.broken.is_some() {
+    fn fold_if_due(&mut self, desk: &mut Desk) {
+        if desk.state.broken.is_some() {
+            // Nothing is left that a timer could do.
+            self.state.fold_failed = None;
             return;
         }
-        let view = self.published.view();
+        if self.state.fold.is_some() {
+            return;
+        }
         match &self.state.fold_failed {
             Some((_, at)) if self.sys.clock().tick() < *at => {}
-            Some(_) => self.start_fold(&view),
-            None if view.active.bytes() >= self.options.fold_bytes => self.freeze_and_fold(),
+            Some(_) => self.start_fold(&desk.published.view()),
+            None if desk.is_fold_due() => self.freeze_and_fold(desk),
             None => {}
         }
     }
 
     /// Freezes the active overlay. Its commits are flushed first: the tree is never ahead of the
     /// log.
-    fn freeze_and_fold(&mut self) {
-        if self.flush().is_err() {
+    fn freeze_and_fold(&mut self, desk: &mut Desk) {
+        if desk.flush().is_err() {
             return;
         }
-        let view = self.published.view();
-        self.state.frozen_to = self.log.appended();
+        let view = desk.published.view();
+        self.state.frozen_to = desk.log.appended();
         let frozen = View {
             active: Arc::new(Overlay::default()),
             frozen: Some(view.active.clone()),
             tree: view.tree.clone(),
         };
-        self.published.set_view(frozen.clone());
+        desk.published.set_view(frozen.clone());
         self.start_fold(&frozen);
     }
 
@@ -361,13 +279,13 @@ impl Writer {
         }));
     }
 
-    fn folded(&mut self, folded: Result<Folded>) {
-        let view = self.published.view();
+    fn folded(&mut self, desk: &mut Desk, folded: Result<Folded>) {
+        let view = desk.published.view();
         let error = match folded {
             Ok(Folded { tree, failed: None }) => {
                 let tree = Arc::new(tree);
-                self.published.set_view(View { active: view.active.clone(), frozen: None, tree });
-                if let Err(error) = self.log.release(self.state.frozen_to) {
+                desk.published.set_view(View { active: view.active.clone(), frozen: None, tree });
+                if let Err(error) = desk.log.release(self.state.frozen_to) {
                     tracing::warn!(%error, "cannot remove a metadata log segment that is done with");
                 }
                 return;
@@ -376,38 +294,46 @@ impl Writer {
             // the same: only a flush that succeeded lets go of the log.
             Ok(Folded { tree, failed: Some(error) }) => {
                 let (active, frozen) = (view.active.clone(), view.frozen.clone());
-                self.published.set_view(View { active, frozen, tree: Arc::new(tree) });
+                desk.published.set_view(View { active, frozen, tree: Arc::new(tree) });
                 error
             }
             Err(error) => error,
         };
         tracing::warn!(error = ?error, "cannot fold metadata into its tree; it stays in memory and log");
-        if self.state.broken.is_some() {
+        if desk.state.broken.is_some() {
             return;
         }
         self.state.fold_failed = Some((error, self.sys.clock().tick().plus(KV_FOLD_RETRY)));
     }
 
     /// Flushes and folds everything, so that the next start has nothing to replay.
-    async fn finish(&mut self) -> Result<Commit> {
-        self.flush()?;
+    async fn finish(&mut self, desk: &mut Desk) -> Result<Commit> {
+        desk.flush()?;
         for _ in 0..2 {
             if let Some(fold) = self.state.fold.take() {
                 let folded = fold.await.and_then(|folded| folded);
-                self.folded(folded);
+                self.folded(desk, folded);
             }
-            if self.state.fold_failed.is_none() && self.published.view().active.bytes() > 0 {
-                self.freeze_and_fold();
+            if self.state.fold_failed.is_none() && desk.published.view().active.bytes() > 0 {
+                self.freeze_and_fold(desk);
             }
         }
-        Ok(Commit(self.log.appended()))
+        Ok(Commit(desk.log.appended()))
+    }
+}
+
+/// Flushes applied commits that have waited long enough.
+fn flush_if_due(desk: &mut Desk) {
+    if desk.state.flush_at.is_some_and(|at| at <= desk.sys.clock().tick()) {
+        // It has been reported where it happened; whoever writes next hears of it.
+        let _ = desk.flush();
     }
 }
 
 /// Refuses a message. Returns where to answer if it was to close.
 fn refuse(message: Message, error: &Error) -> Option<Reply> {
     match message {
-        Message::Write { reply, .. } | Message::AckNotes { reply, .. } | Message::Flush { reply } => {
+        Message::Serve { reply, .. } => {
             answer(reply, Err(again(error)));
             None
         }
@@ -418,11 +344,6 @@ fn refuse(message: Message, error: &Error) -> Option<Reply> {
 fn answer(reply: Reply, done: Result<Commit>) {
     // Whoever asked may have gone: that abandons the answer, not the act.
     let _ = reply.send(done);
-}
-
-/// Returns the same error for somebody else.
-fn again(error: &Error) -> Error {
-    Error::from(weft_core::ErrorReport::from(error)).op(error.operation())
 }
 
 /// Looks before a fold whether the disk has room for it: the tree takes a full disk badly.

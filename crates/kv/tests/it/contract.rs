@@ -18,12 +18,20 @@ pub const SMALL: Options = Options {
     overlay_bytes_max: 64 << 10,
     cache_bytes: 1 << 20,
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
+    flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
 };
+
+/// Everything goes through the queue, so that what waits together shares a batch.
+pub const QUEUED: Options = Options { flush_at_once: Duration::ZERO, ..SMALL };
 
 const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
 
 fn opened(sys: &Sys, disk: &SimDisk) -> Arc<dyn Engine> {
-    Arc::new(Embedded::open(sys.clone(), Arc::new(disk.clone()), SMALL).expect("it opens"))
+    opened_with(sys, disk, SMALL)
+}
+
+fn opened_with(sys: &Sys, disk: &SimDisk, options: Options) -> Arc<dyn Engine> {
+    Arc::new(Embedded::open(sys.clone(), Arc::new(disk.clone()), options).expect("it opens"))
 }
 
 async fn space(sys: &Sys) -> Space {
@@ -88,7 +96,8 @@ fn a_closure_that_fails_or_panics_leaves_nothing_and_the_next_one_works() {
 fn a_closure_that_fails_leaves_nothing_to_those_it_shares_a_batch_with() {
     simulate(1, |sys| async move {
         let disk = SimDisk::new();
-        let space = Space::open(opened(&sys, &disk), SpaceId(1), &SCHEMA).await.expect("it opens");
+        let space =
+            Space::open(opened_with(&sys, &disk, QUEUED), SpaceId(1), &SCHEMA).await.expect("it opens");
         space.write(Ack::Durable, |txn| txn.put(b"kept", b"old")).await.expect("it commits");
         let before = disk.counts().changes;
         let first = space.write(Ack::Durable, |txn| txn.put(b"first", b""));
@@ -231,6 +240,63 @@ fn an_applied_commit_is_flushed_by_itself_within_five_seconds() {
             let found = after.snapshot().and_then(|read| read.get(b"\x01a")).expect("a read");
             assert_eq!(found, Some("1".into()), "seed {seed}");
         }
+    });
+}
+
+/// Polls once. Returns the answer if there is one.
+async fn polled<T>(write: impl Future<Output = T> + Unpin) -> Option<T> {
+    tokio::select! { biased; done = write => Some(done), () = std::future::ready(()) => None }
+}
+
+#[test]
+fn who_is_alone_commits_on_its_own_thread() {
+    simulate(1, |sys| async move {
+        for (options, at_once) in [(SMALL, true), (QUEUED, false)] {
+            let engine = opened_with(&sys, &SimDisk::new(), options);
+            // The first flush is measured: a slow one is not for a caller's thread.
+            let space = Space::open(engine, SpaceId(1), &SCHEMA).await.expect("it opens");
+            let write = Box::pin(space.write(Ack::Durable, |txn| txn.put(b"a", b"1")));
+            assert_eq!(polled(write).await.is_some_and(|done| done.is_ok()), at_once);
+            assert_eq!(polled(Box::pin(space.flush())).await.is_some(), at_once);
+        }
+    });
+}
+
+#[test]
+fn what_a_lone_caller_gathers_in_memory_is_folded_behind_it() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        // All of it goes into one segment: the writer is not needed for another.
+        let engine = opened_with(&sys, &disk, Options { segment_bytes: 256 << 10, ..SMALL });
+        let space = Space::open(engine, SpaceId(1), &SCHEMA).await.expect("it opens");
+        let folds = |disk: &SimDisk| disk.counts().flushes[&weft_sys::FlushSite::KvTree];
+        let before = folds(&disk);
+        let mut written = 0;
+        for row in 0.. {
+            space.write(Ack::Applied, move |txn| txn.put(&[row], &[1; 200])).await.expect("it commits");
+            written += 200 + 128;
+            if folds(&disk) > before {
+                break;
+            }
+            // The writer's turn.
+            sys.sleep(Duration::from_micros(1)).await;
+        }
+        assert!(written < 2 * SMALL.fold_bytes, "{written}");
+    });
+}
+
+#[test]
+fn nobody_overtakes_those_that_queue() {
+    simulate(1, |sys| async move {
+        let engine = opened(&sys, &SimDisk::new());
+        // Nothing is known of the disk yet, so that this is the writer's.
+        let mut first = Box::pin(engine.write(Ack::Durable, Box::new(|txn| txn.put(b"a", b"1"))));
+        assert!(polled(&mut first).await.is_none());
+        let after =
+            |txn: &mut dyn Txn| txn.get(b"a")?.map(drop).ok_or_else(|| Error::not_found("it is first"));
+        let second = engine.write(Ack::Applied, Box::new(after));
+        second.await.expect("the first was before it");
+        first.await.expect("it commits");
     });
 }
 

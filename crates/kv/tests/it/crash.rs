@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use weft_conformance::seeds;
 use weft_core::Result;
@@ -19,6 +20,7 @@ const TINY: Options = Options {
     overlay_bytes_max: 32 << 10,
     cache_bytes: 1 << 20,
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
+    flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
 };
 const KIND: NoteKind = NoteKind(3);
 const NUMBER: &[u8] = b"0";
@@ -61,6 +63,7 @@ struct Covered {
 
 struct Run {
     sys: Sys,
+    options: Options,
     random: SeededRandom,
     disk: SimDisk,
     known: Known,
@@ -112,7 +115,7 @@ fn expect(holds: bool, what: impl FnOnce() -> String) -> Verdict {
 
 impl Run {
     fn open(&self) -> Result<Embedded> {
-        Embedded::open(self.sys.clone(), Arc::new(self.disk.clone()), TINY)
+        Embedded::open(self.sys.clone(), Arc::new(self.disk.clone()), self.options)
     }
 
     /// Lives several lives, each ended by a power cut, a dead process or a failing disk.
@@ -152,7 +155,7 @@ impl Run {
                 return Ok(());
             }
             if self.random.below(4) == 0 {
-                let soon = self.sys.clock().tick().plus(std::time::Duration::from_millis(1));
+                let soon = self.sys.clock().tick().plus(Duration::from_millis(1));
                 let told = tokio::select! {
                     biased;
                     told = notes.next() => told,
@@ -166,7 +169,7 @@ impl Run {
             }
             if self.random.below(10) == 0 {
                 // Long enough for the flush of applied commits, or for a failed fold to rest.
-                self.sys.sleep(std::time::Duration::from_secs(1 + self.random.below(6))).await;
+                self.sys.sleep(Duration::from_secs(1 + self.random.below(6))).await;
             }
         }
         if self.random.below(3) == 0 && engine.close().await.is_ok() {
@@ -197,14 +200,19 @@ impl Run {
             writes.push((number, ack, engine.write(ack, transaction(step, number))));
         }
         self.covered.transactions += count;
-        // Queued in order before the writer runs, so that they share a batch.
-        let mut pinned: Vec<_> =
-            writes.into_iter().map(|(number, ack, write)| (number, ack, Box::pin(write))).collect();
-        for (_, _, write) in &mut pinned {
-            tokio::select! { biased; _ = write => unreachable!("the writer has not run") , () = std::future::ready(()) => {} }
+        // Done at once, or queued in order before the writer runs, so that they share a batch.
+        let mut begun = Vec::new();
+        for (number, ack, write) in writes {
+            let mut write = Box::pin(write);
+            let done = tokio::select! { biased; done = &mut write => Some(done), () = std::future::ready(()) => None };
+            begun.push((number, ack, write, done));
         }
-        for (number, ack, write) in pinned {
-            match write.await {
+        for (number, ack, write, done) in begun {
+            let done = match done {
+                Some(done) => done,
+                None => write.await,
+            };
+            match done {
                 Ok(Commit(_)) if ack == Ack::Durable => self.known.durable = number,
                 Ok(Commit(_)) => {}
                 Err(_) => {
@@ -243,7 +251,7 @@ impl Run {
         let mut notes = engine.notes(KIND).map_err(|error| format!("no subscription: {error:?}"))?;
         let mut next = None;
         while next.unwrap_or(self.known.acked) < found {
-            let soon = self.sys.clock().tick().plus(std::time::Duration::from_millis(1));
+            let soon = self.sys.clock().tick().plus(Duration::from_millis(1));
             let told = tokio::select! {
                 biased;
                 told = notes.next() => told.map_err(|error| format!("no notes: {error:?}"))?,
@@ -287,7 +295,13 @@ fn run(seed: u64, ignore: Option<FlushSite>) -> (Verdict, Covered) {
     simulate(seed, |sys| async move {
         let (random, disk) = (SeededRandom::new(seed), SimDisk::new());
         disk.set_faults(|faults| faults.ignore.extend(ignore));
-        let mut run = Run { sys, random, disk, known: Known::default(), covered: Covered::default() };
+        let options = match seed % 2 {
+            0 => TINY,
+            // Everything goes through the queue.
+            _ => Options { flush_at_once: Duration::ZERO, ..TINY },
+        };
+        let (known, covered) = (Known::default(), Covered::default());
+        let mut run = Run { sys, options, random, disk, known, covered };
         (run.all().await, run.covered)
     })
 }

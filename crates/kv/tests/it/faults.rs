@@ -47,8 +47,8 @@ fn one_durable_commit_is_one_write_and_one_flush() {
 fn commits_that_wait_together_share_one_write_and_one_flush() {
     simulate(1, |sys| async move {
         let disk = SimDisk::new();
-        let engine =
-            Embedded::open(sys.clone(), Arc::new(disk.clone()), Options::default()).expect("it opens");
+        let options = Options { flush_at_once: Duration::ZERO, ..Options::default() };
+        let engine = Embedded::open(sys.clone(), Arc::new(disk.clone()), options).expect("it opens");
         let engine = Arc::new(engine);
         durable(&engine, 0, vec![]).await.expect("it commits");
         let before = disk.counts();

@@ -97,6 +97,7 @@ pub fn kv_options(sys: &Sys) -> weft_kv::Options {
         overlay_bytes_max: 128 << 10,
         cache_bytes: 1 << 20,
         company_wait: weft_core::limits::KV_COMPANY_WAIT,
+        flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
     };
     if sys.is_simulated() { tiny } else { weft_kv::Options::default() }
 }

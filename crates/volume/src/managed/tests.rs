@@ -22,6 +22,7 @@ const OPTIONS: Options = Options {
     overlay_bytes_max: 1 << 20,
     cache_bytes: 1 << 20,
     company_wait: limits::KV_COMPANY_WAIT,
+    flush_at_once: limits::KV_FLUSH_AT_ONCE,
 };
 
 pub(super) async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {

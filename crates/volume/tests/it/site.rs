@@ -22,6 +22,7 @@ const OPTIONS: Options = Options {
     cache_bytes: 1 << 20,
     // The suite moves the clock by hand: nobody can be waited for.
     company_wait: Duration::ZERO,
+    flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
 };
 
 /// A volume, its machine, and the domain that signs for it.
