@@ -40,7 +40,12 @@ pub async fn upload(
     let (stage, kept) = sending.take_up(dir, name).await?;
     let stage = match stage {
         Some(stage) => stage,
-        None => client.fs().stage(&client.call(), &target, &StageHint { length: Some(size) }).await?,
+        None => {
+            client
+                .fs()
+                .stage(&client.call(), &target, &StageHint { length: Some(size), ..StageHint::default() })
+                .await?
+        }
     };
     let resumed = kept.iter().map(|part| part.bytes).sum();
     let parts = sending.send(&*stage, kept).await?;

@@ -359,7 +359,7 @@ pub async fn a_limit_on_bytes_counts_what_fills_holes(subject: &dyn Subject) {
 
 async fn publish_error(site: &Site<'_>, bytes: &[u8]) -> Option<weft_core::Error> {
     let call = site.call();
-    let hint = StageHint { length: Some(bytes.len() as u64) };
+    let hint = StageHint { length: Some(bytes.len() as u64), ..StageHint::default() };
     let stage = match site.fs.stage(&call, &at("d/new"), &hint).await {
         Ok(stage) => stage,
         Err(error) => return Some(error),

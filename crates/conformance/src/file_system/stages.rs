@@ -7,7 +7,7 @@ use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{At, BytesSource, Expect, Guard, Part, Stage, StageHint, VersionIs};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims};
-use weft_core::{ErrorKind, FileId, Result, Rights};
+use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 
 use super::Subject;
 use super::rights::refused;
@@ -124,7 +124,8 @@ pub async fn publishing_onto_a_file_keeps_what_it_is(subject: &dyn Subject) {
     .await;
     let before = site.attr(id).await;
     let call = site.call_of(&alice, 2);
-    let stage = site.fs.stage(&call, &at("f"), &StageHint { length: Some(3) }).await.works();
+    let stage =
+        site.fs.stage(&call, &at("f"), &StageHint { length: Some(3), ..StageHint::default() }).await.works();
     stage.put(&call, 1, 0, &mut BytesSource::new(&b"new"[..])).await.works();
     let published = stage.publish(&call, &[], &SetAttr::default(), &free()).await.works();
     let after = site.attr(id).await;
@@ -310,4 +311,93 @@ pub async fn a_stage_is_not_for_a_credential_that_carries_less(subject: &dyn Sub
     refused(stage.parts(&hers, 0).await, "parts");
     stage.discard(&hers).await.works();
     assert_eq!(stage.parts(&hers, 0).await.fails(), ErrorKind::NotFound);
+}
+
+async fn begin_brief(site: &Site<'_>, path: &str) -> std::sync::Arc<dyn Stage> {
+    let hint = StageHint { brief: true, ..StageHint::default() };
+    site.fs.stage(&site.call(), &at(path), &hint).await.works()
+}
+
+/// What is put into a brief stage becomes the file, whatever its size and however it comes; then
+/// there is no such stage.
+pub async fn a_brief_stage_becomes_the_file_however_its_bytes_come(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let sizes = [0, 1, limits::INLINE_BYTES_MAX as usize, limits::INLINE_BYTES_MAX as usize + 1, 3 << 20];
+    let whole = sizes.map(|size| vec![(1, 0, pattern(size, 1))]).into_iter();
+    let small = |byte: u8| vec![byte; 100];
+    let in_pieces = [
+        vec![],
+        vec![(1, 0, small(9)), (1, 0, small(1))],
+        vec![(1, 0, small(1)), (1, 100, small(2))],
+        vec![(2, 0, small(1)), (1, 0, small(2))],
+        vec![(1, 0, small(1)), (2, 0, pattern(2 << 20, 3))],
+    ];
+    for (n, puts) in whole.chain(in_pieces).enumerate() {
+        let path = format!("f{n}");
+        let stage = begin_brief(&site, &path).await;
+        let mut parts = std::collections::BTreeMap::<u32, Vec<u8>>::new();
+        for (number, offset, bytes) in &puts {
+            let put = put(&site, &*stage, *number, *offset as u64, bytes).await.works();
+            let part = parts.entry(*number).or_default();
+            part.truncate(*offset);
+            part.extend_from_slice(bytes);
+            assert_eq!((put.number, put.bytes), (*number, part.len() as u64));
+        }
+        assert_eq!(site.find(&path).await.fails(), ErrorKind::NotFound, "nothing is seen before");
+        let published = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        let expected: Vec<u8> = parts.into_values().flatten().collect();
+        assert!(site.read(published.value.id).await[..] == expected[..], "{path}");
+        assert_eq!(put(&site, &*stage, 1, 0, b"x").await.fails(), ErrorKind::NotFound);
+        let again = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await;
+        assert_eq!(again.fails(), ErrorKind::NotFound);
+        assert_eq!(stage.discard(&site.call()).await.fails(), ErrorKind::NotFound);
+    }
+}
+
+/// A brief stage is refused what any other is, and can be tried again.
+pub async fn a_brief_stage_is_refused_what_any_other_is(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let (none, call) = (SetAttr::default(), site.call());
+    let stage = begin_brief(&site, "f").await;
+    assert_eq!(put(&site, &*stage, 0, 0, b"x").await.fails(), ErrorKind::Invalid);
+    assert_eq!(put(&site, &*stage, 1, 7, b"x").await.fails(), ErrorKind::Invalid);
+    let part = put(&site, &*stage, 1, 0, b"bytes").await.works();
+    let wrong = stage.publish(&call, &[Part { bytes: 6, ..part }], &none, &free()).await;
+    assert_eq!(wrong.fails(), ErrorKind::Invalid);
+    let guard = |is| Guard { version: Some(is), ctime: None };
+    let present = stage.publish(&call, &[part], &none, &guard(VersionIs::Present)).await;
+    assert_eq!(present.fails(), ErrorKind::Precondition);
+    let alice = site.user("alice");
+    let theirs = site.call_of(&alice, 2);
+    let hijack = stage.publish(&theirs, &[part], &none, &free()).await;
+    assert_eq!(hijack.fails(), ErrorKind::NotFound);
+    assert_eq!(stage.discard(&theirs).await.fails(), ErrorKind::NotFound);
+    assert_eq!(site.find("f").await.fails(), ErrorKind::NotFound);
+    stage.publish(&call, &[part], &none, &guard(VersionIs::Absent)).await.works();
+    assert_eq!(site.read(site.find("f").await.works()).await, &b"bytes"[..]);
+    let dropped = begin_brief(&site, "g").await;
+    put(&site, &*dropped, 1, 0, b"never seen").await.works();
+    dropped.discard(&call).await.works();
+    let published = dropped.publish(&call, &[], &none, &free()).await;
+    assert_eq!(published.fails(), ErrorKind::NotFound);
+}
+
+/// Who begins a brief stage needs its rights, and needs them to the end.
+pub async fn a_brief_stage_needs_its_rights_to_the_end(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let alice = site.user("alice");
+    site.dir("d").await;
+    let (call, hint) = (site.call_of(&alice, 2), StageHint { brief: true, ..StageHint::default() });
+    let refused = site.fs.stage(&call, &at("d/f"), &hint).await.map(|stage| stage.id());
+    assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
+    site.allow("d", &alice, Rights::WRITING).await;
+    let (early, late) = (
+        site.fs.stage(&call, &at("d/f"), &hint).await.works(),
+        site.fs.stage(&call, &at("d/f"), &hint).await.works(),
+    );
+    late.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.works();
+    site.forbid("d", &alice).await;
+    early.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.fails();
+    late.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
+    assert_eq!(site.find("d/f").await.fails(), ErrorKind::NotFound);
 }

@@ -213,6 +213,11 @@ pub enum SyncScope {
 pub struct StageHint {
     /// Its length: it can be refused for space, and small ones stay inline.
     pub length: Option<u64>,
+    /// Whether nobody will look for it by its id, go on with it after an end of the process, or
+    /// list it: then it may be kept in memory. Not told to other nodes, where a stage is found
+    /// by its id with every call.
+    #[serde(skip)]
+    pub brief: bool,
 }
 
 /// Files and names: managed ones, exports, other nodes', the in-memory model. Every

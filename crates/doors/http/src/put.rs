@@ -40,7 +40,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         Ok(None) => return Err(remove::failed().into()),
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
     };
-    let hint = StageHint { length: x.talk.progress.left() };
+    let hint = StageHint { length: x.talk.progress.left(), brief: true };
     let stage = match x.within(x.talk.http.services.fs.stage(&x.call, &at, &hint)).await {
         Ok(stage) => stage,
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),

@@ -1,17 +1,19 @@
 //! Stages: bytes on their way to becoming a file. Rows first, then objects, then one
 //! transaction that makes them the file.
 
+mod brief;
+mod view;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use tokio::sync::OwnedMutexGuard;
-use weft_core::acl::Circumstance;
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{
     Ack, At, BytesSource, Call, ChangeKind, Entry, Guard, New, Part, PartPage, Range, Shape, Source, Stage,
-    StageEntry, StageHint, StagePage, WriteAt,
+    StageHint, WriteAt,
 };
 use weft_core::proof::Granted;
 use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, Rights, StageId, limits};
@@ -19,16 +21,14 @@ use weft_kv::SpaceTxn;
 
 use super::Volume;
 use super::act::{Act, Deed, answered, fingerprint};
-use super::attributes::must_have_bytes;
 use super::bytes::used_of;
-use super::locate::Spot;
 use super::names::check_size;
 use super::source::Inbound;
 use super::stages::Tail;
 use super::table::inodes::{self, Layout};
 use super::table::stages::{self, PartBytes, PartRow, StageRow};
-use super::table::{containers, entries, unnamed};
-use super::view::{Node, View};
+use super::table::{containers, unnamed};
+use super::view::Node;
 
 /// A stage by its id.
 pub(super) struct ManagedStage {
@@ -50,138 +50,6 @@ fn shown(number: u32, part: &PartRow) -> Part {
     Part { number, bytes: part.bytes, digest: part.digest }
 }
 
-impl View<'_> {
-    /// Publishing needs `write` on what is there, or else `insert`.
-    fn may_publish(&self, spot: &Spot) -> Result<()> {
-        let (node, right) = spot.published_by();
-        self.need(node, right)?;
-        spot.held.as_ref().map_or(Ok(()), |(node, _)| must_have_bytes(node))
-    }
-
-    /// Finds a stage that the caller may still publish, and where.
-    fn may_go_on(&self, id: StageId) -> Result<(StageRow, Spot)> {
-        let row = self.staged_of(id)?;
-        let spot = self.target_of(&row)?;
-        self.may_publish(&spot)?;
-        Ok((row, spot))
-    }
-
-    /// Checks that the caller may drop a stage of its own. What the ACL gave for it may be gone,
-    /// but the credential must carry what it takes, here.
-    fn may_discard(&self, id: StageId) -> Result<()> {
-        let row = self.staged_of(id)?;
-        let caller = &self.call.caller;
-        let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
-        if !caller.limits().paths.is_empty() {
-            let spot = self.target_of(&row)?;
-            carried = carried & self.within_paths(spot.published_by().0)?;
-        }
-        if carried.intersects(Rights::INSERT | Rights::WRITE) {
-            return Ok(());
-        }
-        Err(Error::denied("the credential does not reach what is staged there").caller(caller.name()))
-    }
-
-    /// Returns the container that what is published at a spot is governed by, and the
-    /// bytes that it frees there.
-    fn published_into(&self, spot: &Spot) -> Result<(ContainerId, u64)> {
-        match &spot.held {
-            Some((node, _)) => Ok((node.inode.container, node.inode.used)),
-            None => Ok((self.home(&spot.dir)?, 0)),
-        }
-    }
-
-    /// Finds a stage of the caller's own; anyone else's is not there. Those who proved nothing
-    /// are not one caller: each finds what it has the id of.
-    fn staged_of(&self, id: StageId) -> Result<StageRow> {
-        let own = self.call.caller.name().id();
-        let row = stages::find(self.read, id)?
-            .filter(|row| row.caller == own && self.now.wall.since(row.begun) < limits::STAGE_LIFE);
-        row.ok_or_else(|| Error::not_found("there is no such stage of yours").about(id))
-    }
-
-    /// Returns the name that a stage is meant for as it is now.
-    fn target_of(&self, row: &StageRow) -> Result<Spot> {
-        let dir = self.node(weft_core::FileId::new(self.volume.id, row.dir, row.generation))?;
-        let link = entries::find(self.read, row.dir, &row.name)?;
-        let node = link.map(|link| self.node_at(link.inode)).transpose()?;
-        Ok(Spot { dir, name: row.name.clone(), held: node.zip(link) })
-    }
-
-    /// Returns a part as it can still be relied on: unflushed bytes of an earlier boot
-    /// may be lost.
-    fn part(&self, id: StageId, number: u32) -> Result<Option<PartRow>> {
-        let part = stages::part(self.read, id, number)?;
-        Ok(part.filter(|part| self.volume.is_held(part)))
-    }
-
-    fn parts_of(&self, id: StageId, from: u32) -> impl Iterator<Item = Result<(u32, PartRow)>> {
-        stages::parts(self.read, id, from)
-            .filter(|part| part.as_ref().map_or(true, |(_, part)| self.volume.is_held(part)))
-    }
-
-    /// Returns how many bytes a part may have, as far as space is limited.
-    fn room_for_part(&self, id: StageId, row: &StageRow, number: u32) -> Result<u64> {
-        let spot = self.target_of(row)?;
-        let (container, frees) = self.published_into(&spot)?;
-        let Some(max) = self.governing(container)?.rules.bytes_max else {
-            return Ok(limits::FILE_BYTES_MAX);
-        };
-        let own = stages::part(self.read, id, number)?.map_or(0, |part| part.bytes);
-        let mut taken = containers::used(self.read, container)?;
-        if row.container == container {
-            taken = taken.saturating_sub(own);
-        } else {
-            // What is staged is charged where the target was.
-            taken = taken.saturating_add(stages::bytes(self.read, id)?.saturating_sub(own));
-        }
-        Ok(max.saturating_add(frees).saturating_sub(taken))
-    }
-
-    /// Checks, as the bytes of a part come, that the container they are charged to has
-    /// room for all that is coming.
-    fn room_as_they_come(&self, id: StageId, putting: &Putting, coming: u64) -> Result<()> {
-        let container = putting.row.container;
-        let Some(max) = self.governing(container)?.rules.bytes_max else { return Ok(()) };
-        let (into, frees) = self.published_into(&self.target_of(&putting.row)?)?;
-        // Of a part that is begun again, what it had goes.
-        let had = stages::part(self.read, id, putting.number)?.map_or(0, |part| part.bytes);
-        let goes = if putting.held.is_none() { had } else { 0 };
-        let frees = if into == container { frees } else { 0 };
-        let taken = containers::used(self.read, container)?.saturating_add(coming);
-        if taken <= max.saturating_add(frees).saturating_add(goes) {
-            return Ok(());
-        }
-        Err(super::source::no_room().about(container))
-    }
-
-    pub(super) fn stages(&self, dir: &At, from: Option<StageId>) -> Result<StagePage> {
-        let dir = self.existing(dir)?;
-        self.need_any(&dir)?;
-        if !dir.inode.is_directory() {
-            return Err(super::locate::not_directory());
-        }
-        if self.call.caller.is_anyone() {
-            return Ok(StagePage { stages: Vec::new(), next: None });
-        }
-        let own = self.call.caller.name().id();
-        let mut rest = stages::of_caller(self.read, dir.serial(), own, from);
-        let mut page = Vec::new();
-        for id in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
-            let id = id?;
-            let Ok((row, _)) = self.may_go_on(id) else { continue };
-            let mut bytes = 0;
-            for part in self.parts_of(id, 0) {
-                bytes += part?.1.bytes;
-            }
-            page.push(StageEntry { id, name: row.name, begun: row.begun, bytes });
-        }
-        let more = rest.next().transpose()?.is_some();
-        let next = page.last().filter(|_| more).map(|last: &StageEntry| last.id);
-        Ok(StagePage { stages: page, next })
-    }
-}
-
 impl Volume {
     fn is_held(&self, part: &PartRow) -> bool {
         !matches!(part.held, PartBytes::Object { unsynced: Some(boot), .. } if boot != self.verifier().0)
@@ -196,7 +64,12 @@ impl Volume {
         let mut bytes = [0; 16];
         self.sys.random().fill(&mut bytes);
         let id = StageId(u128::from_be_bytes(bytes));
-        let (target, length) = (target.clone(), hint.length.unwrap_or(0));
+        let length = hint.length.unwrap_or(0);
+        if hint.brief {
+            let row = self.look(call, |view| view.to_stage(target, length))?;
+            return Ok(Arc::new(brief::BriefStage::new(self.clone(), id, row)));
+        }
+        let target = target.clone();
         let applied = Call { ack: Ack::Applied, ..call.clone() };
         self.change(&applied, move |act| act.stage(id, &target, length)).await?;
         Ok(Arc::new(ManagedStage { volume: self.clone(), id }))
@@ -210,21 +83,7 @@ impl Volume {
 
 impl Act<'_, '_> {
     fn stage(&mut self, id: StageId, target: &At, length: u64) -> Result<()> {
-        let view = self.view();
-        let spot = view.spot(target)?;
-        view.may_publish(&spot)?;
-        check_size(length)?;
-        let (container, frees) = view.published_into(&spot)?;
-        view.room(container, length.saturating_sub(frees))?;
-        let row = StageRow {
-            caller: self.call.caller.name().id(),
-            dir: spot.dir.serial(),
-            generation: spot.dir.inode.generation,
-            name: spot.name,
-            begun: self.now.wall,
-            container,
-            joined: None,
-        };
+        let row = self.view().to_stage(target, length)?;
         stages::put(self.txn, id, &row)
     }
 
@@ -397,21 +256,41 @@ pub(super) fn drop_stage(txn: &mut SpaceTxn<'_>, id: StageId) -> Result<()> {
 
 /// The caller's right to go on with a stage, looked at again when policy changes.
 struct Standing<'a> {
-    stage: &'a ManagedStage,
+    volume: &'a Arc<Volume>,
+    row: StageRow,
     call: &'a Call,
     seen: AtomicU64,
 }
 
-impl Standing<'_> {
+impl<'a> Standing<'a> {
+    fn new(volume: &'a Arc<Volume>, row: &StageRow, call: &'a Call) -> Self {
+        let seen = AtomicU64::new(volume.policy_changes.load(Ordering::Acquire));
+        Self { volume, row: row.clone(), call, seen }
+    }
+
     fn check(&self) -> Result<()> {
-        let volume = &self.stage.volume;
-        self.call.caller.live(volume.sys.clock().moment())?;
-        let now = volume.policy_changes.load(Ordering::Acquire);
+        self.call.caller.live(self.volume.sys.clock().moment())?;
+        let now = self.volume.policy_changes.load(Ordering::Acquire);
         if self.seen.swap(now, Ordering::AcqRel) == now {
             return Ok(());
         }
-        volume.look_whenever(self.call, |view| view.may_go_on(self.stage.id).map(drop))
+        self.volume.look_whenever(self.call, |view| view.may_go_on_with(&self.row).map(drop))
     }
+}
+
+/// Checks that the parts given, if any are, are those that are staged.
+fn must_match(given: &[Part], staged: &Parts) -> Result<()> {
+    let mut same = staged.iter().map(|(number, part)| shown(*number, part));
+    if given.is_empty()
+        || (given.len() == staged.len() && given.iter().all(|part| same.next() == Some(*part)))
+    {
+        return Ok(());
+    }
+    Err(Error::invalid("the parts given are not the parts that are staged"))
+}
+
+fn no_stage() -> Error {
+    Error::not_found("there is no such stage of yours")
 }
 
 fn check_number(number: u32) -> Result<()> {
@@ -419,6 +298,29 @@ fn check_number(number: u32) -> Result<()> {
         return Err(Error::invalid("parts are numbered from 1 to 10000"));
     }
     Ok(())
+}
+
+/// Pulls as much as may stay in a row, after what a part has there: more than that if there is
+/// more. `None` if it has an object.
+async fn pull_small(held: Option<&PartRow>, inbound: &mut Inbound<'_>) -> Result<Option<BytesMut>> {
+    let mut bytes = match held {
+        None => BytesMut::new(),
+        Some(PartRow { held: PartBytes::Inline(held), .. }) => BytesMut::from(&held[..]),
+        Some(_) => return Ok(None),
+    };
+    while bytes.len() as u64 <= limits::INLINE_BYTES_MAX {
+        match inbound.next(limits::PIECE_BYTES_MAX).await? {
+            Some(piece) => bytes.extend_from_slice(&piece.into_bytes()?),
+            None => break,
+        }
+    }
+    Ok(Some(bytes))
+}
+
+/// Returns a part that stays in its row.
+fn inline(bytes: BytesMut) -> PartRow {
+    let digest = *blake3::hash(&bytes).as_bytes();
+    PartRow { bytes: bytes.len() as u64, digest, held: PartBytes::Inline(bytes.freeze()) }
 }
 
 /// A part being put.
@@ -460,30 +362,42 @@ impl ManagedStage {
         Ok(shown)
     }
 
-    /// Pulls as much as may stay in the row. Returns the bytes and whether that is all.
-    async fn pull_small(
+    /// Puts a part whose first bytes were pulled already.
+    async fn put_after(
         &self,
-        putting: &Putting,
-        inbound: &mut Inbound<'_>,
-    ) -> Result<Option<(BytesMut, bool)>> {
-        let mut bytes = match &putting.held {
-            None => BytesMut::new(),
-            Some(PartRow { held: PartBytes::Inline(held), .. }) => BytesMut::from(&held[..]),
-            Some(_) => return Ok(None),
-        };
-        while bytes.len() as u64 <= limits::INLINE_BYTES_MAX {
-            match inbound.next(limits::PIECE_BYTES_MAX).await? {
-                Some(piece) => bytes.extend_from_slice(&piece.into_bytes()?),
-                None => return Ok(Some((bytes, true))),
+        call: &Call,
+        number: u32,
+        offset: u64,
+        (first, data): (Option<Bytes>, &mut dyn Source),
+    ) -> Result<Part> {
+        check_number(number)?;
+        let tail = self.volume.stagings.tail(self.id, number).lock_owned();
+        let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
+        // Only now: whoever had the part until here may have begun it again.
+        let putting = self.begin(call, number, offset)?;
+        let standing = Standing::new(&self.volume, &putting.row, call);
+        let check = || standing.check();
+        let held = putting.held.as_ref().map_or(0, |part| part.bytes);
+        let mut inbound = Inbound::new(&check, first, data, putting.room.saturating_sub(held));
+        let small = pull_small(putting.held.as_ref(), &mut inbound).await?;
+        let (failed, rest) = (inbound.failed.take(), inbound.first.take());
+        drop(inbound);
+        let part = match small {
+            Some(bytes) if bytes.len() as u64 <= limits::INLINE_BYTES_MAX => {
+                self.write_row(call, number, inline(bytes)).await
             }
+            Some(mut bytes) => {
+                let fresh = Putting { held: None, ..putting };
+                bytes.extend_from_slice(&rest.unwrap_or_default());
+                let first = Some(bytes.freeze());
+                self.put_large(call, &fresh, &mut tail, &standing, (first, data)).await
+            }
+            None => self.put_large(call, &putting, &mut tail, &standing, (rest, data)).await,
+        };
+        match failed {
+            Some(error) => part.and(Err(error)),
+            None => part,
         }
-        Ok(Some((bytes, false)))
-    }
-
-    async fn put_small(&self, call: &Call, putting: &Putting, bytes: Bytes) -> Result<Part> {
-        let digest = *blake3::hash(&bytes).as_bytes();
-        let part = PartRow { bytes: bytes.len() as u64, digest, held: PartBytes::Inline(bytes) };
-        self.write_row(call, putting.number, part).await
     }
 
     /// Puts the rest of a part into an object: its own from before, or a new one.
@@ -699,10 +613,7 @@ impl ManagedStage {
         if !staged.iter().map(|(number, _)| number).eq(&held) {
             return Err(Error::new(ErrorKind::Conflict, "parts were put while the stage was published"));
         }
-        let same = || staged.iter().map(|(number, part)| shown(*number, part)).eq(parts.iter().copied());
-        if !parts.is_empty() && !same() {
-            return Err(Error::invalid("the parts given are not the parts that are staged"));
-        }
+        must_match(parts, &staged)?;
         let content = self.content(call, &row, &staged).await?;
         let number = self.volume.number().await?;
         let (id, set, guard) = (self.id, set.clone(), *guard);
@@ -725,35 +636,7 @@ impl Stage for ManagedStage {
     }
 
     async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
-        check_number(number).map_err(|e| e.op("stage"))?;
-        let tail = self.volume.stagings.tail(self.id, number).lock_owned();
-        let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
-        // Only now: whoever had the part until here may have begun it again.
-        let putting = self.begin(call, number, offset).map_err(|e| e.op("stage"))?;
-        let seen = AtomicU64::new(self.volume.policy_changes.load(Ordering::Acquire));
-        let standing = Standing { stage: self, call, seen };
-        let check = || standing.check();
-        let held = putting.held.as_ref().map_or(0, |part| part.bytes);
-        let mut inbound = Inbound::new(&check, None, data, putting.room.saturating_sub(held));
-        let small = self.pull_small(&putting, &mut inbound).await.map_err(|e| e.op("stage"))?;
-        let failed = inbound.failed.take();
-        drop(inbound);
-        let part = match small {
-            Some((bytes, _)) if bytes.len() as u64 <= limits::INLINE_BYTES_MAX => {
-                self.put_small(call, &putting, bytes.freeze()).await
-            }
-            Some((bytes, _)) => {
-                let fresh = Putting { held: None, ..putting };
-                let first = Some(bytes.freeze());
-                self.put_large(call, &fresh, &mut tail, &standing, (first, data)).await
-            }
-            None => self.put_large(call, &putting, &mut tail, &standing, (None, data)).await,
-        };
-        match failed {
-            Some(error) => part.and(Err(error)),
-            None => part,
-        }
-        .map_err(|e| e.op("stage"))
+        self.put_after(call, number, offset, (None, data)).await.map_err(|e| e.op("stage"))
     }
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
@@ -787,7 +670,8 @@ impl Stage for ManagedStage {
         let id = self.id;
         self.volume
             .change(call, move |act| {
-                act.view().may_discard(id)?;
+                let view = act.view();
+                view.may_discard(&view.staged_of(id)?)?;
                 drop_stage(act.txn, id)
             })
             .await

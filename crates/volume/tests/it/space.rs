@@ -82,6 +82,38 @@ fn staged_bytes_are_charged_as_they_come_whatever_becomes_of_them() {
 }
 
 #[test]
+fn what_waits_in_memory_is_charged_when_it_is_published_and_not_past_the_limit() {
+    simulate(3, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        limited(&site).await;
+        let brief = async |path| {
+            let hint = StageHint { brief: true, ..StageHint::default() };
+            site.fs.stage(&site.call(), &at(path), &hint).await.works()
+        };
+        let (first, second) = (brief("d/a").await, brief("d/b").await);
+        assert_eq!(put(&site, &first, 1, 4000).await, Ok(()));
+        assert_eq!(put(&site, &second, 1, 4000).await, Ok(()));
+        assert_eq!(used(&site).await, 0);
+        let most = stage(&site, "d/c").await;
+        assert_eq!(put(&site, &most, 1, LIMIT as usize - 5000).await, Ok(()));
+        let publish = async |stage: &Arc<dyn Stage>| {
+            let done = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await;
+            done.map(drop).map_err(|error| error.kind())
+        };
+        assert_eq!(publish(&first).await, Ok(()));
+        assert_eq!(publish(&second).await, Err(ErrorKind::NoSpace));
+        assert_eq!(used(&site).await, LIMIT - 1000);
+        let third = brief("d/e").await;
+        assert_eq!(put(&site, &third, 1, 2000).await, Err(ErrorKind::NoSpace));
+        most.discard(&site.call()).await.works();
+        assert_eq!(publish(&second).await, Ok(()));
+        assert_eq!(used(&site).await, 8000);
+        clean(&volume).await;
+    });
+}
+
+#[test]
 fn uploads_at_once_do_not_pass_the_limit_together() {
     simulate(2, |sys| async move {
         let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;

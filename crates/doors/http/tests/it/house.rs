@@ -129,7 +129,7 @@ impl House {
     pub async fn put(&self, path: &str, bytes: impl Into<Bytes>) {
         let call = self.call("alice");
         let bytes = bytes.into();
-        let hint = StageHint { length: Some(bytes.len() as u64) };
+        let hint = StageHint { length: Some(bytes.len() as u64), ..StageHint::default() };
         let stage = self.fs.stage(&call, &at(path), &hint).await.expect("a stage");
         stage.put(&call, 1, 0, &mut BytesSource::new(bytes)).await.expect("it is staged");
         stage.publish(&call, &[], &SetAttr::default(), &Guard::NONE).await.expect("it is published");

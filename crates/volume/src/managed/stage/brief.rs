@@ -1,0 +1,179 @@
+//! A stage that nobody looks for by its id. What is small waits in memory, and the transaction that
+//! publishes it is the only one; what is not becomes a stage like any other.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{Mutex, MutexGuard};
+use weft_core::attr::{Changed, SetAttr};
+use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
+use weft_core::{Error, ErrorKind, Result, StageId, limits};
+
+use super::{Content, ManagedStage, Standing, check_number, inline, must_match, pull_small, shown};
+use crate::managed::Volume;
+use crate::managed::act::fingerprint;
+use crate::managed::source::Inbound;
+use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
+
+/// A stage that only its holder knows.
+pub(super) struct BriefStage {
+    below: ManagedStage,
+    row: StageRow,
+    held: Mutex<Held>,
+}
+
+/// Where its bytes are.
+enum Held {
+    /// In memory, all there are.
+    Here(Option<(u32, PartRow)>),
+    /// In the stage below; or nowhere, after an end: there is no such stage then.
+    Below,
+}
+
+impl BriefStage {
+    pub(super) fn new(volume: Arc<Volume>, id: StageId, row: StageRow) -> Self {
+        Self { below: ManagedStage { volume, id }, row, held: Mutex::new(Held::Here(None)) }
+    }
+
+    async fn held(&self, call: &Call) -> Result<MutexGuard<'_, Held>> {
+        self.below.volume.sys.within(call.until, async { Ok(self.held.lock().await) }).await
+    }
+
+    /// Pulls a part that may stay in memory. Returns what it is, or the bytes so far of one that
+    /// may not.
+    async fn pull(&self, call: &Call, data: &mut dyn Source) -> Result<std::result::Result<PartRow, Bytes>> {
+        let volume = &self.below.volume;
+        let room = volume.look(call, |view| {
+            view.may_go_on_with(&self.row)?;
+            view.room_for_part(self.below.id, &self.row, 1)
+        })?;
+        let standing = Standing::new(volume, &self.row, call);
+        let check = || standing.check();
+        let mut inbound = Inbound::new(&check, None, data, room);
+        let bytes = pull_small(None, &mut inbound).await?.unwrap_or_default();
+        match inbound.failed.take() {
+            // Nobody can go on with it.
+            Some(error) => Err(error),
+            None if bytes.len() as u64 > limits::INLINE_BYTES_MAX => Ok(Err(bytes.freeze())),
+            None => Ok(Ok(inline(bytes))),
+        }
+    }
+
+    /// Becomes a stage like any other.
+    async fn go_below(&self, call: &Call, held: &mut Held) -> Result<()> {
+        let Held::Here(part) = held else { return Ok(()) };
+        let (id, row, part) = (self.below.id, self.row.clone(), part.clone());
+        let written = self.below.volume.change_whenever(call, Ack::Applied, move |act| {
+            act.view().may_go_on_with(&row)?;
+            stages::put(act.txn, id, &row)?;
+            part.iter().try_for_each(|(number, part)| act.put_part(id, *number, part))
+        });
+        written.await?;
+        *held = Held::Below;
+        Ok(())
+    }
+
+    /// Publishes what is in memory.
+    async fn publish_here(
+        &self,
+        call: &Call,
+        part: Option<(u32, PartRow)>,
+        (set, guard): (&SetAttr, &Guard),
+        given: &[Part],
+    ) -> Result<Changed<Entry>> {
+        let parts: super::Parts = part.into_iter().collect();
+        must_match(given, &parts)?;
+        if set.size.is_some() {
+            return Err(Error::invalid("the size is that of the parts"));
+        }
+        let content = Content::Inline(match parts.first() {
+            Some((_, PartRow { held: PartBytes::Inline(bytes), .. })) => bytes.clone(),
+            _ => Bytes::new(),
+        });
+        let volume = &self.below.volume;
+        let print = fingerprint(call, &("publish", self.below.id, given, set, guard))?;
+        let number = volume.number().await?;
+        let (id, row, set, guard) = (self.below.id, self.row.clone(), set.clone(), *guard);
+        let published = volume.change_whenever(call, Ack::Durable, move |act| {
+            act.once(&print, |act| {
+                stages::put(act.txn, id, &row)?;
+                parts.iter().try_for_each(|(number, part)| act.put_part(id, *number, part))?;
+                act.publish(id, &parts, &content, &set, &guard, number)
+            })
+        });
+        volume.sys.within(call.until, published).await
+    }
+}
+
+/// Whether a transaction that ended so may have been committed all the same.
+fn may_have_happened(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Unavailable)
+}
+
+#[async_trait]
+impl Stage for BriefStage {
+    fn id(&self) -> StageId {
+        self.below.id
+    }
+
+    async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        check_number(number).map_err(|e| e.op("stage"))?;
+        let mut held = self.held(call).await?;
+        let mut first = None;
+        if matches!(&*held, Held::Here(None)) && offset == 0 {
+            match self.pull(call, data).await.map_err(|e| e.op("stage"))? {
+                Ok(part) => {
+                    let put = shown(number, &part);
+                    *held = Held::Here(Some((number, part)));
+                    return Ok(put);
+                }
+                Err(bytes) => first = Some(bytes),
+            }
+        }
+        self.go_below(call, &mut held).await.map_err(|e| e.op("stage"))?;
+        drop(held);
+        self.below.put_after(call, number, offset, (first, data)).await.map_err(|e| e.op("stage"))
+    }
+
+    async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
+        let mut held = self.held(call).await?;
+        self.go_below(call, &mut held).await.map_err(|e| e.op("list parts of"))?;
+        self.below.parts(call, from).await
+    }
+
+    async fn publish(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        call.check(self.below.volume.sys.clock()).map_err(|e| e.op("publish"))?;
+        let mut held = self.held(call).await?;
+        // Nothing is left for whoever goes away meanwhile: it must not be published twice.
+        let part = match std::mem::replace(&mut *held, Held::Below) {
+            Held::Below => return self.below.publish(call, parts, set, guard).await,
+            Held::Here(part) => part,
+        };
+        let published = self.publish_here(call, part.clone(), (set, guard), parts).await;
+        if published.as_ref().is_err_and(|error| !may_have_happened(error)) {
+            *held = Held::Here(part);
+        }
+        published.map_err(|e| e.op("publish"))
+    }
+
+    async fn discard(&self, call: &Call) -> Result<()> {
+        let mut held = self.held(call).await?;
+        if matches!(&*held, Held::Below) {
+            return self.below.discard(call).await;
+        }
+        let looked = self.below.volume.look(call, |view| {
+            view.must_own(&self.row)?;
+            view.may_discard(&self.row)
+        });
+        looked.map_err(|e| e.op("discard"))?;
+        *held = Held::Below;
+        Ok(())
+    }
+}
