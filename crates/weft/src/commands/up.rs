@@ -1,6 +1,6 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -117,15 +117,23 @@ fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
 
+/// Bytes of what a node said while it started that are shown to whoever detached it.
+const SAID_BYTES_MAX: u64 = 16 << 10;
+
 /// Starts the same command as a process of its own session, and returns once it says
-/// that it is ready.
+/// that it is ready. What it said until then is said here too, not only in its log.
 fn detach(dir: &Path) -> Result<()> {
     let failed = |e| fault::error(e, "start", "a node in the background");
     std::fs::create_dir_all(dir).map_err(failed)?;
     let log_path = dir.join("log");
     let log =
         std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
-    run_detached(log, &log_path)
+    let before = log.metadata().map_err(failed)?.len();
+    run_detached(log, &log_path)?;
+    let mut said = std::fs::File::open(&log_path).map_err(failed)?;
+    said.seek(SeekFrom::Start(before)).map_err(failed)?;
+    std::io::copy(&mut said.take(SAID_BYTES_MAX), &mut std::io::stderr()).map_err(failed)?;
+    Ok(())
 }
 
 /// Runs this program again, without `--daemon`, detached from the terminal; `log` takes

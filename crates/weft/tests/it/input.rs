@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Resource, getrlimit};
+use weft_conformance::run::not_run;
 
 use crate::http::{Http, answer};
 use crate::node::{Node, noise};
@@ -172,10 +172,13 @@ fn resident_kib(pid: u32) -> u64 {
 
 #[test]
 fn ten_thousand_idle_connections_cost_little_and_hold_nobody_up() {
-    const WANTED: u64 = 10_000;
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    // Other tests of this process need some too.
-    let count = WANTED.min(files.saturating_sub(1_000)) as usize;
+    const COUNT: usize = 10_000;
+    /// What one may cost, as documented for a door without TLS.
+    const EACH_KIB_MAX: f64 = 6.0;
+    // Other tests of this process need some descriptors too.
+    if weft_sys::net::raise_descriptor_limit() < COUNT as u64 + 1_000 {
+        return not_run("input::idle", "a process may not have 11 000 files open (ulimit -n)");
+    }
     let node = Node::start();
     let http = node.http(Some(&node.token()));
     http.put("/f", b"x");
@@ -190,16 +193,16 @@ fn ten_thousand_idle_connections_cost_little_and_hold_nobody_up() {
         socket
     };
     let start = Instant::now();
-    let idle: Vec<_> = (0..count).map(|_| open()).collect();
+    let idle: Vec<_> = (0..COUNT).map(|_| open()).collect();
     let opened = start.elapsed();
-    let each = (resident_kib(node.pid()).saturating_sub(before)) as f64 / count as f64;
+    let each = (resident_kib(node.pid()).saturating_sub(before)) as f64 / COUNT as f64;
     let start = Instant::now();
     assert_eq!(http.bytes("/f"), b"x");
     let asked = start.elapsed();
     println!(
-        "{count} idle connections: {each:.2} KiB each, opened in {opened:?}, a request beside them {asked:?}"
+        "{COUNT} idle connections: {each:.2} KiB each, opened in {opened:?}, a request beside them {asked:?}"
     );
-    assert!(each < 16.0, "{each} KiB each");
+    assert!(each <= EACH_KIB_MAX, "{each} KiB each");
     assert!(asked < Duration::from_secs(2), "{asked:?}");
     drop(idle);
     assert_eq!(http.bytes("/f"), b"x");

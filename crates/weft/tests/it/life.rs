@@ -95,6 +95,30 @@ fn what_was_made_is_there_after_each_kind_of_stop() {
     }
 }
 
+/// Fails unless a first start said where the data and the keys lie, and they do.
+#[track_caller]
+fn assert_says_where(node: &Node, said: &str) {
+    let words: Vec<_> = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).collect();
+    let data = node.data().display().to_string();
+    assert!(words.iter().any(|line| *line == ["data", &data]), "{said}");
+    let root_key = words.iter().find(|line| line.starts_with(&["root", "key"])).expect("it is named");
+    let root_key = Path::new(root_key[2].trim_end_matches(':'));
+    assert!(root_key.starts_with(&data) && root_key.is_file(), "{said}");
+    let below = |dir: &str| fs::read_dir(node.data().join(dir)).expect("it is there").count();
+    assert!(below("auth/keys") > 1 && below("meta") > 0 && below("objects") > 0);
+}
+
+#[test]
+fn a_first_start_says_where_data_and_keys_lie_and_a_later_one_where_the_data_do() {
+    let mut node = Node::start();
+    assert_says_where(&node, &node.log());
+    let before = node.log().len();
+    node.stop();
+    node.up();
+    let said = &node.log()[before..];
+    assert!(said.contains(&node.data().display().to_string()) && !said.contains("root key"), "{said}");
+}
+
 #[test]
 fn a_detached_node_answers_when_up_returns_and_is_gone_when_down_does() {
     let node = Node::unstarted();
@@ -103,6 +127,7 @@ fn a_detached_node_answers_when_up_returns_and_is_gone_when_down_does() {
     let said = node.run(&up);
     assert_eq!(said.code, 0, "{}", said.err);
     assert!(said.err.contains("log in"), "{}", said.err);
+    assert_says_where(&node, &said.err);
     let status = node.run(&["status", "--json"]).json();
     let process = format!("/proc/{}/stat", status[0]["pid"]);
     // A zombie has ended: whoever inherited it has not looked yet.

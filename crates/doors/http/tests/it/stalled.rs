@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use weft_conformance::run::have;
+use weft_conformance::run::{have, not_run};
 use weft_core::form::{At, Expect, FileSystem, Guard, Want};
 use weft_core::limits;
 use weft_core::service::Revoke;
@@ -248,6 +248,9 @@ async fn ten_thousand_idle_connections_are_cheap() {
     const COUNT: usize = 10_000;
     if !have("stalled::idle", &["python3"]) {
         return;
+    }
+    if weft_sys::net::raise_descriptor_limit() < COUNT as u64 + 1_000 {
+        return not_run("stalled::idle", "a process may not have 11 000 files open (ulimit -n)");
     }
     let beside = Beside::start(&[]);
     let address = beside.address.parse().expect("an address");
