@@ -25,3 +25,4 @@ mod programs;
 mod progress;
 mod rights;
 mod trees;
+mod vanished;
