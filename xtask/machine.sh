@@ -1,4 +1,5 @@
 # What `./run` and `./test` need of the machine. Sourced, not run.
+# shellcheck shell=bash
 
 export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 

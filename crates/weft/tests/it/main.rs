@@ -24,5 +24,6 @@ mod node;
 mod programs;
 mod progress;
 mod rights;
+mod scripts;
 mod trees;
 mod vanished;
