@@ -94,7 +94,7 @@ async fn child_that_is_killed() {
 #[tokio::test]
 async fn a_killed_process_has_kept_what_it_said() {
     let home = tempfile::tempdir().expect("a directory");
-    let rounds = if std::env::var_os("WEFT_TEST_FULL").is_some() { 100 } else { 5 };
+    let rounds = if weft_conformance::full() { 100 } else { 5 };
     let mut before = 0;
     for round in 0..rounds {
         let mut child = Command::new(std::env::current_exe().expect("this program"))
