@@ -236,6 +236,9 @@ pub const KV_OPENING_BYTES: u64 = 1 << 10;
 pub const KV_LOG_SPARES_MAX: usize = 8;
 /// Bytes changed in memory after which they are folded into the metadata tree.
 pub const KV_FOLD_BYTES: usize = 16 << 20;
+/// A fold is due as well once the log since the last is so many times as long: a row that is
+/// written over and over takes no memory, but the log, and time at a start.
+pub const KV_FOLD_LOG_SHARE: u64 = 4;
 /// Bytes changed in memory after which writers wait for the fold. Twice this much, at most, is
 /// replayed at a start.
 pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;

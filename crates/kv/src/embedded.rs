@@ -12,6 +12,7 @@ mod batch;
 mod company;
 mod desk;
 mod feed;
+mod held;
 mod log;
 mod overlay;
 mod queue;
@@ -38,6 +39,7 @@ use weft_sys::{Disk, Sys};
 
 use self::desk::{Desk, Wish};
 use self::feed::{Feeds, Subscription, all_counts};
+use self::held::Key;
 use self::log::Log;
 use self::overlay::Overlay;
 use self::queue::Queue;
@@ -114,7 +116,7 @@ impl Embedded {
             opened.identity,
             applied,
             options.segment_bytes,
-            &mut |commit, key, value| overlay.replay(commit, key, value),
+            &mut |commit, key, value| overlay.replay(commit, Key::new(&key), value),
         )?;
         let visible = log.flushed();
         let view = View { active: Arc::new(overlay), frozen: None, tree: Arc::new(opened.view) };

@@ -219,27 +219,30 @@ fn without_prefix((key, value): Row) -> Row {
     (key.slice(1..), value)
 }
 
-/// A key with its space's byte before it, on the stack.
-struct Prefixed {
-    bytes: [u8; Prefixed::MAX],
-    len: usize,
+/// A key with its space's byte before it, on the stack if it is of ordinary length.
+enum Prefixed {
+    Short { bytes: [u8; Prefixed::SHORT], len: usize },
+    Long(Vec<u8>),
 }
 
 impl Prefixed {
-    const MAX: usize = weft_core::limits::KV_KEY_BYTES_MAX;
+    const SHORT: usize = 64;
 
     fn new(id: SpaceId, key: &[u8]) -> Result<Self> {
         let len = key.len() + 1;
-        if len > Self::MAX {
+        if len > weft_core::limits::KV_KEY_BYTES_MAX {
             return Err(Error::new(
                 weft_core::ErrorKind::TooLarge,
                 "the metadata key is longer than it may be",
             ));
         }
-        let mut bytes = [0; Self::MAX];
+        if len > Self::SHORT {
+            return Ok(Self::Long([&[id.0], key].concat()));
+        }
+        let mut bytes = [0; Self::SHORT];
         bytes[0] = id.0;
         bytes[1..len].copy_from_slice(key);
-        Ok(Self { bytes, len })
+        Ok(Self::Short { bytes, len })
     }
 }
 
@@ -247,6 +250,9 @@ impl std::ops::Deref for Prefixed {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.bytes[..self.len]
+        match self {
+            Self::Short { bytes, len } => &bytes[..*len],
+            Self::Long(bytes) => bytes,
+        }
     }
 }

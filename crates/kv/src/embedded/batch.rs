@@ -9,12 +9,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_core::limits::{KV_KEY_BYTES_MAX, KV_TXN_BYTES_MAX, KV_VALUE_BYTES_MAX};
+use weft_core::limits::{
+    KV_BATCH_BYTES, KV_BATCH_MAX, KV_KEY_BYTES_MAX, KV_TXN_BYTES_MAX, KV_VALUE_BYTES_MAX,
+};
 use weft_core::{Error, ErrorKind, Result};
 
 use super::OWN;
 use super::desk::Wish;
 use super::feed::{Counts, acked_key, note_key, note_row};
+use super::held::{Key, Values};
 use super::record::{HEAD_BYTES, begin_commit, encode_change, end_commit};
 use super::rows::Changes;
 use super::view::{View, before_own};
@@ -27,10 +30,17 @@ pub(super) struct Batch {
     base: u64,
     commits: u64,
     changes: Changes,
-    /// The log record: room for its head, then the commits.
-    record: Vec<u8>,
+    buffers: Buffers,
     /// Where the note counters stand after the batch so far.
     notes: BTreeMap<NoteKind, Counts>,
+}
+
+/// Memory that one batch leaves to the next.
+#[derive(Default)]
+pub(super) struct Buffers {
+    /// The log record: room for its head, then the commits.
+    pub(super) record: Vec<u8>,
+    values: Values,
     under_way: UnderWay,
 }
 
@@ -40,10 +50,29 @@ struct UnderWay {
     /// Where its commit starts in the record.
     start: usize,
     /// What each changed key was in the batch before, oldest first.
-    undo: Vec<(Bytes, Option<Option<Bytes>>)>,
-    notes_before: Option<BTreeMap<NoteKind, Counts>>,
+    undo: Vec<(Key, Option<Option<Bytes>>)>,
+    /// Where the counters that moved stood before.
+    notes: Vec<(NoteKind, Option<Counts>)>,
     /// The first thing that failed. It decides, even if the closure looks away.
     failed: Option<Error>,
+}
+
+impl Buffers {
+    /// Gives back what one large batch took.
+    pub(super) fn shrink(&mut self) {
+        self.record.shrink_to(2 * KV_BATCH_BYTES);
+        self.under_way.begin(0);
+        self.under_way.undo.shrink_to(KV_BATCH_MAX);
+    }
+}
+
+impl UnderWay {
+    fn begin(&mut self, start: usize) {
+        self.start = start;
+        self.undo.clear();
+        self.notes.clear();
+        self.failed = None;
+    }
 }
 
 impl Batch {
@@ -52,19 +81,11 @@ impl Batch {
         view: Arc<View>,
         base: u64,
         notes: BTreeMap<NoteKind, Counts>,
-        record: Vec<u8>,
+        buffers: Buffers,
     ) -> Self {
-        let mut batch = Self {
-            view,
-            base,
-            commits: 0,
-            changes: Changes::new(),
-            record,
-            notes,
-            under_way: UnderWay::default(),
-        };
-        batch.record.clear();
-        batch.record.resize(HEAD_BYTES, 0);
+        let mut batch = Self { view, base, commits: 0, changes: Changes::new(), buffers, notes };
+        batch.buffers.record.clear();
+        batch.buffers.record.resize(HEAD_BYTES, 0);
         batch
     }
 
@@ -101,30 +122,42 @@ impl Batch {
     }
 
     fn attempt(&mut self, act: impl FnOnce(&mut Self) -> Result<()>) -> Result<u64> {
-        let start = begin_commit(&mut self.record);
-        self.under_way = UnderWay { start, ..UnderWay::default() };
+        let start = begin_commit(&mut self.buffers.record);
+        self.under_way().begin(start);
         let done = act(self);
-        let UnderWay { undo, notes_before, failed, .. } = std::mem::take(&mut self.under_way);
-        if let Err(error) = failed.map_or(done, Err) {
-            self.record.truncate(start);
-            for (key, before) in undo.into_iter().rev() {
-                match before {
-                    Some(change) => self.changes.insert(key, change),
-                    None => self.changes.remove(&key),
-                };
-            }
-            if let Some(before) = notes_before {
-                self.notes = before;
-            }
+        if let Err(error) = self.under_way().failed.take().map_or(done, Err) {
+            self.take_back();
             return Err(error);
         }
-        if undo.is_empty() {
-            self.record.truncate(start);
+        if self.under_way().undo.is_empty() {
+            self.buffers.record.truncate(start);
         } else {
-            end_commit(&mut self.record, start);
+            end_commit(&mut self.buffers.record, start);
             self.commits += 1;
         }
         Ok(self.base + self.commits)
+    }
+
+    fn under_way(&mut self) -> &mut UnderWay {
+        &mut self.buffers.under_way
+    }
+
+    /// Takes back what the transaction under way has done.
+    fn take_back(&mut self) {
+        let Buffers { record, under_way, .. } = &mut self.buffers;
+        record.truncate(under_way.start);
+        for (key, before) in under_way.undo.drain(..).rev() {
+            match before {
+                Some(change) => self.changes.insert(key, change),
+                None => self.changes.remove(&*key),
+            };
+        }
+        for (kind, before) in under_way.notes.drain(..).rev() {
+            match before {
+                Some(counts) => self.notes.insert(kind, counts),
+                None => self.notes.remove(&kind),
+            };
+        }
     }
 
     /// Returns how many commits are in it.
@@ -134,20 +167,20 @@ impl Batch {
 
     /// Returns the bytes of its log record.
     pub(super) fn bytes(&self) -> usize {
-        self.record.len()
+        self.buffers.record.len()
     }
 
     /// Returns the log record, the changes and the note counters after it.
-    pub(super) fn into_parts(self) -> (Vec<u8>, Changes, BTreeMap<NoteKind, Counts>) {
-        (self.record, self.changes, self.notes)
+    pub(super) fn into_parts(self) -> (Buffers, Changes, BTreeMap<NoteKind, Counts>) {
+        (self.buffers, self.changes, self.notes)
     }
 
     fn change(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.check_sizes(key, value)?;
-        encode_change(&mut self.record, key, value);
-        let key = Bytes::copy_from_slice(key);
-        let before = self.changes.insert(key.clone(), value.map(Bytes::copy_from_slice));
-        self.under_way.undo.push((key, before));
+        encode_change(&mut self.buffers.record, key, value);
+        let (key, value) = (Key::new(key), value.map(|value| self.buffers.values.hold(value)));
+        let before = self.changes.insert(key.clone(), value);
+        self.under_way().undo.push((key, before));
         Ok(())
     }
 
@@ -163,7 +196,7 @@ impl Batch {
         if value_bytes > KV_VALUE_BYTES_MAX {
             return too_large("the metadata value is larger than it may be");
         }
-        let so_far = self.record.len() - self.under_way.start;
+        let so_far = self.buffers.record.len() - self.buffers.under_way.start;
         if so_far + key.len() + value_bytes + 16 > KV_TXN_BYTES_MAX {
             return too_large("the metadata transaction is larger than it may be");
         }
@@ -174,7 +207,7 @@ impl Batch {
     fn sticky<T>(&mut self, done: Result<T>) -> Result<T> {
         done.inspect_err(|error| {
             let again = Error::new(error.kind(), error.detail().to_owned());
-            self.under_way.failed.get_or_insert(again);
+            self.under_way().failed.get_or_insert(again);
         })
     }
 
@@ -186,8 +219,8 @@ impl Batch {
     }
 
     fn set_counts(&mut self, kind: NoteKind, counts: Counts) {
-        self.under_way.notes_before.get_or_insert_with(|| self.notes.clone());
-        self.notes.insert(kind, counts);
+        let before = self.notes.insert(kind, counts);
+        self.under_way().notes.push((kind, before));
     }
 
     fn note_changes(&mut self, kind: NoteKind, bytes: &[u8]) -> Result<()> {

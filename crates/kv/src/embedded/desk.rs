@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use weft_core::form::Ack;
-use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_BATCH_BYTES};
+use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_FOLD_LOG_SHARE};
 use weft_core::{Error, ErrorKind, Result, Tick};
 use weft_sys::Sys;
 use weft_sys::disk::DiskLock;
 
 use super::Options;
-use super::batch::Batch;
+use super::batch::{Batch, Buffers};
 use super::company::Company;
 use super::feed::{Counts, Feeds};
 use super::log::{AppendError, Log};
@@ -66,8 +66,8 @@ pub(super) struct State {
     pub(super) looks_at: Option<Tick>,
     /// Whether the writer sees to a fold already.
     pub(super) folding: bool,
-    /// The last record's buffer, kept for the next.
-    record: Vec<u8>,
+    /// The last batch's, kept for the next.
+    buffers: Buffers,
 }
 
 impl Desk {
@@ -103,9 +103,12 @@ impl Desk {
         self.state.flush_at.is_some_and(sooner) || (!self.state.folding && self.is_fold_due())
     }
 
-    /// Returns whether enough has gathered in memory for a fold.
+    /// Returns whether enough has gathered for a fold, in memory or, where a few rows are written
+    /// over and over, in the log.
     pub(super) fn is_fold_due(&self) -> bool {
-        self.published.view().active.bytes() >= self.options.fold_bytes
+        let bytes = self.published.view().active.bytes();
+        let fold_bytes = self.options.fold_bytes;
+        bytes >= fold_bytes || (bytes > 0 && self.log.full_bytes() >= KV_FOLD_LOG_SHARE * fold_bytes as u64)
     }
 
     /// Returns whether there is room in memory for more changes.
@@ -115,16 +118,16 @@ impl Desk {
 
     /// Begins a batch after everything so far.
     pub(super) fn begin(&mut self) -> Batch {
-        let record = std::mem::take(&mut self.state.record);
-        Batch::new(self.published.view(), self.log.appended(), self.notes.clone(), record)
+        let buffers = std::mem::take(&mut self.state.buffers);
+        Batch::new(self.published.view(), self.log.appended(), self.notes.clone(), buffers)
     }
 
     /// Puts a batch into the log and shows it.
     pub(super) fn append(&mut self, batch: Batch) -> Result<()> {
         let commits = batch.commits();
-        let (mut record, changes, notes) = batch.into_parts();
+        let (mut buffers, changes, notes) = batch.into_parts();
         if commits > 0 {
-            match self.log.append(&mut record, commits) {
+            match self.log.append(&mut buffers.record, commits) {
                 Ok(()) => {}
                 Err(AppendError::Clean(error)) => return Err(error.op("write").about("the metadata log")),
                 Err(AppendError::Doubtful(error)) => return Err(self.break_off(error)),
@@ -134,8 +137,8 @@ impl Desk {
             let due = || self.sys.clock().tick().plus(APPLIED_FLUSH_DELAY);
             self.state.flush_at.get_or_insert_with(due);
         }
-        record.shrink_to(2 * KV_BATCH_BYTES);
-        self.state.record = record;
+        buffers.shrink();
+        self.state.buffers = buffers;
         Ok(())
     }
 

@@ -182,6 +182,12 @@ impl Log {
         self.flushed
     }
 
+    /// Returns how long the segments are that are full and may hold commits that are not in the
+    /// tree.
+    pub(super) fn full_bytes(&self) -> u64 {
+        self.full.iter().map(|segment| segment.header.bytes).sum()
+    }
+
     /// Appends `count` commits. `record` begins with room for a head, which is filled in, and is
     /// written with one call.
     pub(super) fn append(

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 
+use super::held::Key;
 use super::rows::{Change, Changes};
 use crate::engine::Order;
 
@@ -23,7 +24,7 @@ const CURSOR_MOST: usize = 256;
 /// One stretch of commits in memory.
 #[derive(Default)]
 pub(super) struct Overlay {
-    rows: RwLock<BTreeMap<Bytes, Versions>>,
+    rows: RwLock<BTreeMap<Key, Versions>>,
     bytes: AtomicUsize,
 }
 
@@ -98,7 +99,7 @@ impl Overlay {
     }
 
     /// Adds one change while nobody else has the overlay yet, at a start.
-    pub(super) fn replay(&mut self, commit: u64, key: Bytes, value: Option<Bytes>) {
+    pub(super) fn replay(&mut self, commit: u64, key: Key, value: Option<Bytes>) {
         let version = Version { commit, value };
         let bytes = self.bytes.get_mut();
         *bytes += version.bytes();
@@ -138,7 +139,7 @@ impl Overlay {
         self.read().iter().for_each(|(key, versions)| each(key, versions.newest.value.as_deref()));
     }
 
-    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Bytes, Versions>> {
+    fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Versions>> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -147,8 +148,8 @@ impl Overlay {
 pub(super) struct OverlayCursor {
     overlay: Arc<Overlay>,
     commit: u64,
-    from: Bound<Bytes>,
-    to: Bound<Bytes>,
+    from: Bound<Key>,
+    to: Bound<Key>,
     order: Order,
     chunk: VecDeque<Change>,
     want: usize,
@@ -157,11 +158,11 @@ pub(super) struct OverlayCursor {
 
 impl OverlayCursor {
     /// Makes a cursor over `from..to`; an empty `to` is the end.
-    pub(super) fn new(overlay: Arc<Overlay>, commit: u64, from: Bytes, to: Bytes, order: Order) -> Self {
+    pub(super) fn new(overlay: Arc<Overlay>, commit: u64, from: &[u8], to: &[u8], order: Order) -> Self {
         // `BTreeMap::range` panics on a range that runs backwards.
         let ended = !to.is_empty() && from >= to;
-        let to = if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) };
-        let (from, chunk) = (Bound::Included(from), VecDeque::new());
+        let to = if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(Key::new(to)) };
+        let (from, chunk) = (Bound::Included(Key::new(from)), VecDeque::new());
         Self { overlay, commit, from, to, order, chunk, want: CURSOR_FIRST, ended }
     }
 
@@ -174,7 +175,8 @@ impl OverlayCursor {
 
     fn fill(&mut self) {
         let rows = self.overlay.read();
-        let mut range = rows.range::<Bytes, _>((self.from.as_ref(), self.to.as_ref()));
+        let bounds = (self.from.as_ref().map(|key| &**key), self.to.as_ref().map(|key| &**key));
+        let mut range = rows.range::<[u8], _>(bounds);
         let mut reached = None;
         for _ in 0..self.want {
             let row = if self.order == Order::Rising { range.next() } else { range.next_back() };

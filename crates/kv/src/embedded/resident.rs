@@ -102,6 +102,7 @@ pub(super) fn row(key: &[u8], value: &[u8]) -> (Bytes, Bytes) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::embedded::held::Key;
     use crate::embedded::overlay::Needed;
 
     fn bytes(text: &str) -> Bytes {
@@ -110,7 +111,7 @@ mod tests {
 
     fn changed(rows: &[(&str, Option<&str>)]) -> Overlay {
         let overlay = Overlay::default();
-        let changes = rows.iter().map(|(key, value)| (bytes(key), value.map(bytes))).collect();
+        let changes = rows.iter().map(|(key, value)| (Key::new(key.as_bytes()), value.map(bytes))).collect();
         overlay.apply(changes, 2, Needed::All);
         overlay
     }

@@ -5,20 +5,21 @@ use std::collections::{BTreeMap, btree_map};
 use bytes::Bytes;
 use weft_core::Result;
 
+use super::held::Key;
 use super::overlay::OverlayCursor;
 use super::tree::TreeCursor;
 use crate::engine::{Order, Row};
 
 /// A key and what became of it: a value, or `None` where it was deleted.
-pub(super) type Change = (Bytes, Option<Bytes>);
+pub(super) type Change = (Key, Option<Bytes>);
 
 /// Changes by key.
-pub(super) type Changes = BTreeMap<Bytes, Option<Bytes>>;
+pub(super) type Changes = BTreeMap<Key, Option<Bytes>>;
 
 /// One place that rows come from.
 pub(super) enum Source<'a> {
     /// The batch under way.
-    Pending(btree_map::Range<'a, Bytes, Option<Bytes>>),
+    Pending(btree_map::Range<'a, Key, Option<Bytes>>),
     /// An overlay.
     Overlay(OverlayCursor),
     /// The tree.
@@ -33,7 +34,9 @@ impl Source<'_> {
                 row.map(|(key, value)| Ok((key.clone(), value.clone())))
             }
             Self::Overlay(cursor) => cursor.next().map(Ok),
-            Self::Tree(cursor) => cursor.next().map(|row| row.map(|(key, value)| (key, Some(value)))),
+            Self::Tree(cursor) => {
+                cursor.next().map(|row| row.map(|(key, value)| (Key::Long(key), Some(value))))
+            }
         }
     }
 }
@@ -67,7 +70,7 @@ impl<'a> Merged<'a> {
 
     /// Returns the source whose head comes first; of equals, the newest.
     fn first(&self) -> Option<usize> {
-        let mut best: Option<(usize, &Bytes)> = None;
+        let mut best: Option<(usize, &Key)> = None;
         for (source, head) in self.heads.iter().enumerate() {
             let Some((key, _)) = head else { continue };
             let sooner = best.is_none_or(|(_, least)| match self.order {
@@ -95,7 +98,7 @@ impl<'a> Merged<'a> {
                 }
             }
             if let Some(value) = value {
-                return Ok(Some((key, value)));
+                return Ok(Some((key.into_bytes(), value)));
             }
         }
         Ok(None)

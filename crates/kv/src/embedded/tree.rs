@@ -15,6 +15,7 @@ use twox_hash::XxHash3_64;
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
+use super::held::Key;
 use super::overlay::Overlay;
 use super::resident::{self, Resident};
 use crate::engine::{Order, Row};
@@ -169,7 +170,7 @@ impl Tree {
     /// Adds rows to a tree that is being restored.
     pub(super) fn fill(&self, rows: &[Row], applied: u64) -> Result<()> {
         let overlay = Overlay::default();
-        let changes = rows.iter().map(|(key, value)| (key.clone(), Some(value.clone()))).collect();
+        let changes = rows.iter().map(|(key, value)| (Key::new(key), Some(value.clone()))).collect();
         overlay.apply(changes, 1, super::overlay::Needed::All);
         self.fold(&overlay, applied).map(drop)
     }

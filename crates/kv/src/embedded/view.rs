@@ -1,5 +1,6 @@
 //! What readers see: overlays over the tree, and how far they may look.
 
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -47,16 +48,13 @@ impl View {
         if !to.is_empty() && from >= to {
             return Box::new(std::iter::empty());
         }
-        let (lower, upper) = (Bytes::copy_from_slice(from), Bytes::copy_from_slice(to));
         let overlay = |overlay: &Arc<Overlay>| {
-            Source::Overlay(OverlayCursor::new(overlay.clone(), commit, lower.clone(), upper.clone(), order))
+            Source::Overlay(OverlayCursor::new(overlay.clone(), commit, from, to, order))
         };
         let mut sources = Vec::with_capacity(4);
         sources.extend(pending.map(|pending| {
-            Source::Pending(match to.is_empty() {
-                true => pending.range(lower.clone()..),
-                false => pending.range(lower.clone()..upper.clone()),
-            })
+            let to = if to.is_empty() { Bound::Unbounded } else { Bound::Excluded(to) };
+            Source::Pending(pending.range::<[u8], _>((Bound::Included(from), to)))
         }));
         sources.push(overlay(&self.active));
         sources.extend(self.frozen.as_ref().map(overlay));

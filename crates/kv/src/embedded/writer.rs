@@ -56,6 +56,12 @@ enum Event {
     Abandoned,
 }
 
+/// How long a batch still waits for company.
+struct Patience {
+    until: Tick,
+    ended: bool,
+}
+
 /// An answer that waits for its batch.
 struct Waiting {
     ack: Ack,
@@ -127,50 +133,70 @@ impl Writer {
     /// Serves a message, those queued behind it, and those that are expected to come for the same
     /// flush. Returns where to answer once closed, if that was asked.
     async fn serve(&mut self, desk: &mut Desk, first: Message) -> Option<Reply> {
-        let mut close = self.gather(desk, first).await;
-        let until = self.sys.clock().tick().plus(desk.options.company_wait);
-        let mut late = false;
-        while close.is_none()
-            && !late
-            && desk.has_room()
-            && desk.state.company.is_expected(self.state.unflushed.len())
-        {
-            let sys = self.sys.clone();
-            tokio::select! {
-                biased;
-                message = self.messages.recv() => match message {
-                    Some(message) => close = self.gather(desk, message).await,
-                    None => break,
-                },
-                () = sys.sleep_until(until) => late = true,
+        let mut patience =
+            Patience { until: self.sys.clock().tick().plus(desk.options.company_wait), ended: false };
+        let mut close = None;
+        let mut next = Some(first);
+        while let Some(message) = next.take() {
+            close = self.gather(desk, message, &mut patience).await;
+            if close.is_none() && desk.has_room() && self.expects_more(desk, 0) {
+                next = self.await_company(&mut patience).await;
             }
         }
-        self.answer_durable(desk, late);
+        self.answer_durable(desk, patience.ended);
         close
     }
 
-    /// Runs a message and those queued behind it as one batch, and answers those that want no
+    /// Returns whether more should come before the flush, if it is to make durable what waits for
+    /// it and `more`.
+    fn expects_more(&self, desk: &Desk, more: usize) -> bool {
+        desk.state.company.is_expected(self.state.unflushed.len() + more)
+    }
+
+    /// Waits for a message as long as there is patience.
+    async fn await_company(&mut self, patience: &mut Patience) -> Option<Message> {
+        if patience.ended {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            message = self.messages.recv() => message,
+            () = self.sys.sleep_until(patience.until) => {
+                patience.ended = true;
+                None
+            }
+        }
+    }
+
+    /// Runs a message and those that come behind it as one batch, and answers those that want no
     /// flush. Returns where to answer once closed, if that was asked.
-    async fn gather(&mut self, desk: &mut Desk, first: Message) -> Option<Reply> {
+    async fn gather(&mut self, desk: &mut Desk, first: Message, patience: &mut Patience) -> Option<Reply> {
         if let Err(error) = self.await_room(desk).await {
             return refuse(first, &error);
         }
         let mut batch = desk.begin();
-        let (mut waiting, mut close) = (Vec::new(), None);
+        let (mut waiting, mut close, mut durable) = (Vec::new(), None, 0);
         let mut next = Some(first);
         while let Some(message) = next.take() {
             match message {
                 Message::Serve { mut wish, reply } => {
                     let done = batch.serve(&mut wish);
-                    waiting.push(Waiting { ack: wish.ack(), reply, done });
+                    let ack = wish.ack();
+                    durable += usize::from(ack == Ack::Durable && done.is_ok());
+                    waiting.push(Waiting { ack, reply, done });
                 }
                 Message::Close { reply } => {
                     close = Some(reply);
                     break;
                 }
             }
-            if waiting.len() < KV_BATCH_MAX && batch.bytes() < KV_BATCH_BYTES {
-                next = self.messages.try_recv().ok();
+            if waiting.len() == KV_BATCH_MAX || batch.bytes() >= KV_BATCH_BYTES {
+                break;
+            }
+            next = self.messages.try_recv().ok();
+            // Whoever wants no flush does not wait for others' company.
+            if next.is_none() && durable == waiting.len() && self.expects_more(desk, durable) {
+                next = self.await_company(patience).await;
             }
         }
         match desk.append(batch) {

@@ -9,7 +9,7 @@ use weft_kv::{
     Embedded, Engine, Migration, NoteKind, Options, Order, Read, Schema, Space, SpaceId, SpaceTxn, Txn,
     counter,
 };
-use weft_sys::{SimDisk, Sys, simulate};
+use weft_sys::{Disk, SimDisk, Sys, simulate};
 
 /// Small sizes, so that segments roll and folds happen within a test.
 pub const SMALL: Options = Options {
@@ -409,13 +409,32 @@ fn a_short_scan_in_a_huge_range_reads_a_few_pages() {
 }
 
 #[test]
+fn a_row_written_over_and_over_does_not_make_the_log_longer_and_longer() {
+    simulate(1, |sys| async move {
+        for options in [SMALL, QUEUED] {
+            let disk = SimDisk::new();
+            let space =
+                Space::open(opened_with(&sys, &disk, options), SpaceId(1), &SCHEMA).await.expect("it opens");
+            let mut most = 0;
+            for _ in 0..5000 {
+                space.write(Ack::Durable, |txn| txn.bump(b"entries", 1)).await.expect("it commits");
+                let space = disk.space().expect("a simulated disk knows");
+                most = most.max(space.total - space.free);
+            }
+            // A tree of a few pages; the log, as long as it may be without a fold; spares.
+            assert!(most < 20 * options.fold_bytes as u64, "{most} bytes");
+        }
+    });
+}
+
+#[test]
 fn a_row_written_over_and_over_takes_no_more_memory() {
     simulate(1, |sys| async move {
         let disk = SimDisk::new();
         let space = Space::open(opened(&sys, &disk), SpaceId(1), &SCHEMA).await.expect("it opens");
         let folds = |disk: &SimDisk| disk.counts().flushes[&weft_sys::FlushSite::KvTree];
         let before = folds(&disk);
-        for _ in 0..500 {
+        for _ in 0..200 {
             space.write(Ack::Applied, |txn| txn.bump(b"entries", 1)).await.expect("it commits");
         }
         assert_eq!(folds(&disk), before, "nothing gathered that had to be folded");
