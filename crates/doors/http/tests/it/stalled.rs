@@ -125,14 +125,17 @@ async fn dribble(raw: &mut Raw, clock: &SimClock, step: Duration, text: &[u8]) -
     panic!("it is never given up");
 }
 
-/// Waits until a new guest is served, where there is room for one.
-async fn there_is_room(house: &House) {
+/// Waits until a new guest is served, where there is room for one. Returns that guest.
+async fn there_is_room(house: &House) -> Raw {
     let served = async {
-        while Raw::connect(house.address).await.ask("OPTIONS *", "", b"").await.status == 429 {
-            tokio::task::yield_now().await;
+        loop {
+            let mut guest = Raw::connect(house.address).await;
+            if guest.ask("OPTIONS *", "", b"").await.status != 429 {
+                return guest;
+            }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), served).await.expect("its place is given back");
+    tokio::time::timeout(Duration::from_secs(20), served).await.expect("its place is given back")
 }
 
 #[tokio::test]
@@ -144,7 +147,7 @@ async fn a_head_that_comes_by_the_byte_is_given_up_at_its_deadline_and_its_place
     assert_eq!(status, 408);
     assert!(gone >= limits::HEAD_DEADLINE, "{gone:?}");
     clock.step(limits::HTTP_LINGER);
-    there_is_room(&house).await;
+    drop(there_is_room(&house).await);
 }
 
 #[tokio::test]
@@ -167,7 +170,7 @@ async fn a_body_that_comes_by_the_byte_is_given_up_and_leaves_no_stage_and_no_pl
         assert_eq!((house.mover.transfers().len(), house.stages().await), (0, 0), "{framing}");
         assert_eq!(house.read("f").await, None);
         clock.step(limits::HTTP_LINGER);
-        there_is_room(&house).await;
+        drop(there_is_room(&house).await);
     }
 }
 
@@ -189,14 +192,13 @@ async fn what_a_guest_who_vanished_had_open_is_closed() {
     };
     tokio::time::timeout(Duration::from_secs(20), closed).await.expect("nobody reads it any more");
     transfers(&house, 0).await;
-    there_is_room(&house).await;
-    // The same of one who wrote.
-    let mut writer = Raw::connect(house.address).await;
+    // The same of one who writes.
+    let mut writer = there_is_room(&house).await;
     let auth = basic("alice", PASSWORD);
     writer.send(format!("PUT /f HTTP/1.1\r\nHost: localhost\r\n{auth}Content-Length: 9\r\n\r\nabc")).await;
     transfers(&house, 1).await;
     drop(writer);
-    there_is_room(&house).await;
+    drop(there_is_room(&house).await);
     assert_eq!((house.mover.transfers().len(), house.stages().await), (0, 0));
     let left = async {
         while house.sessions.alive() > 0 {
