@@ -193,7 +193,7 @@ impl Volume {
         };
         let granted = lease.granted_on(object, label)?;
         self.mark(&writing, serial).await?;
-        let stroke = self.files.begin(&writing);
+        let stroke = self.files.begin(&writing, object);
         let shaped = self.store.shape(&granted, object, shape).await;
         writing.written(self.sys.clock().tick());
         // One that failed may have been carried out all the same.
@@ -205,7 +205,11 @@ impl Volume {
         let noted = self
             .change_whenever(&lease.call, Ack::Applied, move |act| act.note_shaped(id, object, now))
             .await;
-        drop((room, stroke, alone));
+        match &noted {
+            Ok(_) => drop(stroke),
+            Err(_) => stroke.untold(),
+        }
+        drop((room, alone));
         shaped?;
         let wcc = noted?;
         if lease.call.ack == Ack::Durable {

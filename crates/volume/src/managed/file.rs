@@ -141,7 +141,7 @@ impl Volume {
             // Pinned first, looked at afterwards: what it shows then stays.
             self.opens.pin_object(open.number, object);
             // Before the look: of a write that ends after it, the row looked at knows nothing.
-            let unwritten = self.files.unwritten(node.serial());
+            let unwritten = self.files.unwritten(node.serial(), object);
             match self.look(call, |view| view.pin(&node, unwritten))? {
                 Some((pinned, now)) if pinned.object == object => (attr, open.pinned) = (now, Some(pinned)),
                 _ => return Ok(None),

@@ -5,13 +5,16 @@
 //! byte of the object changes: a crash then leaves a row that says "look at the object",
 //! and the version changes. The mark is the file's, whatever objects come and go under
 //! it: only who settles the file takes it away.
+//!
+//! Writes are counted by object: who is pinned to contents that were replaced is not told
+//! of writes into those that came after.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use weft_core::Tick;
 use weft_core::attr::{Attr, Version};
+use weft_core::{ObjectId, Tick};
 
 /// Files that somebody holds on to: writers, pinned opens, whoever is to settle them.
 type Known = Mutex<HashMap<u64, Weak<Writing>>>;
@@ -40,12 +43,25 @@ pub(super) struct Writing {
     under_way: AtomicU64,
     /// The number of the last write that was begun.
     begun: AtomicU64,
+    /// Writes into each object that somebody writes or is pinned to.
+    objects: Mutex<HashMap<ObjectId, Weak<Strokes>>>,
+    /// Writes that changed bytes and that no row tells of: they go on until the file is settled.
+    untold: Mutex<Vec<Arc<Strokes>>>,
+}
+
+/// Writes into one object.
+#[derive(Default)]
+struct Strokes {
+    under_way: AtomicU64,
+    begun: AtomicU64,
 }
 
 /// A write under way.
 pub(super) struct Stroke<'a> {
     files: &'a Files,
     writing: Arc<Writing>,
+    /// Gone once the write is to go on until the file is settled.
+    strokes: Option<Arc<Strokes>>,
 }
 
 impl Files {
@@ -64,6 +80,8 @@ impl Files {
             last: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
             begun: AtomicU64::new(0),
+            objects: Mutex::default(),
+            untold: Mutex::default(),
         });
         known.insert(serial, Arc::downgrade(&writing));
         writing
@@ -77,20 +95,40 @@ impl Files {
 
     /// Begins a write: from now until its end the file has a version of its own, which
     /// nobody else ever sees again.
-    pub(super) fn begin(&self, writing: &Arc<Writing>) -> Stroke<'_> {
+    pub(super) fn begin(&self, writing: &Arc<Writing>, object: ObjectId) -> Stroke<'_> {
+        let strokes = writing.strokes(object);
         let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
-        writing.under_way.fetch_add(1, Ordering::AcqRel);
-        writing.begun.store(number, Ordering::Release);
+        for (under_way, begun) in [(&writing.under_way, &writing.begun), (&strokes.under_way, &strokes.begun)]
+        {
+            under_way.fetch_add(1, Ordering::AcqRel);
+            begun.store(number, Ordering::Release);
+        }
         self.under_way.fetch_add(1, Ordering::AcqRel);
-        Stroke { files: self, writing: writing.clone() }
+        Stroke { files: self, writing: writing.clone(), strokes: Some(strokes) }
     }
 
     /// Returns what a reader that must see one version compares around each piece; `None`
-    /// while a write is under way.
-    pub(super) fn unwritten(&self, serial: u64) -> Option<Unwritten> {
+    /// while a write into the object is under way.
+    pub(super) fn unwritten(&self, serial: u64, object: ObjectId) -> Option<Unwritten> {
         let writing = self.of(serial);
-        let unwritten = Unwritten { begun: writing.begun.load(Ordering::Acquire), writing };
+        let strokes = writing.strokes(object);
+        let unwritten =
+            Unwritten { begun: strokes.begun.load(Ordering::Acquire), strokes, _writing: writing };
         unwritten.still().then_some(unwritten)
+    }
+
+    /// Ends the writes that no row told of. Their file's version has become another.
+    pub(super) fn told(&self, writing: &Writing) {
+        let untold = std::mem::take(&mut *writing.untold.lock().unwrap_or_else(PoisonError::into_inner));
+        for strokes in untold {
+            self.end(writing, &strokes);
+        }
+    }
+
+    fn end(&self, writing: &Writing, strokes: &Strokes) {
+        for under_way in [&strokes.under_way, &writing.under_way, &self.under_way] {
+            under_way.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 
     /// Returns how many files are known.
@@ -113,6 +151,23 @@ impl Files {
 }
 
 impl Writing {
+    fn strokes(&self, object: ObjectId) -> Arc<Strokes> {
+        let mut objects = self.objects.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(strokes) = objects.get(&object).and_then(Weak::upgrade) {
+            return strokes;
+        }
+        // Of objects that were replaced, those that nobody is at any more are forgotten.
+        objects.retain(|_, strokes| strokes.strong_count() > 0);
+        let strokes = Arc::<Strokes>::default();
+        objects.insert(object, Arc::downgrade(&strokes));
+        strokes
+    }
+
+    /// Whether bytes changed that no row tells of.
+    pub(super) fn has_untold(&self) -> bool {
+        !self.untold.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
     pub(super) fn written(&self, now: Tick) {
         self.last.store(now.0, Ordering::Release);
     }
@@ -122,18 +177,19 @@ impl Writing {
     }
 }
 
-/// Says whether a file was written since somebody looked.
+/// Says whether an object was written since somebody looked.
 #[derive(Clone)]
 pub(super) struct Unwritten {
-    /// Held on to: if it were forgotten, so would be the writes.
-    writing: Arc<Writing>,
+    /// Held on to: if it were forgotten, writers would count anew.
+    _writing: Arc<Writing>,
+    strokes: Arc<Strokes>,
     begun: u64,
 }
 
 impl Unwritten {
     pub(super) fn still(&self) -> bool {
-        let begun = self.writing.begun.load(Ordering::Acquire);
-        begun == self.begun && self.writing.under_way.load(Ordering::Acquire) == 0
+        let begun = self.strokes.begun.load(Ordering::Acquire);
+        begun == self.begun && self.strokes.under_way.load(Ordering::Acquire) == 0
     }
 }
 
@@ -147,10 +203,19 @@ impl Drop for Writing {
     }
 }
 
+impl Stroke<'_> {
+    /// Goes on until the file is settled: bytes changed, and no row could be made to say so.
+    pub(super) fn untold(mut self) {
+        let strokes = self.strokes.take();
+        self.writing.untold.lock().unwrap_or_else(PoisonError::into_inner).extend(strokes);
+    }
+}
+
 impl Drop for Stroke<'_> {
     fn drop(&mut self) {
-        self.writing.under_way.fetch_sub(1, Ordering::AcqRel);
-        self.files.under_way.fetch_sub(1, Ordering::AcqRel);
+        if let Some(strokes) = self.strokes.take() {
+            self.files.end(&self.writing, &strokes);
+        }
     }
 }
 
@@ -158,12 +223,15 @@ impl Drop for Stroke<'_> {
 mod tests {
     use super::*;
 
+    const ONE: ObjectId = ObjectId(1);
+    const OTHER: ObjectId = ObjectId(2);
+
     #[test]
     fn a_file_is_known_as_long_as_somebody_holds_on_to_it() {
         let files = Files::default();
         let writer = files.of(7);
-        let reader = files.unwritten(7).unwrap();
-        drop(files.begin(&writer));
+        let reader = files.unwritten(7, ONE).unwrap();
+        drop(files.begin(&writer, ONE));
         drop(writer);
         assert!(!reader.still(), "what was written is not forgotten while somebody asks");
         assert_eq!(files.count(), 1);
@@ -178,9 +246,36 @@ mod tests {
     fn nobody_is_pinned_to_what_is_being_written() {
         let files = Files::default();
         let writer = files.of(7);
-        let stroke = files.begin(&writer);
-        assert!(files.unwritten(7).is_none());
+        let stroke = files.begin(&writer, ONE);
+        assert!(files.unwritten(7, ONE).is_none());
         drop(stroke);
-        assert!(files.unwritten(7).unwrap().still());
+        assert!(files.unwritten(7, ONE).unwrap().still());
+    }
+
+    #[test]
+    fn who_is_pinned_to_one_object_is_not_told_of_writes_into_another() {
+        let files = Files::default();
+        let writer = files.of(7);
+        let reader = files.unwritten(7, ONE).unwrap();
+        let stroke = files.begin(&writer, OTHER);
+        assert!(reader.still() && files.unwritten(7, OTHER).is_none());
+        drop(stroke);
+        assert!(reader.still() && files.unwritten(7, OTHER).unwrap().still());
+        drop(reader);
+        for n in 0..100 {
+            drop(files.begin(&writer, ObjectId(n)));
+        }
+        assert!(writer.objects.lock().unwrap().len() < 3, "objects that nobody is at are forgotten");
+    }
+
+    #[test]
+    fn a_write_that_no_row_tells_of_goes_on_until_it_is_told() {
+        let files = Files::default();
+        let writer = files.of(7);
+        files.begin(&writer, ONE).untold();
+        assert!(files.unwritten(7, ONE).is_none() && writer.has_untold());
+        files.told(&writer);
+        assert!(files.unwritten(7, ONE).unwrap().still() && !writer.has_untold());
+        assert_eq!(files.under_way.load(Ordering::Acquire), 0);
     }
 }

@@ -265,7 +265,7 @@ impl Volume {
         check_size(end)?;
         let room = self.room_to_write(lease, &node, start, end)?;
         self.mark(writing, lease.id.serial()).await?;
-        let stroke = self.files.begin(writing);
+        let stroke = self.files.begin(writing, object);
         let poured = self.pour(lease, (object, label), start, bytes).await;
         writing.written(self.sys.clock().tick());
         let wrote = match &poured {
@@ -278,7 +278,12 @@ impl Volume {
         let noted =
             self.change_whenever(&lease.call, Ack::Applied, move |act| act.note_written(id, op, &wrote));
         let file = noted.await;
-        drop((room, stroke));
+        match &file {
+            Ok(_) => drop(stroke),
+            // Its bytes are others now, under the version of before.
+            Err(_) => stroke.untold(),
+        }
+        drop(room);
         poured?;
         Ok(Some(Landed { at: start, bytes: bytes.len() as u64, object, file: file? }))
     }

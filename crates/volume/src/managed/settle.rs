@@ -100,6 +100,7 @@ impl Volume {
             settled = Some((object, stat));
         }
         let (boot, now) = (self.boot(), self.sys.clock().now());
+        let untold = writing.has_untold();
         let act = move |txn: &mut SpaceTxn<'_>| {
             unnamed::WRITING.remove(txn, serial)?;
             let Some((object, stat)) = settled else { return Ok(()) };
@@ -108,11 +109,11 @@ impl Volume {
                 return Ok(());
             }
             let used = used_of(&stat);
-            if (inode.size, inode.used) == (stat.size, used) {
+            if (inode.size, inode.used) == (stat.size, used) && !untold {
                 return Ok(());
             }
             containers::use_bytes(txn, inode.container, used as i64 - inode.used as i64)?;
-            if inode.size != stat.size {
+            if inode.size != stat.size || untold {
                 // A row that was not written, after a failure.
                 inode.stamp = inode.stamp.next(boot);
                 inode.changed(now);
@@ -121,6 +122,7 @@ impl Volume {
             inodes::put(txn, serial, &inode)
         };
         self.space.write(Ack::Applied, act).await?;
+        self.files.told(writing);
         writing.marked.store(false, Ordering::Release);
         Ok(())
     }

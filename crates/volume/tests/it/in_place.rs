@@ -4,11 +4,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::{SetAttr, Version};
 use weft_core::form::{
-    At, BytesSource, Call, Guard, Range, Replace, Shape, Source, StageHint, WriteAt, Written,
+    At, BytesSource, Call, Guard, OpenFile, Range, Replace, Shape, Source, StageHint, WriteAt, Written,
 };
 use weft_core::{Deadline, ErrorKind, FileId, Result, Rights, limits};
 use weft_sys::{Disk, SimDisk, Sys, Task, simulate};
@@ -369,5 +370,78 @@ fn an_append_whose_caller_is_gone_keeps_the_end_until_it_has_landed() {
         rest().await;
         let last = write_to(&*file, &site.call(), WriteAt::End, &[3; 3_000]).await.works();
         assert_eq!(last.at, 150_000);
+    });
+}
+
+/// Bytes that changed while no row could say so have a version of their own at once, and keep
+/// one when they are settled: nobody is shown them under the old one, pinned or not.
+#[test]
+fn what_no_row_could_be_made_to_tell_of_is_never_shown_under_the_old_version() {
+    type Change = fn(Arc<dyn OpenFile>, Call) -> BoxFuture<'static, Result<()>>;
+    let write: Change = |file, call| {
+        Box::pin(async move {
+            let mut bytes = BytesSource::new(pattern(50_000, 2));
+            file.write(&call, WriteAt::Offset(20_000), &mut bytes).await.map(drop)
+        })
+    };
+    let punch: Change = |file, call| {
+        let shape = Shape::Punch { at: 20_000, length: 30_000 };
+        Box::pin(async move { file.shape(&call, shape).await.map(drop) })
+    };
+    for change in [write, punch] {
+        simulate(10, |sys| async move {
+            let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+            let site = Site::of(&volume);
+            let id = published(&site, "f", &pattern(100_000, 1)).await;
+            // Its mark is on disk: the next write has one transaction, which tells of it.
+            site.write(id, 0, b"marked").await;
+            let look = Look::at(&site, id).await;
+            let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+            volume.full.store(true, std::sync::atomic::Ordering::Release);
+            assert_eq!(change(file, site.call()).await.fails(), ErrorKind::NoSpace);
+            volume.full.store(false, std::sync::atomic::Ordering::Release);
+            assert!(look.has_changed(&site, "at once").await, "its bytes are others");
+            let open = site.fs.open(&site.call(), &at("f"), &pinned()).await;
+            assert_eq!(open.map(drop).fails(), ErrorKind::Conflict);
+            sys.sleep(limits::OBJECT_IDLE * 3).await;
+            assert!(look.has_changed(&site, "settled").await);
+            let settled = Look::at(&site, id).await;
+            let open = site.fs.open(&site.call(), &at("f"), &pinned()).await.works();
+            assert_eq!(open.attr.version, settled.version);
+            let read = read_of(&*open.file, &site.call(), Range::ALL).await.works();
+            assert!(read[..] == settled.bytes[..]);
+            let node = site.call_of(&volume.domain().caller("node:n1"), 9);
+            let report = volume.running().managed.check(&node).await.works();
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        });
+    }
+}
+
+/// Who reads contents that were replaced is not told of what is written into the new ones.
+#[test]
+fn a_reader_pinned_to_replaced_contents_reads_them_whatever_is_written_into_the_new_ones() {
+    simulate(11, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let old = pattern(100_000, 1);
+        let id = published(&site, "f", &old).await;
+        let open = site.fs.open(&site.call(), &at("f"), &pinned()).await.works().file;
+        let mut source = open.read(&site.call(), Range::ALL).await.works();
+        let first = source.next(10_000).await.works().expect("there is more").into_bytes().works();
+        published(&site, "f", &pattern(100_000, 2)).await;
+        site.write(id, 0, &pattern(60_000, 3)).await;
+        // And while one is under way.
+        let go_on = store.hold(Op::Write);
+        let write = writes(&site, &sys, id, WriteAt::Offset(0), BytesSource::new(pattern(60_000, 4)));
+        rest().await;
+        let more = weft_core::form::collect(&mut *source, 1 << 20).await.works();
+        assert!([&first[..], &more].concat() == old);
+        assert!(read_of(&*open, &site.call(), Range::ALL).await.works()[..] == old[..]);
+        drop(go_on);
+        write.await.works().works();
+        // Written in place, the new contents are not what somebody is pinned to before that.
+        let open = site.fs.open(&site.call(), &at("f"), &pinned()).await.works().file;
+        site.write(id, 0, b"others").await;
+        assert_eq!(read_of(&*open, &site.call(), Range::ALL).await.map(drop).fails(), ErrorKind::Conflict);
     });
 }

@@ -13,6 +13,7 @@ mod space;
 mod splits;
 mod suite;
 mod together;
+mod unsteady_engine;
 mod unsteady_store;
 mod upkeep;
 mod workload;

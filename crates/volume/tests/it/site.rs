@@ -1,5 +1,6 @@
 //! A managed volume with everything it needs, on a simulated machine.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use weft_core::{Clock, SessionId, VolumeId};
 use weft_kv::{Embedded, Engine, Options, SpaceId};
 use weft_sys::{Disk, SimClock, SimDisk, Sys};
 use weft_volume::managed::{Config, Managed};
+
+use super::unsteady_engine::UnsteadyEngine;
 
 /// Small, so that the log is cut and folded often.
 const OPTIONS: Options = Options {
@@ -32,6 +35,8 @@ pub struct Volume {
     pub domain: Arc<TestDomain>,
     pub disk: Arc<dyn Disk>,
     pub store: Arc<dyn ObjectStore>,
+    /// While this is set no transaction is carried out.
+    pub full: Arc<AtomicBool>,
     running: Mutex<Option<Running>>,
 }
 
@@ -72,7 +77,7 @@ impl Volume {
         store: Arc<dyn ObjectStore>,
     ) -> Self {
         let clock = sys.sim_clock().expect("it is simulated").clone();
-        Self { sys, clock, domain, disk, store, running: Mutex::new(None) }
+        Self { sys, clock, domain, disk, store, full: Arc::default(), running: Mutex::new(None) }
     }
 
     /// Starts it, making it if `make` says so.
@@ -95,7 +100,8 @@ impl Volume {
     /// Opens the engine by itself, while the volume is stopped.
     pub fn engine(&self) -> Arc<dyn Engine> {
         let engine = Embedded::open(self.sys.clone(), self.disk.clone(), OPTIONS);
-        Arc::new(engine.expect("the engine opens"))
+        let inner = Arc::new(engine.expect("the engine opens"));
+        Arc::new(UnsteadyEngine { inner, full: self.full.clone() })
     }
 
     /// Returns what the volume is made of.

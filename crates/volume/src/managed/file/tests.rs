@@ -21,10 +21,10 @@ fn nobody_is_pinned_to_a_version_that_was_written_over_since_the_look() {
         let file = managed.file(&call, id, Rights::WRITE).await.unwrap();
         file.write(&call, WriteAt::Offset(0), &mut BytesSource::new(vec![1; 20_000])).await.unwrap();
         let volume = &managed.volume;
-        let unwritten = volume.files.unwritten(id.serial());
         let snapshot = volume.space.snapshot().unwrap();
         let view = View::committed(volume, &snapshot, &call);
         let node = view.node(id).unwrap();
+        let unwritten = volume.files.unwritten(id.serial(), node.object());
         assert!(view.pin(&node, unwritten.clone()).unwrap().is_some());
         file.write(&call, WriteAt::Offset(0), &mut BytesSource::new(vec![2; 20_000])).await.unwrap();
         assert!(view.pin(&node, unwritten).unwrap().is_none());
