@@ -8,15 +8,15 @@ use std::time::{Duration, Instant};
 use crate::fuzz::Named;
 use crate::run::{fresh_seed, full, seed};
 
-/// How long each crash test goes on making new seeds with `./test --full`: the three of
-/// them (`kv`, `store`, `volume`) make an hour.
-const FULL: Duration = Duration::from_secs(20 * 60);
+/// How long each crash test goes on making new seeds with `./test --full`: the four of
+/// them (`kv`, `store`, `volume`, the node) make an hour.
+const FULL: Duration = Duration::from_secs(15 * 60);
 /// Machines here have two cores.
 const THREADS: usize = 2;
 
 /// Calls `work` with the seeds `always`, `0..count / 2` and as many new ones, on two
 /// threads. `WEFT_SEED=N` runs that one alone; with `WEFT_TEST_FULL` new seeds go on for
-/// twenty minutes. Prints the first new seed and, when `work` panics, the seed it had.
+/// a quarter of an hour. Prints the first new seed and, when `work` panics, the seed it had.
 pub fn each(always: &[u64], count: u64, work: impl Fn(u64) + Sync) {
     if let Some(seed) = seed() {
         return work(seed);

@@ -34,6 +34,7 @@ pub mod stages;
 mod suite;
 pub mod symlinks;
 pub mod watching;
+pub mod workload;
 
 pub use suite::LAWS;
 

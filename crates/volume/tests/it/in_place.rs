@@ -19,7 +19,7 @@ use super::disk_store::DiskStore;
 use super::site::Volume;
 use super::slow::{rest, slow};
 use super::unsteady_store::{Op, UnsteadyStore};
-use super::workload::domain;
+use weft_conformance::file_system::workload::domain;
 
 pub async fn unsteady_on(sys: &Sys, disk: &SimDisk) -> (Volume, Arc<UnsteadyStore>) {
     let clock = sys.sim_clock().expect("it is simulated").clone();

@@ -16,4 +16,3 @@ mod together;
 mod unsteady_engine;
 mod unsteady_store;
 mod upkeep;
-mod workload;

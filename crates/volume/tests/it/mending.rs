@@ -22,7 +22,7 @@ use super::disk_store::DiskStore;
 use super::in_place::unsteady_on;
 use super::site::Volume;
 use super::unsteady_store::Op;
-use super::workload::{Hand, domain};
+use weft_conformance::file_system::workload::{Hand, domain};
 
 const EXPECTED: &str = include_str!("mending.txt");
 

@@ -14,6 +14,7 @@ mod clients;
 mod commands;
 mod copying;
 mod corrupt;
+mod crash;
 mod damaged;
 mod full;
 mod http;

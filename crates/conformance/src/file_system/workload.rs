@@ -1,13 +1,12 @@
 //! Random changes, made alike of a volume and of the plain model, and how a tree looks
 //! in words that are the same on both.
 
-use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use weft_conformance::TestDomain;
-use weft_conformance::file_system::ADMINISTRATOR;
-use weft_conformance::file_system::site::{Dice, Outcome, at, free, how, new_file, pattern, read_of, who};
 use weft_core::acl::AclEntry;
 use weft_core::attr::{Kind, SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
@@ -15,32 +14,50 @@ use weft_core::form::{
     Replace, Scope, Shape, Stage, StageHint, Want, WriteAt,
 };
 use weft_core::policy::PolicyEdit;
-use weft_core::{ContainerId, ErrorKind, FileId, Result, Rights, VolumeId, limits};
+use weft_core::{ContainerId, ErrorKind, FileId, Result, Rights, TraceId, VolumeId, limits};
+
+use super::ADMINISTRATOR;
+use super::site::{Dice, Outcome, at, free, how, new_file, pattern, read_of, who};
+use crate::TestDomain;
 
 const NAMES: &[&str] = &["a", "b", "c", "d", "a/a", "a/b", "b/a", "b/c", "c/d", "a/a/a", "d/b/c", "b/a/c"];
 
 /// A change to make.
 #[derive(Clone, Debug)]
 pub enum Step {
+    /// Makes a directory.
     Directory(&'static str),
+    /// Makes an empty file.
     File(&'static str),
+    /// Makes a symbolic link: where, and to what.
     Symlink(&'static str, &'static str),
+    /// Gives a file another name.
     Link(&'static str, &'static str),
+    /// Renames: from, to, and over what.
     Rename(&'static str, &'static str, Replace),
+    /// Removes a name.
     Remove(&'static str),
     /// Opens a file, takes its name away and keeps it open.
     Orphan(&'static str),
+    /// Writes in place: where in the file, how many bytes, of which pattern.
     Write(&'static str, u64, usize, u8),
+    /// Writes at the end: how many bytes, of which pattern.
     Append(&'static str, usize, u8),
+    /// Sets the size.
     Truncate(&'static str, u64),
+    /// Makes a hole: where, how long.
     Punch(&'static str, u64, u64),
     /// Lets time pass: what was written is settled, what is left over is tidied.
     Rest,
+    /// Sets mode bits.
     Mode(&'static str, u16),
+    /// Puts a user attribute.
     Tag(&'static str, u8),
+    /// Replaces a file, or makes one, of two parts.
     Publish(&'static str, usize, u8),
     /// Stages a part and leaves it there.
     Abandon(&'static str, usize),
+    /// Gives a user rights on a subtree.
     Protect(&'static str, u8),
 }
 
@@ -61,6 +78,7 @@ impl Step {
         "containers split",
     ];
 
+    /// Rolls one.
     pub fn roll(dice: &mut Dice) -> Self {
         let one = *dice.pick(NAMES);
         let two = *dice.pick(NAMES);
@@ -118,18 +136,24 @@ impl Step {
 
 /// Where steps are made: a file system, and what is held open there.
 pub struct Hand {
+    /// The file system.
     pub fs: Arc<dyn FileSystem>,
+    /// Who signs for it.
     pub domain: Arc<TestDomain>,
     open: Vec<Arc<dyn OpenFile>>,
+    /// Steps made so far: each has its number as trace, from 1.
+    made: u64,
     /// Where time can be let pass.
     pub rests: Option<weft_sys::Sys>,
 }
 
 impl Hand {
+    /// Goes to work on a file system, as its administrator.
     pub fn new(fs: Arc<dyn FileSystem>, domain: Arc<TestDomain>) -> Self {
-        Self { fs, domain, open: Vec::new(), rests: None }
+        Self { fs, domain, open: Vec::new(), made: 0, rests: None }
     }
 
+    /// Returns a call.
     pub fn call(&self) -> Call {
         self.domain.call(&self.domain.caller(ADMINISTRATOR), 1)
     }
@@ -142,7 +166,8 @@ impl Hand {
 
     /// Makes a change; returns how it went.
     pub async fn make(&mut self, step: &Step, ack: Ack) -> std::result::Result<(), ErrorKind> {
-        let call = Call { ack, ..self.call() };
+        self.made += 1;
+        let call = Call { ack, trace: TraceId(self.made), ..self.call() };
         self.step(&call, step).await.map_err(|error| error.kind())
     }
 
@@ -268,7 +293,9 @@ impl Hand {
                     let file = self.fs.file(&call, id, Rights::READ).await.works();
                     let bytes = read_of(&*file, &call, Range::ALL).await.works();
                     assert_eq!(bytes.len() as u64, attr.size, "{path}");
-                    line += &format!(" {} bytes {}", bytes.len(), blake3::hash(&bytes).to_hex());
+                    let mut hasher = DefaultHasher::new();
+                    bytes.hash(&mut hasher);
+                    line += &format!(" {} bytes {:016x}", bytes.len(), hasher.finish());
                 }
                 Kind::Symlink => {
                     let LinkTarget::Symlink(target) = self.fs.target(&call, &At::id(id)).await.works() else {
@@ -322,6 +349,100 @@ pub fn model(domain: &Arc<TestDomain>) -> Hand {
     Hand::new(model, twin)
 }
 
+/// The domain that such volumes and their models believe.
 pub fn domain(clock: Arc<weft_sys::SimClock>) -> Arc<TestDomain> {
     TestDomain::new(7, clock, &[VolumeId(0)])
+}
+
+/// Steps that one seed makes at most.
+const STEPS: usize = 40;
+
+/// What the workload had done when the power went.
+#[derive(Debug)]
+pub struct Cut {
+    /// How the tree looked after each step, the first before any.
+    pub looks: Vec<String>,
+    /// The last step that was durable.
+    pub durable: usize,
+    /// The step that was under way.
+    pub last: Option<Step>,
+    /// How many steps of each kind worked.
+    pub worked: Counts,
+    /// Each step, and whether it worked.
+    pub done: Vec<(Step, bool)>,
+}
+
+/// Steps by kind.
+pub type Counts = BTreeMap<&'static str, u64>;
+
+/// Makes random steps on both sides until the disk goes off.
+pub async fn work(hand: &mut Hand, plain: &mut Hand, dice: &mut Dice) -> Cut {
+    let mut cut = Cut {
+        looks: vec![plain.look(None).await],
+        durable: 0,
+        last: None,
+        worked: Counts::new(),
+        done: Vec::new(),
+    };
+    for _ in 0..STEPS {
+        let step = Step::roll(dice);
+        // What could tear is made durable; so only the step under way can have torn.
+        // Nobody is told how resting went.
+        let durable = step.may_tear() || dice.roll(4) == 0 && !matches!(step, Step::Rest);
+        let ack = if durable { Ack::Durable } else { Ack::Applied };
+        let over = plain.is_over(&step).await;
+        let got = hand.make(&step, ack).await;
+        if got == Err(ErrorKind::Unavailable) || got == Err(ErrorKind::Internal) {
+            let _ = plain.make(&step, ack).await;
+            cut.done.push((step.clone(), false));
+            cut.looks.push(plain.look(None).await);
+            cut.last = Some(step);
+            return cut;
+        }
+        let expected = plain.make(&step, ack).await;
+        cut.done.push((step.clone(), got.is_ok()));
+        assert_eq!(got, expected, "{step:?}");
+        cut.looks.push(plain.look(None).await);
+        if got.is_ok() {
+            *cut.worked.entry(step.kind(over)).or_default() += 1;
+        }
+        let published = matches!(step, Step::Publish(..) | Step::Protect(..));
+        if got.is_ok() && (durable || published) {
+            cut.durable = cut.looks.len() - 1;
+        }
+    }
+    cut
+}
+
+/// Checks that a volume shows what some step had left, not before the last durable one.
+pub async fn found_among(hand: &Hand, cut: &Cut, seed: u64) -> usize {
+    let look = hand.look(None).await;
+    if let Some(place) = cut.looks.iter().rposition(|known| *known == look) {
+        assert!(
+            place >= cut.durable,
+            "seed {seed}: step {} was durable, what is there is of step {place}",
+            cut.durable
+        );
+        return place;
+    }
+    let torn = cut.last.as_ref().is_some_and(Step::may_tear);
+    let plain = |look: &str| -> Vec<String> {
+        // Without contents: what was written in place when the power went may be torn.
+        look.lines().map(|line| line.split(" bytes ").next().unwrap_or(line).to_owned()).collect()
+    };
+    let names = |look: &str| -> Vec<String> {
+        plain(look)
+            .iter()
+            .map(|line| line.rsplit_once(' ').map_or(line.clone(), |(a, _)| a.to_owned()))
+            .collect()
+    };
+    let last = cut.looks.last().expect("there is a first");
+    let before = &cut.looks[cut.looks.len().saturating_sub(2)];
+    let similar = torn && [last, before].iter().any(|known| names(known) == names(&look));
+    assert!(
+        similar,
+        "seed {seed}: what is there is of no step; last {:?}\nthere:\n{look}\nlast:\n{last}\nbefore:\n{before}",
+        cut.last
+    );
+    cut.looks.len() - 1
 }
