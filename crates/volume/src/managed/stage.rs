@@ -65,7 +65,7 @@ impl Volume {
         self.sys.random().fill(&mut bytes);
         let id = StageId(u128::from_be_bytes(bytes));
         let length = hint.length.unwrap_or(0);
-        if hint.brief {
+        if hint.brief && length <= limits::INLINE_BYTES_MAX {
             let row = self.look(call, |view| view.to_stage(target, length))?;
             return Ok(Arc::new(brief::BriefStage::new(self.clone(), id, row)));
         }

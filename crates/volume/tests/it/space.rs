@@ -186,3 +186,41 @@ fn writers_at_once_do_not_pass_the_limit_together() {
         clean(&volume).await;
     });
 }
+
+#[test]
+fn a_brief_stage_whose_first_bytes_take_long_goes_on() {
+    simulate(4, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let (call, hint) = (site.call(), StageHint { brief: true, ..StageHint::default() });
+        let stage = site.fs.stage(&call, &at("f"), &hint).await.works();
+        let (pieces, mut source) = slow();
+        let (upload, stage_put) = (stage.clone(), call.clone());
+        let put = sys.spawn(async move { upload.put(&stage_put, 1, 0, &mut source).await });
+        pieces.send(pattern(100, 1)).expect("it is waited for");
+        rest().await;
+        sys.sleep(limits::CALL_DEADLINE * 2).await;
+        pieces.send(pattern(20_000, 2)).expect("it is waited for");
+        drop(pieces);
+        assert_eq!(put.await.works().works().bytes, 20_100);
+        let published = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        assert!(site.read(published.value.id).await[..] == [pattern(100, 1), pattern(20_000, 2)].concat());
+    });
+}
+
+#[test]
+fn what_a_small_upload_replaces_goes_at_once() {
+    simulate(5, |sys| async move {
+        let (volume, store) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        site.file("f", &pattern(1 << 20, 1)).await;
+        rest().await;
+        let before = store.objects().len();
+        let hint = StageHint { brief: true, ..StageHint::default() };
+        let stage = site.fs.stage(&site.call(), &at("f"), &hint).await.works();
+        assert_eq!(put(&site, &stage, 1, 100).await, Ok(()));
+        stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        rest().await;
+        assert_eq!((before, store.objects().len()), (1, 0));
+    });
+}

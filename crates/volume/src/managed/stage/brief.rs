@@ -8,11 +8,11 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
-use weft_core::{Error, ErrorKind, Result, StageId, limits};
+use weft_core::{Deadline, Error, ErrorKind, Result, StageId, limits};
 
-use super::{Content, ManagedStage, Standing, check_number, inline, must_match, pull_small, shown};
+use super::{Content, ManagedStage, Parts, Standing, check_number, inline, must_match, pull_small, shown};
 use crate::managed::Volume;
-use crate::managed::act::fingerprint;
+use crate::managed::act::{Act, fingerprint};
 use crate::managed::source::Inbound;
 use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
 
@@ -63,13 +63,9 @@ impl BriefStage {
     /// Becomes a stage like any other.
     async fn go_below(&self, call: &Call, held: &mut Held) -> Result<()> {
         let Held::Here(part) = held else { return Ok(()) };
-        let (id, row, part) = (self.below.id, self.row.clone(), part.clone());
-        let written = self.below.volume.change_whenever(call, Ack::Applied, move |act| {
-            act.view().may_go_on_with(&row)?;
-            stages::put(act.txn, id, &row)?;
-            part.iter().try_for_each(|(number, part)| act.put_part(id, *number, part))
-        });
-        written.await?;
+        let (id, row, parts) = (self.below.id, self.row.clone(), Parts::from_iter(part.clone()));
+        let write = move |act: &mut Act<'_, '_>| act.write_stage(id, &row, &parts);
+        self.below.volume.change_whenever(call, Ack::Applied, write).await?;
         *held = Held::Below;
         Ok(())
     }
@@ -82,7 +78,7 @@ impl BriefStage {
         (set, guard): (&SetAttr, &Guard),
         given: &[Part],
     ) -> Result<Changed<Entry>> {
-        let parts: super::Parts = part.into_iter().collect();
+        let parts = Parts::from_iter(part);
         must_match(given, &parts)?;
         if set.size.is_some() {
             return Err(Error::invalid("the size is that of the parts"));
@@ -97,12 +93,24 @@ impl BriefStage {
         let (id, row, set, guard) = (self.below.id, self.row.clone(), set.clone(), *guard);
         let published = volume.change_whenever(call, Ack::Durable, move |act| {
             act.once(&print, |act| {
-                stages::put(act.txn, id, &row)?;
-                parts.iter().try_for_each(|(number, part)| act.put_part(id, *number, part))?;
+                act.write_stage(id, &row, &parts)?;
                 act.publish(id, &parts, &content, &set, &guard, number)
             })
         });
-        volume.sys.within(call.until, published).await
+        let answer = volume.sys.within(call.until, published).await?;
+        volume.to_tidy.notify_one();
+        Ok(answer)
+    }
+}
+
+impl Act<'_, '_> {
+    /// Writes the rows of a stage that was kept in memory.
+    fn write_stage(&mut self, id: StageId, row: &StageRow, parts: &Parts) -> Result<()> {
+        let view = self.view();
+        // The container of then may be gone: no row said that somebody needs it.
+        let (container, _) = view.published_into(&view.may_go_on_with(row)?)?;
+        stages::put(self.txn, id, &StageRow { container, ..row.clone() })?;
+        parts.iter().try_for_each(|(number, part)| self.put_part(id, *number, part))
     }
 }
 
@@ -131,6 +139,10 @@ impl Stage for BriefStage {
                 Err(bytes) => first = Some(bytes),
             }
         }
+        // The sender may have taken long for the first bytes: that is the transfer's time, which has
+        // bounds of its own, and not the call's.
+        let until = Deadline::within(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
+        let call = &Call { until, ..call.clone() };
         self.go_below(call, &mut held).await.map_err(|e| e.op("stage"))?;
         drop(held);
         self.below.put_after(call, number, offset, (first, data)).await.map_err(|e| e.op("stage"))
