@@ -48,6 +48,8 @@ impl Queue {
 
     /// Has a wish done. Waits while `KV_QUEUE_MAX` others do.
     pub(super) async fn serve(&self, wish: Wish) -> Result<Commit> {
+        // Whoever does nothing but write lets others have the thread now and then.
+        tokio::task::consume_budget().await;
         match self.serve_at_once(wish) {
             Ok(done) => done,
             Err(wish) => self.send(|reply| Message::Serve { wish, reply }).await,
@@ -69,7 +71,7 @@ impl Queue {
     /// Does a wish here and now, from its beginning to its end: a caller that is dropped cannot
     /// leave half of it. Returns the wish if that is not to be.
     fn serve_at_once(&self, wish: Wish) -> std::result::Result<Result<Commit>, Wish> {
-        // Nobody overtakes those that queue.
+        // Those that queue are overtaken only while the writer goes to the desk with them.
         if self.messages.capacity() < self.messages.max_capacity() {
             return Err(wish);
         }

@@ -27,7 +27,7 @@ const FORMAT: &str = "format";
 const IDENTITY: &str = "identity";
 
 /// The layout of tree and log that this code reads and writes.
-const FORMAT_NOW: u64 = 1;
+const FORMAT_NOW: u64 = 2;
 const NAME: &str = "tree";
 const NAME_UNFINISHED: &str = "tree.new";
 const CHECK_BYTES: usize = 4;
@@ -116,6 +116,14 @@ impl Tree {
                         "the metadata was written by a newer Weft: format {format}, this one knows {FORMAT_NOW}"
                     ))
                     .hint("start the newer version again, or restore a backup made before it"),
+                ));
+            }
+            if format < FORMAT_NOW {
+                return Err(Failure::Ours(
+                    Error::unsupported(format!(
+                        "the metadata was written by an older Weft: format {format}, this one knows {FORMAT_NOW}"
+                    ))
+                    .hint("make a backup with the older version and restore it with this one"),
                 ));
             }
             Ok(facts.get(IDENTITY)?.map_or(0, |identity| identity.value()))

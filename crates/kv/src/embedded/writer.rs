@@ -77,25 +77,27 @@ impl Writer {
         let (desk, closed) = loop {
             let event = self.next_event(looks_at).await;
             let mut held = shared.desk.lock().await;
-            let Some(desk) = held.as_deref_mut() else { break (None, None) };
+            // It comes back only if nothing panics: after that it would be in doubt.
+            let Some(mut desk) = held.take() else { break (None, None) };
             match event {
                 Event::Message(message) => {
-                    if let Some(reply) = self.serve(desk, message).await {
-                        let done = self.finish(desk).await;
-                        break (held.take(), Some((reply, done)));
+                    if let Some(reply) = self.serve(&mut desk, message).await {
+                        let done = self.finish(&mut desk).await;
+                        break (Some(desk), Some((reply, done)));
                     }
                 }
-                Event::Folded(folded) => self.folded(desk, folded),
-                Event::Look => flush_if_due(desk),
+                Event::Folded(folded) => self.folded(&mut desk, folded),
+                Event::Look => flush_if_due(&mut desk),
                 Event::Abandoned => {
                     if let Err(error) = desk.flush() {
                         tracing::error!(%error, "cannot flush the metadata log while closing");
                     }
-                    break (held.take(), None);
+                    break (Some(desk), None);
                 }
             }
-            self.fold_if_due(desk);
-            looks_at = self.next_look(desk);
+            self.fold_if_due(&mut desk);
+            looks_at = self.next_look(&mut desk);
+            *held = Some(desk);
         };
         // The tree goes before the lock, which goes with the desk, and both before the answer: who
         // hears it may open again at once.
