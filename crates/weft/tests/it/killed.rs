@@ -17,6 +17,12 @@ use crate::node::{Node, python, signal, wait, weft};
 
 const LOAD: &str = include_str!("../python/load.py");
 const READBACK: &str = include_str!("../python/readback.py");
+const PLACE: &str = include_str!("../python/place.py");
+
+/// What makes the load of a way, and what reads it back.
+fn scripts(way: &str) -> (&'static str, &'static str) {
+    if way == "place" { (PLACE, PLACE) } else { (LOAD, READBACK) }
+}
 
 /// A load maker, killed with its test.
 struct Load(Child);
@@ -41,7 +47,7 @@ fn moment() -> Duration {
 }
 
 fn load(node: &Node, way: &str, round: u64, target: &[&str]) -> Load {
-    let script = node.write("load.py", LOAD);
+    let script = node.write("load.py", scripts(way).0);
     let said = fs::File::options().create(true).append(true).open(node.path("load.err")).expect("opened");
     let mut command = node.as_user(python());
     command.arg(script).args([way]).arg(node.path("acks")).arg(round.to_string()).args(target);
@@ -62,8 +68,8 @@ fn acknowledgements(log: &PathBuf) -> usize {
 }
 
 /// Reads everything back; returns how many acknowledgements hold.
-fn read_back(node: &Node, round: u64) -> usize {
-    let script = node.write("readback.py", READBACK);
+fn read_back(node: &Node, way: &str, round: u64) -> usize {
+    let script = node.write("readback.py", scripts(way).1);
     let mut command = node.as_user(python());
     command.arg(script).arg(node.address().to_string()).arg(node.token()).arg(node.path("acks"));
     let output = command.output().expect("python starts");
@@ -85,7 +91,7 @@ fn rounds_through(way: &str, programs: &[&str]) {
     let (mut held, mut slowest) = (0, Duration::ZERO);
     for round in 0..rounds() {
         let before = acknowledgements(&log);
-        let mount = (way == "mount").then(|| node.mount(&format!("mnt{round}")));
+        let mount = matches!(way, "mount" | "place").then(|| node.mount(&format!("mnt{round}")));
         let (address, token) = (node.address().to_string(), node.token());
         let at = mount.as_ref().map(|m| m.display().to_string()).unwrap_or_default();
         let binary = weft().display().to_string();
@@ -107,7 +113,7 @@ fn rounds_through(way: &str, programs: &[&str]) {
         let start = std::time::Instant::now();
         node.up();
         slowest = slowest.max(start.elapsed());
-        held = read_back(&node, round);
+        held = read_back(&node, way, round);
     }
     println!("{way}: {held} acknowledgements hold after {} kills; slowest start {slowest:?}", rounds());
 }
@@ -125,6 +131,12 @@ fn what_the_cli_acknowledged_survives_kill_9() {
 #[test]
 fn what_the_mount_acknowledged_survives_kill_9() {
     rounds_through("mount", &["python3", "fusermount3"]);
+}
+
+/// What was flushed is there; of what was not, each page is as it was or as it was to be.
+#[test]
+fn what_was_written_in_place_through_the_mount_survives_kill_9() {
+    rounds_through("place", &["python3", "fusermount3"]);
 }
 
 #[test]
@@ -157,4 +169,35 @@ fn the_read_back_finds_what_is_wrong() {
     ] {
         assert!(!check(&log).0, "{wrong} is not found");
     }
+}
+
+#[test]
+fn the_read_back_finds_pages_that_are_wrong() {
+    if !have("killed::readback_pages", &["python3"]) {
+        return;
+    }
+    let node = Node::start();
+    let http = node.http(Some(&node.token()));
+    let page = |number: u64, index: u64| [number.to_be_bytes(), index.to_be_bytes()].concat().repeat(256);
+    let file =
+        |numbers: &dyn Fn(u64) -> u64| -> Vec<u8> { (0..200).flat_map(|n| page(numbers(n), n)).collect() };
+    let script = node.write("place.py", PLACE);
+    let holds = |bytes: &[u8], log: &str| {
+        http.put("/place-0", bytes);
+        node.write("acks", log);
+        let mut command = node.as_user(python());
+        command.arg(&script).arg(node.address().to_string()).arg(node.token()).arg(node.path("acks"));
+        command.output().expect("python starts").status.success()
+    };
+    let made = "try place-0 1 0 200\ndone place-0 1\n";
+    let second = format!("{made}try place-0 2 3 5\n");
+    let (first, half) = (file(&|_| 1), file(&|n| 1 + u64::from((3..6).contains(&n))));
+    assert!(holds(&first, made) && holds(&first, &second), "nothing of it was there");
+    assert!(holds(&half, &second), "some pages of a write that was not flushed");
+    assert!(!holds(&half, made), "a page that nobody wrote");
+    assert!(!holds(&half, &format!("{second}done place-0 2\n")), "a page that was flushed and is not there");
+    assert!(!holds(&first[..4096 * 199], made), "a page is missing");
+    let mut torn = half.clone();
+    torn[4096 * 3 + 100] ^= 1;
+    assert!(!holds(&torn, &second), "a page of no write");
 }
