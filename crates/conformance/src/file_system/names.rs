@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_core::attr::{Kind, SetAttr};
 use weft_core::form::{At, Expect, LinkTarget, New, Reference, Replace, Want};
-use weft_core::{CallerName, ErrorKind, FileId, Name, VolumeId};
+use weft_core::{CallerName, ErrorKind, FileId, Name, VolumeId, limits};
 
 use super::Subject;
 use super::site::*;
@@ -145,6 +145,27 @@ pub async fn hard_links_are_one_file(subject: &dyn Subject) {
     assert_eq!(gone.file.after, None, "the change ended it");
     let walked = site.fs.walk(&site.call(), &At::id(id), Want::default()).await;
     assert_eq!(walked.fails(), ErrorKind::Stale);
+}
+
+/// A file has at most `LINKS_MAX` names: one more is refused by name, and one less makes room.
+pub async fn a_file_has_so_many_names_and_no_more(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().links {
+        return site.unsupported("hard links");
+    }
+    let id = site.file("a", b"").await;
+    let link = async |to: &str| site.fs.link(&site.call(), &at("a"), &at(to)).await;
+    for n in 1..limits::LINKS_MAX {
+        link(&format!("n{n}")).await.works();
+    }
+    assert_eq!(site.attr(id).await.links, limits::LINKS_MAX);
+    assert_eq!(link("more").await.fails(), ErrorKind::TooManyLinks);
+    assert_eq!(site.find("more").await.fails(), ErrorKind::NotFound);
+    // Under another name it is the same file still.
+    site.fs.rename(&site.call(), &at("n1"), &at("m1"), Replace::Never, &free()).await.works();
+    site.fs.remove(&site.call(), &at("n2"), Expect::NotDirectory, &free()).await.works();
+    link("more").await.works();
+    assert_eq!(link("again").await.fails(), ErrorKind::TooManyLinks);
 }
 
 /// Directories have one name; a taken name is not linked over.

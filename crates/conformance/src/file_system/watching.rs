@@ -5,7 +5,7 @@ use std::time::Duration;
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Expect, Replace};
 use weft_core::proof::Caller;
-use weft_core::{Deadline, ErrorKind, FileId, Rights};
+use weft_core::{Deadline, ErrorKind, FileId, Rights, limits};
 
 use super::Subject;
 use super::locks::{let_it_begin, soon};
@@ -106,6 +106,41 @@ pub async fn a_reader_is_told_only_of_what_it_may_know(subject: &dyn Subject) {
     site.file("secret/g", b"").await;
     let page = site.fs.watch(&site.call_of(&alice, 2), &at(""), start).await.works();
     assert!(page.changes.is_empty() && page.next > start);
+}
+
+/// Who has not asked for so long that changes were dropped since is told so, and never a list
+/// with a hole; from the present position on it goes on.
+pub async fn a_position_that_is_no_longer_kept_is_stale(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch {
+        return site.unsupported("watching");
+    }
+    let id = site.file("f", b"").await;
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    for n in 0..=limits::CHANGES_KEPT {
+        let set = SetAttr { mode: Some(0o600 + n as u16 % 8), ..SetAttr::default() };
+        site.fs.set(&site.call(), &At::id(id), &set, &free()).await.works();
+    }
+    let refused = loop {
+        // Changes are told once they are durable: they are dropped as they come in.
+        let mut call = site.call();
+        call.until = Deadline::within(&**site.subject.domain().clock(), Duration::from_secs(5));
+        match site.fs.watch(&call, &at(""), start).await {
+            Err(error) if error.kind() != ErrorKind::Deadline => break error.kind(),
+            Err(_) => {}
+            Ok(page) => {
+                assert!(page.changes.first().is_none_or(|first| first.seq.0 == start.0 + 1), "a hole");
+            }
+        }
+        site.subject.pass(Duration::from_millis(50)).await;
+    };
+    assert_eq!(refused, ErrorKind::Stale);
+    let present = ChangeSeq(start.0 + limits::CHANGES_KEPT as u64);
+    let told = feed(&site, at(""), present).await.changes;
+    assert_eq!(
+        told.iter().map(|change| (change.file, change.seq.0)).collect::<Vec<_>>(),
+        [(id, present.0 + 1)]
+    );
 }
 
 /// Returns what a caller is told of a place after a position, once all there is to tell can be.
