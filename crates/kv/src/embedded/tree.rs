@@ -375,3 +375,25 @@ impl StorageBackend for Backend {
         self.file.write_at(data, offset).map_err(io::Error::other)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_of_another_format_is_refused_for_what_it_is() {
+        for (format, word) in [(FORMAT_NOW - 1, "older"), (FORMAT_NOW + 1, "newer")] {
+            let disk = weft_sys::SimDisk::new();
+            Tree::make(&disk, 1 << 20, 7, |tree| {
+                tree.commit(|write| {
+                    write.open_table(FACTS)?.insert(FORMAT, format)?;
+                    Ok(())
+                })
+            })
+            .expect("it is made");
+            let error = Tree::open(&disk, 1 << 20).err().expect("it is refused");
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.detail().contains(word) && error.advice().is_some(), "{error:?}");
+        }
+    }
+}
