@@ -1,6 +1,8 @@
 //! The other side: programs started for a comparison and ended with it.
 
+pub mod iperf;
 pub mod nginx;
+pub mod postgres;
 pub mod program;
 pub mod xrootd;
 

@@ -7,7 +7,7 @@ use crate::Result;
 use crate::count::{count, family, flushes};
 use crate::load::{http, wrk};
 use crate::node::Node;
-use crate::peer::{Server, nginx, program, xrootd};
+use crate::peer::{Server, iperf, nginx, program, xrootd};
 use crate::place::{Place, fill, noise};
 use crate::report::{Better, Report};
 use crate::rounds::{Series, alternate, repeat};
@@ -19,7 +19,8 @@ const SMALL: usize = 4096;
 /// Connections of the small uploads, as wrk's of the small downloads.
 const CONNECTIONS: usize = 16;
 
-/// `http.get.1g`: a resident file of 1 GiB over 1 and 4 connections, against nginx and XRootD.
+/// `http.get.1g`: a resident file of 1 GiB over 1 and 4 connections, against nginx and XRootD,
+/// and what loopback carries at most.
 pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
     let place = Place::new()?;
     let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
@@ -57,6 +58,17 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
         http::get_rate(node.port(), &line(&node), "/bench/large", 1).map(drop)
     });
     report.counts("http.get.1g", "weft", ours)?;
+    match iperf::start() {
+        Ok(server) => {
+            let sides = alternate(
+                size.rounds(),
+                || http::get_rate(node.port(), &line(&node), "/bench/large", 1),
+                || iperf::rate(&server, bytes),
+            )?;
+            report.compare("http.get.1g.1.iperf3", "MB/s", Better::More, "iperf3", &sides);
+        }
+        Err(why) => report.note(&format!("iperf3 not there: {why}")),
+    }
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 //! `kv.*` and `meta.*`: the metadata engine, and the request form over it, beside SQLite
-//! (WAL, synchronous=FULL), rows of the same shape, each side a process of its own.
+//! (WAL, synchronous=FULL) and PostgreSQL, rows of the same shape, each side a process of its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use super::Size;
 use crate::Result;
 use crate::count::count_program;
-use crate::peer::program;
+use crate::peer::{postgres::Postgres, program};
 use crate::place::Place;
 use crate::report::{Better, Report};
 use crate::rounds::alternate;
@@ -71,6 +71,30 @@ impl Sides {
             count_program(self.folder(), runs, |count| Ok(self.theirs(peer_does, callers, count, dirs)));
         report.counts(name, "weft", ours)?;
         report.counts(name, "sqlite", theirs)?;
+        Ok(())
+    }
+
+    /// Compares the same with PostgreSQL, if that is here.
+    fn compare_postgres(&self, report: &mut Report, size: Size, one: &One<'_>, files: u64) -> Result<()> {
+        let One { name, what, callers, count, dirs, .. } = *one;
+        let postgres = match Postgres::start(self.place.path()) {
+            Ok(postgres) => postgres,
+            Err(why) => {
+                report.note(&format!("PostgreSQL not there: {why}"));
+                return Ok(());
+            }
+        };
+        let theirs =
+            |what: &str, callers, count| rate(&mut arguments(postgres.measure(), what, callers, count, dirs));
+        if files > 0 {
+            theirs("fill", 1, files)?;
+        }
+        let sides = alternate(
+            size.rounds(),
+            || rate(&mut self.ours(what, callers, count, dirs)),
+            || theirs(what, callers, count),
+        )?;
+        report.compare(&format!("{name}.postgres"), "/s", Better::More, "postgres", &sides);
         Ok(())
     }
 
@@ -155,6 +179,9 @@ fn lookup_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
             let one =
                 One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, pure: true };
             sides.compare(report, size, &one)?;
+            if callers == 1 {
+                sides.compare_postgres(report, size, &one, files)?;
+            }
         }
     }
     Ok(())
@@ -169,6 +196,7 @@ fn list_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
         let count = files / dirs * size.pick(1, 4, 4);
         let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, pure: true };
         sides.compare(report, size, &one)?;
+        sides.compare_postgres(report, size, &one, files)?;
     }
     Ok(())
 }
@@ -181,6 +209,7 @@ fn rename_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
         let one =
             One { name: &name, what: "rename", peer_does: "rename", callers, count, dirs: 1, pure: false };
         sides.compare(report, size, &one)?;
+        sides.compare_postgres(report, size, &one, 0)?;
     }
     Ok(())
 }
