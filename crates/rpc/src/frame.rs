@@ -123,16 +123,16 @@ fn cut() -> Error {
 }
 
 #[cfg(test)]
+mod asked;
+
+#[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "frames are read on a real runtime here")]
 mod tests {
     use weft_conformance::file_system::site::Dice;
     use weft_conformance::fuzz::fuzz;
-    use weft_core::attr::SetAttr;
-    use weft_core::form::{At, Expect, Guard, New, Request, StageHint};
-    use weft_core::{RelPath, RequestId};
 
     use super::*;
-    use crate::message::{CallBody, CallHeader, ToClient, ToServer};
+    use crate::message::{ToClient, ToServer};
 
     async fn read(bytes: &[u8]) -> Result<Vec<Frame>> {
         let mut reader = FrameReader::new(bytes);
@@ -184,7 +184,7 @@ mod tests {
     fn mutated_frames_are_read_or_refused_and_never_worse() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let make = |dice: &mut Dice| {
-            let frames = [sample(), asked()].concat();
+            let frames = [sample(), asked::frames()].concat();
             (0..=dice.roll(2)).flat_map(|_| encode(dice.pick(&frames))).collect()
         };
         fuzz("frame", make, |bytes| {
@@ -197,29 +197,5 @@ mod tests {
                 let _ = frame.message::<ToClient>();
             }
         });
-    }
-
-    /// Calls with most kinds of parts in them.
-    fn asked() -> Vec<Frame> {
-        let header = CallHeader {
-            credential: 2,
-            session: 1,
-            once: Some(RequestId(4)),
-            ack: weft_core::form::Ack::Durable,
-            wire: weft_core::form::Wire::default(),
-            trace: weft_core::TraceId(9),
-            left_ms: 1000,
-        };
-        let at = At::root(RelPath::new("a/b/c").expect("a path"));
-        let requests = vec![
-            Request::Make { at: at.clone(), new: New::Directory, set: SetAttr::default() },
-            Request::Remove { at: at.clone(), kind: Expect::Any, guard: Guard::default() },
-        ];
-        let bodies = [
-            CallBody::Request(requests[0].clone()),
-            CallBody::Batch(requests),
-            CallBody::Stage(at, StageHint::default()),
-        ];
-        bodies.into_iter().map(|body| Frame::new(5, &ToServer::Call { header, body }, Bytes::new())).collect()
     }
 }
