@@ -14,7 +14,7 @@
 //! Bytes that do not match their seal stay as they are and stay refused: nothing is sealed anew
 //! to make a finding go away.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -54,6 +54,7 @@ pub(super) async fn check(inner: &Arc<Inner>, how: Check) -> Result<CheckReport>
         beyond: 0,
         entered: BTreeSet::new(),
         corrected: BTreeMap::new(),
+        listers: None,
         dropped: BTreeSet::new(),
     };
     checking.objects().await?;
@@ -74,6 +75,8 @@ struct Checking<'a> {
     entered: BTreeSet<FileNumber>,
     /// Objects whose records were, or would be, given another file or container.
     corrected: BTreeMap<ObjectId, ContainerId>,
+    /// Which container lists an object, once that was asked.
+    listers: Option<HashMap<ObjectId, ContainerId>>,
     /// Rows that speak of files and were, or would be, removed.
     dropped: BTreeSet<[u8; 9]>,
 }
@@ -187,8 +190,7 @@ impl Checking<'_> {
             return Ok(());
         }
         let (found, size) = (live.file.len()?, live.state().size);
-        if found != size && live.state().phase == Phase::Sealed && self.wrong_size(&live, found, size).await?
-        {
+        if found != size && live.state().phase == Phase::Sealed && self.wrong_size(&live, row, found).await? {
             return Ok(());
         }
         if self.how.blocks { self.blocks(&live).await } else { Ok(()) }
@@ -213,16 +215,20 @@ impl Checking<'_> {
         self.rewrite(object, ObjectRow { container: lister, ..*row }).await
     }
 
-    /// Returns the container whose list an object is in.
-    fn lister(&self, object: ObjectId) -> Result<Option<ContainerId>> {
-        let records = self.records()?;
-        for row in records.scan(&[MEMBERS], &prefix_end(&[MEMBERS]), Order::Rising) {
-            let (key, _) = row?;
-            if object_at(&key, 9).is_ok_and(|listed| listed == object) {
-                return number_at(&key, 1).map(|container| Some(ContainerId(container)));
+    /// Returns the container whose list an object is in. All lists are read once, for the first
+    /// object that its own container does not list.
+    fn lister(&mut self, object: ObjectId) -> Result<Option<ContainerId>> {
+        if self.listers.is_none() {
+            let mut listers = HashMap::new();
+            for row in self.records()?.scan(&[MEMBERS], &prefix_end(&[MEMBERS]), Order::Rising) {
+                let (key, _) = row?;
+                if let (Ok(listed), Ok(container)) = (object_at(&key, 9), number_at(&key, 1)) {
+                    listers.entry(listed).or_insert(ContainerId(container));
+                }
             }
+            self.listers = Some(listers);
         }
-        Ok(None)
+        Ok(self.listers.as_ref().and_then(|listers| listers.get(&object).copied()))
     }
 
     /// Writes an object's record, if repairs are wanted, and has it read anew.
@@ -238,11 +244,13 @@ impl Checking<'_> {
 
     /// Says what is wrong if a file is not as long as its record says. Returns whether nothing
     /// can be said of its blocks.
-    async fn wrong_size(&mut self, live: &super::Live, found: u64, size: u64) -> Result<bool> {
+    async fn wrong_size(&mut self, live: &super::Live, row: &ObjectRow, found: u64) -> Result<bool> {
+        let size = live.state().size;
         let what = format!("the file has {found} bytes, the record says {size}");
         let (mendable, object) = (Severity::Repairable, live.id);
-        if size == 0 {
-            // It was never sealed, so somebody was writing it: the mark is what was lost.
+        if size == 0 && row.writes == 0 {
+            // It was never sealed, so somebody was writing it: the mark is what was lost. (One that
+            // was cut to nothing and sealed counts its writes.)
             self.find_in(object, mendable, "write mark", &what, "marked, to be sealed as it is found");
             self.mend(&object_key(WRITING, object), |txn, key| txn.put(key, &[])).await?;
             if self.how.repair {

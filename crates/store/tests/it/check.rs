@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_conformance::object_store::bench::{BLOCK, Bench, HERE, OBJECT, pattern};
-use weft_core::form::{Ack, BytesSource, Range, WriteAt, collect};
+use weft_core::form::{Ack, BytesSource, Range, Shape, WriteAt, collect};
 use weft_core::service::Severity;
 use weft_core::{ObjectId, Result};
 use weft_kv::{Embedded, Engine, Order, Read, Space, SpaceTxn, Txn, prefix_end};
@@ -309,6 +309,23 @@ fn every_damage_is_found_and_mended_as_the_table_says() {
     let differs = found.lines().zip(expected.clone()).find(|(found, expected)| found != expected);
     assert!(differs.is_none(), "found and expected: {differs:#?}; all that was found: {file}");
     assert_eq!(found.lines().count(), expected.count(), "all that was found: {file}");
+}
+
+#[test]
+fn what_strays_into_an_object_cut_to_nothing_is_cut_again() {
+    node::simulated(1, Options::default(), async |node, disk| {
+        let bench = Bench::with_object(&node).await;
+        bench.write(0, pattern(1, 5000)).await;
+        bench.store.shape(&bench.all, OBJECT, Shape::Truncate(0)).await.expect("it can be cut");
+        bench.store.sync(&bench.all, OBJECT).await.expect("it can be synced");
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        node.stop().await;
+        disk.open(FILE, Open::Write).and_then(|file| file.write_at(b"stray", 0)).expect("room");
+        node.start_again().await;
+        let found = look(&node, true).await.expect("it can look");
+        assert_eq!((found.len(), &*found[0].1), (1, "object file"), "{found:?}");
+        assert_eq!(read(&node, OBJECT, b"").await, "as before");
+    });
 }
 
 #[test]
