@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Mutex, PoisonError};
 
-use weft_core::{Error, ObjectId, Result, limits};
+use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 
 /// What passes could not do, and why the first of it failed.
 #[derive(Default)]
@@ -20,6 +20,8 @@ impl Left {
         match done {
             Ok(true) => return true,
             Ok(false) => {}
+            // A policy was changed since the proof was made: the next pass makes a new one.
+            Err(error) if error.kind() == ErrorKind::Revoked => {}
             Err(error) => {
                 self.why.get_or_insert(error);
             }
@@ -78,5 +80,19 @@ impl Stuck {
     /// It is time to try everything again.
     pub(super) fn clear(&self) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_proof_withdrawn_meanwhile_leaves_a_thing_for_later_and_is_no_failure() {
+        let mut left = Left::default();
+        assert!(!left.take(Err(Error::new(ErrorKind::Revoked, "the right was withdrawn"))));
+        assert!(left.count == 1 && left.why.is_none());
+        assert!(!left.take(Err(Error::corrupt("a row"))));
+        assert!(left.count == 2 && left.why.is_some());
     }
 }
