@@ -19,6 +19,7 @@ import threading
 WORKERS = 4
 PAGES = 200
 PAGE = 4096
+ROUND = 1_000_000  # writes of one round have numbers from a multiple of it
 CELL = struct.Struct(">QQ")
 
 
@@ -36,7 +37,7 @@ def load(log_path, round_number, mount):
 
     def work(worker):
         rng = random.Random(f"{round_number}/{worker}")
-        name, number = f"place-{worker}", int(round_number) * 1_000_000
+        name, number = f"place-{worker}", int(round_number) * ROUND
         try:
             file = os.open(f"{mount}/{name}", os.O_RDWR | os.O_CREAT, 0o644)
             if os.fstat(file).st_size < PAGES * PAGE:
@@ -86,10 +87,12 @@ def check(address, token, log):
             continue
         flushed += 1
         made.add(name)
-        # All that this worker tried before is there now, each page as written last.
-        for number, first, count in tried.pop(name, []):
-            for at in range(first, first + count):
-                pages[at] = {number}
+        # All that this worker tried before is there now, each page as written last. What was tried
+        # in a round before this one was cut off, and may never have come.
+        for before, first, count in tried.pop(name, []):
+            if before // ROUND == number // ROUND:
+                for at in range(first, first + count):
+                    pages[at] = {before}
     connection = http.client.HTTPConnection(address, timeout=60)
     wrong = []
     for name in sorted(made):
