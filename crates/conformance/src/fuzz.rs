@@ -4,6 +4,8 @@
 
 use std::time::{Duration, Instant};
 
+use weft_sys::memory::{Counted, most_taken};
+
 use crate::file_system::site::Dice;
 use crate::run::{fresh_seed, full, number, seed};
 
@@ -12,9 +14,16 @@ const MOMENT: Duration = Duration::from_millis(1500);
 /// The same with `./test --full`.
 const FULL: Duration = Duration::from_secs(60);
 
+/// Bytes that what is handed in may take of memory in any case, and for each byte of it.
+const MEMORY_MAX: (usize, usize) = (256 << 10, 64);
+
+#[global_allocator]
+static ALLOCATOR: Counted = Counted;
+
 /// Calls `check` with what `make` makes, as it is or mutated, until the time is over: a
 /// moment, or `WEFT_FUZZ_SECONDS`. Half of the seeds are the same each time. Prints the
-/// seed and the bytes when `check` panics; `WEFT_SEED=N` runs that seed alone.
+/// seed and the bytes when `check` panics, or takes more memory than such bytes are worth;
+/// `WEFT_SEED=N` runs that seed alone.
 pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8])) {
     for_a_while(name, |seed| {
         let mut dice = Dice::new(seed);
@@ -22,7 +31,9 @@ pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8
         let times = dice.roll(5);
         let bytes = (0..times).fold(valid, |bytes, _| mutated(&bytes, &mut |sides| dice.roll(sides)));
         let shown = Shown(&bytes);
-        check(&bytes);
+        let ((), most) = most_taken(|| check(&bytes));
+        let (any, each) = MEMORY_MAX;
+        assert!(most <= any + each * bytes.len(), "{} bytes of input took {most} of memory", bytes.len());
         drop(shown);
     });
 }
@@ -88,5 +99,23 @@ impl Drop for Shown<'_> {
         if std::thread::panicking() {
             eprintln!("on {:?}", self.0.escape_ascii().to_string());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "of memory")]
+    fn a_parser_that_takes_what_a_length_says_is_found() {
+        fuzz(
+            "greedy",
+            |dice| (dice.roll(1 << 32) as u32).to_le_bytes().to_vec(),
+            |bytes| {
+                let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+                drop(std::hint::black_box(Vec::<u8>::with_capacity(length as usize)));
+            },
+        );
     }
 }

@@ -27,6 +27,7 @@
 pub mod clock;
 pub mod disk;
 pub mod fault;
+pub mod memory;
 pub mod net;
 pub mod process;
 pub mod random;
