@@ -15,7 +15,7 @@ const MOMENT: Duration = Duration::from_millis(1500);
 const FULL: Duration = Duration::from_secs(60);
 
 /// Bytes that what is handed in may take of memory in any case, and for each byte of it.
-const MEMORY_MAX: (usize, usize) = (256 << 10, 64);
+pub const MEMORY_MAX: (usize, usize) = (256 << 10, 64);
 
 #[global_allocator]
 static ALLOCATOR: Counted = Counted;
@@ -25,6 +25,16 @@ static ALLOCATOR: Counted = Counted;
 /// seed and the bytes when `check` panics, or takes more memory than such bytes are worth;
 /// `WEFT_SEED=N` runs that seed alone.
 pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8])) {
+    fuzz_within(MEMORY_MAX, name, make, check);
+}
+
+/// As [`fuzz`], for what may take other amounts of memory: in any case, and for each byte.
+pub fn fuzz_within(
+    (any, each): (usize, usize),
+    name: &str,
+    make: impl Fn(&mut Dice) -> Vec<u8>,
+    check: impl Fn(&[u8]),
+) {
     for_a_while(name, |seed| {
         let mut dice = Dice::new(seed);
         let valid = make(&mut dice);
@@ -32,7 +42,6 @@ pub fn fuzz(name: &str, make: impl Fn(&mut Dice) -> Vec<u8>, check: impl Fn(&[u8
         let bytes = (0..times).fold(valid, |bytes, _| mutated(&bytes, &mut |sides| dice.roll(sides)));
         let shown = Shown(&bytes);
         let ((), most) = most_taken(|| check(&bytes));
-        let (any, each) = MEMORY_MAX;
         assert!(most <= any + each * bytes.len(), "{} bytes of input took {most} of memory", bytes.len());
         drop(shown);
     });

@@ -129,7 +129,7 @@ mod asked;
 #[allow(clippy::disallowed_methods, reason = "frames are read on a real runtime here")]
 mod tests {
     use weft_conformance::file_system::site::Dice;
-    use weft_conformance::fuzz::fuzz;
+    use weft_conformance::fuzz::{MEMORY_MAX, fuzz_within};
 
     use super::*;
     use crate::message::{ToClient, ToServer};
@@ -187,7 +187,9 @@ mod tests {
             let frames = [sample(), asked::frames()].concat();
             (0..=dice.roll(2)).flat_map(|_| encode(dice.pick(&frames))).collect()
         };
-        fuzz("frame", make, |bytes| {
+        // A frame's memory is asked for once its size is known to be one that a frame may have.
+        let most = limits::RPC_BODY_BYTES_MAX + limits::PIECE_BYTES_MAX + MEMORY_MAX.0;
+        fuzz_within((most, MEMORY_MAX.1), "frame", make, |bytes| {
             for frame in runtime.block_on(read(bytes)).unwrap_or_default() {
                 if let Ok(message) = frame.message::<ToServer>() {
                     let again = Frame::new(frame.stream, &message, Bytes::new());
