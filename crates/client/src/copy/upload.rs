@@ -38,14 +38,10 @@ pub async fn upload(
     }
     let sending = Sending { client, file: Arc::new(LocalFile(file)), size, progress };
     let (stage, kept) = sending.take_up(dir, name).await?;
+    let hint = StageHint { length: Some(size), ..StageHint::default() };
     let stage = match stage {
         Some(stage) => stage,
-        None => {
-            client
-                .fs()
-                .stage(&client.call(), &target, &StageHint { length: Some(size), ..StageHint::default() })
-                .await?
-        }
+        None => client.fs().stage(&client.call(), &target, &hint).await?,
     };
     let resumed = kept.iter().map(|part| part.bytes).sum();
     let parts = sending.send(&*stage, kept).await?;

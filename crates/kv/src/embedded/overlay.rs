@@ -134,11 +134,6 @@ impl Overlay {
         self.read().iter().try_for_each(|(key, versions)| each(key, versions.newest.value.as_deref()))
     }
 
-    /// Calls `each` with every key's newest change, in order.
-    pub(super) fn for_each(&self, mut each: impl FnMut(&[u8], Option<&[u8]>)) {
-        self.read().iter().for_each(|(key, versions)| each(key, versions.newest.value.as_deref()));
-    }
-
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Versions>> {
         self.rows.read().unwrap_or_else(PoisonError::into_inner)
     }

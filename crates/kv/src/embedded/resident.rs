@@ -4,6 +4,7 @@
 //! commit has to look. Readers of an older tree go on beside those of the newer one: every row says
 //! since which tree it has been as it is, and an older one passes it by.
 
+use std::convert::Infallible;
 use std::sync::{PoisonError, RwLock};
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use super::overlay::Overlay;
 
 /// Bytes a row costs beside its key and value: places in the map and in the queue, counts.
 const ROW_BYTES: u64 = 160;
-/// Bytes of key and value that a row has at least, for the cache to lay out its tables.
+/// Bytes of key and value that a row usually has, for the cache to lay out its tables.
 const ROW_BYTES_USUAL: u64 = 100;
 
 /// Rows of one tree.
@@ -66,14 +67,17 @@ impl Resident {
     /// before anybody can read that tree.
     pub(super) fn follow(&self, overlay: &Overlay, applied: u64) {
         let mut newest = self.newest.write().unwrap_or_else(PoisonError::into_inner);
-        overlay.for_each(|key, value| match value {
-            // What is here was asked for, and will be again.
-            Some(value) if self.rows.contains_key(key) => {
-                let (key, value) = row(key, value);
-                let _ = self.rows.replace(key, Held { since: applied, value }, false);
+        let Ok(()) = overlay.try_for_each(|key, value| {
+            match value {
+                // What is here was asked for, and will be again.
+                Some(value) if self.rows.contains_key(key) => {
+                    let (key, value) = row(key, value);
+                    let _ = self.rows.replace(key, Held { since: applied, value }, false);
+                }
+                Some(_) => {}
+                None => drop(self.rows.remove(key)),
             }
-            Some(_) => {}
-            None => drop(self.rows.remove(key)),
+            Ok::<_, Infallible>(())
         });
         *newest = applied;
     }

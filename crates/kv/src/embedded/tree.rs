@@ -5,6 +5,7 @@
 //! the log replays the rest. Each row carries a checksum of its own, because the tree checks its
 //! pages only when it is asked to.
 
+use std::cmp::Ordering;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -110,23 +111,19 @@ impl Tree {
         self.with_database(|database| {
             let facts = database.begin_read()?.open_table(FACTS)?;
             let format = facts.get(FORMAT)?.map_or(0, |format| format.value());
-            if format > FORMAT_NOW {
-                return Err(Failure::Ours(
-                    Error::unsupported(format!(
-                        "the metadata was written by a newer Weft: format {format}, this one knows {FORMAT_NOW}"
-                    ))
-                    .hint("start the newer version again, or restore a backup made before it"),
-                ));
-            }
-            if format < FORMAT_NOW {
-                return Err(Failure::Ours(
-                    Error::unsupported(format!(
-                        "the metadata was written by an older Weft: format {format}, this one knows {FORMAT_NOW}"
-                    ))
-                    .hint("make a backup with the older version and restore it with this one"),
-                ));
-            }
-            Ok(facts.get(IDENTITY)?.map_or(0, |identity| identity.value()))
+            let (age, advice) = match format.cmp(&FORMAT_NOW) {
+                Ordering::Equal => return Ok(facts.get(IDENTITY)?.map_or(0, |identity| identity.value())),
+                Ordering::Greater => {
+                    ("a newer", "start the newer version again, or restore a backup made before it")
+                }
+                Ordering::Less => {
+                    ("an older", "make a backup with the older version and restore it with this one")
+                }
+            };
+            let detail = format!(
+                "the metadata was written by {age} Weft: format {format}, this one knows {FORMAT_NOW}"
+            );
+            Err(Failure::Ours(Error::unsupported(detail).hint(advice)))
         })
     }
 

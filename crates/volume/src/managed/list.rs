@@ -6,7 +6,7 @@ use weft_core::{FileId, Name, Result, Rights};
 use super::locate::not_directory;
 use super::table::entries::{self, Link};
 use super::table::inodes;
-use super::view::{Node, View, hidden};
+use super::view::{View, hidden};
 
 impl View<'_> {
     pub(super) fn walk(&self, at: &At, want: Want) -> Result<Walked> {
@@ -63,7 +63,7 @@ impl View<'_> {
             let mut entry = Entry { name, id, kind: link.kind, cookie: link.cookie, attr: None };
             if want.attr {
                 let inode = inodes.load(link.inode)?;
-                let node = Node { id: FileId::new(self.volume.id, link.inode, inode.generation), inode };
+                let node = self.node_of(link.inode, inode);
                 if self.has(&node, Rights::ATTR_READ)? {
                     entry.attr = Some(self.attr(&node)?);
                 }

@@ -92,8 +92,12 @@ impl<'a> View<'a> {
 
     /// Returns an inode that some row leads to.
     pub(super) fn node_at(&self, serial: u64) -> Result<Node> {
-        let inode = inodes::load(self.read, serial)?;
-        Ok(Node { id: FileId::new(self.volume.id, serial, inode.generation), inode })
+        Ok(self.node_of(serial, inodes::load(self.read, serial)?))
+    }
+
+    /// Returns an inode that was read, with its id.
+    pub(super) fn node_of(&self, serial: u64, inode: Inode) -> Node {
+        Node { id: FileId::new(self.volume.id, serial, inode.generation), inode }
     }
 
     /// Returns the directory that a directory is in; the root is its own.
@@ -109,11 +113,12 @@ impl<'a> View<'a> {
         {
             // A removed directory, held open by somebody, is in none.
             let Some(inode) = inodes::find(self.read, last.inode.parent)? else { break };
-            let id = FileId::new(self.volume.id, last.inode.parent, inode.generation);
+            let node = self.node_of(last.inode.parent, inode);
             if line.len() > super::DEPTH_MAX {
-                return Err(Error::corrupt("directories lie below each other").about(id).hint("weft fsck"));
+                let below = Error::corrupt("directories lie below each other");
+                return Err(below.about(node.id).hint("weft fsck"));
             }
-            line.push(Node { id, inode });
+            line.push(node);
         }
         Ok(line)
     }

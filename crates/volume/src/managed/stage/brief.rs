@@ -40,6 +40,30 @@ impl BriefStage {
         self.below.volume.sys.within(call.until, async { Ok(self.held.lock().await) }).await
     }
 
+    /// Puts a part, here or below.
+    async fn put_part(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        check_number(number)?;
+        let mut held = self.held(call).await?;
+        let mut first = None;
+        if matches!(&*held, Held::Here(None)) && offset == 0 {
+            match self.pull(call, data).await? {
+                Ok(part) => {
+                    let put = shown(number, &part);
+                    *held = Held::Here(Some((number, part)));
+                    return Ok(put);
+                }
+                Err(bytes) => first = Some(bytes),
+            }
+        }
+        // The sender may have taken long for the first bytes: that is the transfer's time, which has
+        // bounds of its own, and not the call's.
+        let until = Deadline::within(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
+        let call = &Call { until, ..call.clone() };
+        self.go_below(call, &mut held).await?;
+        drop(held);
+        self.below.put_after(call, number, offset, (first, data)).await
+    }
+
     /// Pulls a part that may stay in memory. Returns what it is, or the bytes so far of one that
     /// may not.
     async fn pull(&self, call: &Call, data: &mut dyn Source) -> Result<std::result::Result<PartRow, Bytes>> {
@@ -126,26 +150,7 @@ impl Stage for BriefStage {
     }
 
     async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
-        check_number(number).map_err(|e| e.op("stage"))?;
-        let mut held = self.held(call).await?;
-        let mut first = None;
-        if matches!(&*held, Held::Here(None)) && offset == 0 {
-            match self.pull(call, data).await.map_err(|e| e.op("stage"))? {
-                Ok(part) => {
-                    let put = shown(number, &part);
-                    *held = Held::Here(Some((number, part)));
-                    return Ok(put);
-                }
-                Err(bytes) => first = Some(bytes),
-            }
-        }
-        // The sender may have taken long for the first bytes: that is the transfer's time, which has
-        // bounds of its own, and not the call's.
-        let until = Deadline::within(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
-        let call = &Call { until, ..call.clone() };
-        self.go_below(call, &mut held).await.map_err(|e| e.op("stage"))?;
-        drop(held);
-        self.below.put_after(call, number, offset, (first, data)).await.map_err(|e| e.op("stage"))
+        self.put_part(call, number, offset, data).await.map_err(|e| e.op("stage"))
     }
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
