@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use weft_core::{Error, ErrorKind};
 
+use crate::output::{self, note};
+
 /// Exit codes, fixed for scripts: 0 done, 1 failed, 2 usage, 3 denied, 4 unavailable.
 pub fn exit_code(kind: ErrorKind) -> u8 {
     match kind {
@@ -41,6 +43,9 @@ pub fn exit_code(kind: ErrorKind) -> u8 {
 
 /// Says what failed, why, and what to do; returns the exit code.
 pub fn report(error: &Error, json: bool) -> ExitCode {
+    if output::seen_enough(error) {
+        return ExitCode::SUCCESS;
+    }
     if json {
         let line = serde_json::json!({
             "error": error.kind().name(),
@@ -49,16 +54,16 @@ pub fn report(error: &Error, json: bool) -> ExitCode {
             "detail": error.detail(),
             "hint": error.advice(),
         });
-        eprintln!("{line}");
+        note!("{line}");
     } else {
-        eprintln!("error: {error}");
+        note!("error: {error}");
         let mut below = std::error::Error::source(error);
         while let Some(cause) = below {
-            eprintln!("  because: {cause}");
+            note!("  because: {cause}");
             below = cause.source();
         }
         if let Some(hint) = error.advice() {
-            eprintln!("hint: {hint}");
+            note!("hint: {hint}");
         }
     }
     ExitCode::from(exit_code(error.kind()))

@@ -9,14 +9,12 @@
 //! How to get it wrong: put a rule here that another client would then lack. What holds
 //! for a command holds for every program that links `client`.
 
-// Talking to people is what this crate is for.
-#![allow(clippy::print_stdout, clippy::print_stderr)]
-
 mod commands;
 mod context;
 mod failure;
 mod names;
 mod node;
+mod output;
 mod paths;
 mod progress;
 mod show;

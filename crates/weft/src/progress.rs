@@ -60,7 +60,7 @@ impl Count {
     }
 
     /// Lets something be printed meanwhile: whole lines.
-    pub fn beside(&self, print: impl FnOnce()) {
+    pub fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
         match self.shown.bar.get() {
             Some(bar) => bar.suspend(print),
             None => print(),

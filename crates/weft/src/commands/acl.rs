@@ -10,6 +10,7 @@ use weft_core::policy::{AuditReads, Policy, PolicyEdit};
 use weft_core::{CallerName, ContainerId, DomainId, Error, ErrorKind, Result, Rights, Time};
 
 use crate::context::Context;
+use crate::output::{note, out};
 use crate::{paths, show};
 
 /// How mode bits are read.
@@ -94,7 +95,7 @@ pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
         match command {
             AclCommand::Show { path } => {
                 let policy = policy(&client, path).await?;
-                print(context, client.domain(), &policy);
+                print(context, client.domain(), &policy)?;
                 Ok(())
             }
             AclCommand::Set { path, modes, bytes_max, audit_reads, whole_container } => {
@@ -202,27 +203,27 @@ async fn protect(client: &Client, path: &OsString, whole: bool, edit: PolicyEdit
     let changed = client.fs().protect(&client.call(), &paths::at(path)?, scope, &edit).await;
     let done = changed.map_err(|e| e.op("change the ACL of").about(path.to_string_lossy()))?.value;
     if done.made {
-        eprintln!("{} has a container of its own now: {}", path.to_string_lossy(), done.container);
+        note!("{} has a container of its own now: {}", path.to_string_lossy(), done.container);
     }
     if !done.traverse_added.is_empty() {
         let above: Vec<_> = done.traverse_added.iter().map(ContainerId::to_string).collect();
-        eprintln!("`traverse` was added above, so that the path can be reached: {}", above.join(", "));
+        note!("`traverse` was added above, so that the path can be reached: {}", above.join(", "));
     }
     if !done.untouched_above.is_empty() {
         let above: Vec<_> = done.untouched_above.iter().map(ContainerId::to_string).collect();
-        eprintln!(
+        note!(
             "`traverse` above is not yours to give: who cannot pass there needs it from whoever may \
              change the ACL of {}",
             above.join(", ")
         );
     }
     if done.members_left > 0 {
-        eprintln!("{} members are still being moved; until then both ACLs bind them", done.members_left);
+        note!("{} members are still being moved; until then both ACLs bind them", done.members_left);
     }
     Ok(())
 }
 
-fn print(context: &Context, home: DomainId, policy: &Policy) {
+fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
     let who = |who: &Who| match who {
         Who::Caller(name) => name.seen_from(home),
         Who::Domain(domain) => format!("domain:{domain}"),
@@ -245,7 +246,7 @@ fn print(context: &Context, home: DomainId, policy: &Policy) {
                 })
             })
             .collect();
-        println!(
+        return out!(
             "{}",
             serde_json::json!({
                 "container": policy.container.to_string(),
@@ -257,19 +258,20 @@ fn print(context: &Context, home: DomainId, policy: &Policy) {
                 "audit_reads": reads,
             })
         );
-        return;
     }
-    println!(
+    out!(
         "container {} (version {}), modes {modes}, audited reads {reads}",
-        policy.container, policy.acl.version
-    );
+        policy.container,
+        policy.acl.version
+    )?;
     let max = policy.bytes_max.map_or(String::from("no limit"), |max| format!("limit {}", show::size(max)));
-    println!("holds {}, {max}", show::size(policy.bytes_used));
+    out!("holds {}, {max}", show::size(policy.bytes_used))?;
     for entry in &policy.acl.entries {
         let when: Vec<_> = entry.when.iter().map(ToString::to_string).collect();
         let when = if when.is_empty() { String::new() } else { format!(" when {}", when.join(" and ")) };
-        println!("  {:5} {:24} {}{when}", effect(entry.effect), who(&entry.who), entry.rights);
+        out!("  {:5} {:24} {}{when}", effect(entry.effect), who(&entry.who), entry.rights)?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

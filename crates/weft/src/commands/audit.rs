@@ -12,6 +12,7 @@ use weft_core::{CallerName, Result, Time};
 
 use crate::commands::acl::ReadsArg;
 use crate::context::Context;
+use crate::output::out;
 use crate::{paths, progress, show};
 
 /// Options of `weft audit`.
@@ -49,7 +50,7 @@ pub fn run(context: &Context, args: &AuditArgs) -> Result<ExitCode> {
         loop {
             let page = client.remote().audit_records(client.caller(), filter.clone()).await?;
             for (position, record) in &page.records {
-                print(context, &client, *position, record);
+                print(context, &client, *position, record)?;
             }
             match page.next {
                 Some(next) => filter.after = next,
@@ -94,34 +95,34 @@ async fn verify(context: &Context) -> Result<ExitCode> {
     match verdict {
         AuditVerdict::Whole { records } => {
             if context.json() {
-                println!("{}", serde_json::json!({ "whole": true, "records": records }));
+                out!("{}", serde_json::json!({ "whole": true, "records": records }))?;
             } else {
-                println!("the log is whole: {records} records");
+                out!("the log is whole: {records} records")?;
             }
             Ok(ExitCode::SUCCESS)
         }
         AuditVerdict::Broken { file, offset, detail } => {
             if context.json() {
-                println!(
+                out!(
                     "{}",
                     serde_json::json!({ "whole": false, "file": file, "offset": offset, "detail": detail })
-                );
+                )?;
             } else {
-                println!("the log was changed: {file} at byte {offset}: {detail}");
+                out!("the log was changed: {file} at byte {offset}: {detail}")?;
             }
             Ok(ExitCode::FAILURE)
         }
     }
 }
 
-fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord) {
+fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord) -> Result<()> {
     let outcome = match &record.outcome {
         AuditOutcome::Done => "done",
         AuditOutcome::Failed(kind) => kind.name(),
     };
     let door = format!("{:?}", record.from.door).to_lowercase();
     if context.json() {
-        println!(
+        return out!(
             "{}",
             serde_json::json!({
                 "position": position,
@@ -140,15 +141,14 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
                 "bytes": record.bytes,
             })
         );
-        return;
     }
     let peer = record.from.peer.map_or_else(|| "here".into(), |p| p.to_string());
     let object = record.object.map_or_else(|| "-".into(), |o| o.to_string());
     let who = record.caller.seen_from(client.domain());
-    println!(
+    out!(
         "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {}",
         show::time(record.at),
         record.operation,
         record.because
-    );
+    )
 }

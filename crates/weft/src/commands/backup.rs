@@ -8,6 +8,7 @@ use weft_core::{Error, Result};
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, backup};
+use crate::output::{note, out};
 use crate::{progress, show};
 
 /// Options of `weft backup`.
@@ -34,8 +35,8 @@ pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
             let client = context.client().await?;
             client.remote().backup(client.caller(), &into.to_string_lossy()).await?
         };
-        say(context, "backed up to", &report);
-        eprintln!(
+        say(context, "backed up to", &report)?;
+        note!(
             "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself"
         );
         Ok(())
@@ -46,8 +47,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
     let dir = context.directory(args.dir.clone())?;
     context.wait(async {
         let report = into_new(context, &args.from, &dir).await?;
-        say(context, "restored to", &report);
-        Ok(())
+        say(context, "restored to", &report)
     })
 }
 
@@ -65,9 +65,9 @@ async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupRe
     Ok(report)
 }
 
-fn say(context: &Context, done: &str, report: &BackupReport) {
+fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
     if context.json() {
-        println!(
+        return out!(
             "{}",
             serde_json::json!({
                 "path": report.path,
@@ -76,8 +76,7 @@ fn say(context: &Context, done: &str, report: &BackupReport) {
                 "object_bytes": report.object_bytes,
             })
         );
-        return;
     }
     let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
-    println!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects);
+    out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)
 }

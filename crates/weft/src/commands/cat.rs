@@ -1,15 +1,13 @@
 //! `weft cat`
 
 use std::ffi::OsString;
-use std::io::Write;
 
 use clap::Args;
 use weft_core::form::{OpenHow, Pin, Range};
 use weft_core::{Error, Result, Rights, limits};
-use weft_sys::fault;
 
 use crate::context::Context;
-use crate::{paths, progress};
+use crate::{output, paths, progress};
 
 /// Options of `weft cat`.
 #[derive(Args)]
@@ -25,7 +23,6 @@ pub struct CatArgs {
 pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
-        let mut out = std::io::stdout().lock();
         for path in &args.paths {
             let at = paths::at(path)?;
             let shown = paths::show(&at.path);
@@ -41,16 +38,12 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
                 source.next(limits::PIECE_BYTES_MAX).await.map_err(|e| e.op("read").about(&shown))?
             {
                 let bytes = piece.into_bytes()?;
-                match out.write_all(&bytes) {
-                    Ok(()) => printed.add(bytes.len() as u64),
-                    // Whoever reads has seen enough, as `| head` does.
-                    Err(e) if e.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-                    Err(e) => return Err(fault::error(e, "write", "standard output")),
-                }
+                output::bytes(&bytes)?;
+                printed.add(bytes.len() as u64);
             }
             opened.file.close(&client.call()).await?;
         }
-        out.flush().map_err(|e| fault::error(e, "write", "standard output"))
+        output::flush()
     })
 }
 

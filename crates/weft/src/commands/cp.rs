@@ -17,6 +17,7 @@ use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result};
 use weft_sys::fault;
 
 use crate::context::Context;
+use crate::output::{note, out};
 use crate::paths::Side;
 use crate::{paths, progress, show};
 
@@ -131,9 +132,8 @@ impl Job<'_> {
                     let bytes = entry.metadata().map_err(unreadable)?.len();
                     files.push(Up { from: path, dir, name, bytes });
                 } else {
-                    found.beside(|| {
-                        eprintln!("passed over {}: neither file, directory nor link", path.display())
-                    });
+                    found
+                        .beside(|| note!("passed over {}: neither file, directory nor link", path.display()));
                 }
             }
         }
@@ -166,7 +166,7 @@ impl Job<'_> {
     async fn make_directory(&self, parent: FileId, name: &Name, from: &Path) -> Result<FileId> {
         let (fs, at) = (self.client.fs(), At::name(parent, name.clone()));
         if self.args.dry_run {
-            println!("{}/", from.display());
+            out!("{}/", from.display())?;
             return Ok(parent);
         }
         match fs.make(&self.client.call(), &at, New::Directory, &SetAttr::default()).await {
@@ -181,7 +181,7 @@ impl Job<'_> {
     async fn make_link(&self, dir: FileId, name: Name, from: &Path) -> Result<()> {
         let target = std::fs::read_link(from).map_err(|e| fault::error(e, "read", from.display()))?;
         if self.args.dry_run {
-            println!("{}", from.display());
+            out!("{}", from.display())?;
             return Ok(());
         }
         let new = New::Symlink(Bytes::copy_from_slice(target.as_os_str().as_bytes()));
@@ -195,8 +195,7 @@ impl Job<'_> {
     async fn upload_all(&self, files: Vec<Up>) -> Result<()> {
         let total = files.iter().map(|f| f.bytes).sum();
         if self.args.dry_run {
-            files.iter().for_each(|f| println!("{}", f.from.display()));
-            return Ok(());
+            return files.iter().try_for_each(|file| out!("{}", file.from.display()));
         }
         let shared = Arc::new(Progress::default());
         let copies = files.into_iter().map(|file| {
@@ -242,7 +241,7 @@ impl Job<'_> {
                 .fold(into.clone(), |path, name| path.join(std::ffi::OsStr::from_bytes(name.as_bytes())));
             let unwritable = |e| fault::error(e, "write", local.display());
             match found.attr.kind {
-                _ if self.args.dry_run => println!("{}", walk.show(&found.path)),
+                _ if self.args.dry_run => out!("{}", walk.show(&found.path))?,
                 Kind::Directory => std::fs::create_dir_all(&local).map_err(unwritable)?,
                 Kind::File => {
                     let (from, shown) = (found.attr.id, walk.show(&found.path));
@@ -258,7 +257,7 @@ impl Job<'_> {
                 }
                 Kind::Fifo | Kind::Reference => {
                     let shown = walk.show(&found.path);
-                    count.beside(|| eprintln!("passed over {shown}: neither file, directory nor link"));
+                    count.beside(|| note!("passed over {shown}: neither file, directory nor link"));
                 }
             }
         }
@@ -314,7 +313,7 @@ impl Tally {
         if self.resumed > 0 {
             text.push_str(&format!("; {} did not have to be sent again", show::size(self.resumed)));
         }
-        eprintln!("{text}");
+        note!("{text}");
     }
 }
 

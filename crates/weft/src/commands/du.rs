@@ -9,6 +9,7 @@ use weft_core::Result;
 use weft_core::attr::Kind;
 
 use crate::context::Context;
+use crate::output::out;
 use crate::{paths, progress, show};
 
 /// Options of `weft du`.
@@ -42,9 +43,9 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<()> {
                 bytes += if args.apparent_size { attr.size } else { attr.used };
             }
             looked.beside(|| match context.json() {
-                true => println!("{}", serde_json::json!({ "path": shown, "bytes": bytes, "files": files })),
-                false => println!("{:>10}  {files} files  {shown}", show::size(bytes)),
-            });
+                true => out!("{}", serde_json::json!({ "path": shown, "bytes": bytes, "files": files })),
+                false => out!("{:>10}  {files} files  {shown}", show::size(bytes)),
+            })?;
             walk.whole().map_err(|e| e.op("add up"))?;
         }
         Ok(())

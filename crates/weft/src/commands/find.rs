@@ -11,6 +11,7 @@ use weft_core::{Error, Result};
 use crate::commands::ls::json;
 use crate::context::Context;
 use crate::names::Names;
+use crate::output::out;
 use crate::{paths, progress};
 
 /// Kinds that can be looked for.
@@ -56,9 +57,9 @@ pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
             if filter.takes(&found) {
                 let path = walk.show(&found.path);
                 if context.json() {
-                    println!("{}", json(&path, &found.attr, &names.of(found.attr.owner).await?));
+                    out!("{}", json(&path, &found.attr, &names.of(found.attr.owner).await?))?;
                 } else {
-                    println!("{path}");
+                    out!("{path}")?;
                 }
             }
         }

@@ -9,6 +9,7 @@ use weft_core::service::{CheckReport, Node, Severity};
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, check};
+use crate::output::out;
 use crate::progress;
 
 /// Options of `weft fsck`.
@@ -42,14 +43,14 @@ pub fn run(context: &Context, args: &FsckArgs) -> Result<ExitCode> {
         })?
     };
     drop(shown);
-    print(context, &report);
+    print(context, &report)?;
     let mended = !args.online && !args.dry_run;
     let bad = |severity| severity == Severity::Loss || (severity == Severity::Repairable && !mended);
     let failed = report.findings.iter().any(|finding| bad(finding.severity));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn print(context: &Context, report: &CheckReport) {
+fn print(context: &Context, report: &CheckReport) -> Result<()> {
     for finding in &report.findings {
         let severity = match finding.severity {
             Severity::Note => "note",
@@ -57,7 +58,7 @@ fn print(context: &Context, report: &CheckReport) {
             Severity::Loss => "LOST",
         };
         if context.json() {
-            println!(
+            out!(
                 "{}",
                 serde_json::json!({
                     "severity": severity,
@@ -66,23 +67,20 @@ fn print(context: &Context, report: &CheckReport) {
                     "repair": finding.repair,
                     "object": finding.object.map(|object| object.to_string()),
                 })
-            );
+            )?;
         } else {
-            println!("{severity:5} {}: {}; {}", finding.structure, finding.detail, finding.repair);
+            out!("{severity:5} {}: {}; {}", finding.structure, finding.detail, finding.repair)?;
         }
     }
     let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Note).count();
     if context.json() {
-        println!(
-            "{}",
-            serde_json::json!({ "inodes": report.inodes, "objects": report.objects, "wrong": wrong })
-        );
+        out!("{}", serde_json::json!({ "inodes": report.inodes, "objects": report.objects, "wrong": wrong }))
     } else {
-        println!(
+        out!(
             "{} inodes, {} objects: {wrong} {} wrong",
             report.inodes,
             report.objects,
             if wrong == 1 { "thing" } else { "things" }
-        );
+        )
     }
 }

@@ -5,6 +5,7 @@ use weft_core::service::{Accounts, GroupEdit};
 use weft_core::{CallerName, Result};
 
 use crate::context::Context;
+use crate::output::out;
 
 /// What to do with groups. A group's name carries its maker's: `group:alice/team`.
 #[derive(Subcommand)]
@@ -47,7 +48,7 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
         match command {
             GroupCommand::Make { name } => {
                 let group = remote.add_group(caller, name).await?;
-                println!("{}", group.name.seen_from(home));
+                out!("{}", group.name.seen_from(home))?;
             }
             GroupCommand::Add { group, members } => {
                 for member in members {
@@ -69,16 +70,16 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
                     for group in &groups {
                         let members: Vec<_> = group.members.iter().map(|m| m.seen_from(home)).collect();
                         if context.json() {
-                            println!(
+                            out!(
                                 "{}",
                                 serde_json::json!({
                                     "name": group.name.to_string(),
                                     "owner": group.owner.to_string(),
                                     "members": members,
                                 })
-                            );
+                            )?;
                         } else {
-                            println!("{:30} {}", group.name.seen_from(home), members.join(" "));
+                            out!("{:30} {}", group.name.seen_from(home), members.join(" "))?;
                         }
                     }
                 }

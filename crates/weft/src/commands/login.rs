@@ -12,6 +12,7 @@ use weft_core::{Error, ErrorKind, Result, Rights, limits};
 use weft_sys::process;
 
 use crate::context::Context;
+use crate::output::{self, note, out};
 use crate::paths::tree_path;
 
 /// Options of `weft login`.
@@ -64,11 +65,11 @@ pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
             None => client.remote().login_here(limits, life).await?,
         };
         if args.print {
-            println!("{}", signed.to_token());
+            out!("{}", signed.to_token())?;
             return Ok(());
         }
         let file = credential::keep(client.domain(), &signed)?;
-        eprintln!("logged in; the credential is kept in {}", file.display());
+        note!("logged in; the credential is kept in {}", file.display());
         Ok(())
     })
 }
@@ -77,7 +78,7 @@ pub fn logout(context: &Context) -> Result<()> {
     context.wait(async {
         let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
         if !credential::forget(client.domain())? {
-            eprintln!("there was no credential to forget");
+            note!("there was no credential to forget");
         }
         Ok(())
     })
@@ -123,8 +124,8 @@ pub fn read_new_password(from_stdin: bool, own: bool) -> Result<(Option<Secret>,
 }
 
 fn ask_password(what: &str) -> std::io::Result<Secret> {
-    eprint!("{what}: ");
+    output::prompt(what);
     let line = process::read_hidden_line();
-    eprintln!();
+    note!();
     Ok(Secret::new(line?.trim_end_matches(['\r', '\n'])))
 }

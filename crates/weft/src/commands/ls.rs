@@ -11,6 +11,7 @@ use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
 
 use crate::context::Context;
 use crate::names::Names;
+use crate::output::out;
 use crate::{paths, show};
 
 /// Options of `weft ls`.
@@ -74,7 +75,7 @@ impl Listing<'_> {
         let mut waiting = vec![(*dir, shown.to_owned())];
         while let Some((dir, shown)) = waiting.pop() {
             if heading && !self.context.json() {
-                println!("{shown}:");
+                out!("{shown}:")?;
             }
             let mut from = Some(Cursor::ByName);
             let mut below = Vec::new();
@@ -97,7 +98,7 @@ impl Listing<'_> {
                         Some(attr) => {
                             self.print(if self.context.json() { &path } else { &name }, attr).await?
                         }
-                        None => println!("{name}"),
+                        None => out!("{name}")?,
                     }
                     if recursive && entry.kind == Kind::Directory {
                         match entry.attr {
@@ -116,17 +117,17 @@ impl Listing<'_> {
     async fn print(&mut self, name: &str, attr: &Attr) -> Result<()> {
         if self.context.json() {
             let owner = self.names.of(attr.owner).await?;
-            println!("{}", json(name, attr, &owner));
+            out!("{}", json(name, attr, &owner))?;
             return Ok(());
         }
         if !self.long {
-            println!("{name}{}", if attr.kind == Kind::Directory { "/" } else { "" });
+            out!("{name}{}", if attr.kind == Kind::Directory { "/" } else { "" })?;
             return Ok(());
         }
         let (mode, time) = (show::mode(attr), show::time(attr.mtime));
         let owner = self.names.of(attr.owner).await?;
         let target = self.target(attr).await?;
-        println!("{mode} {:>3} {owner:12} {:>10} {time} {name}{target}", attr.links, show::size(attr.size));
+        out!("{mode} {:>3} {owner:12} {:>10} {time} {name}{target}", attr.links, show::size(attr.size))?;
         Ok(())
     }
 

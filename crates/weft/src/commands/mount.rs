@@ -16,6 +16,7 @@ use weft_sys::{fault, process};
 
 use crate::commands::up::run_detached;
 use crate::context::Context;
+use crate::output::{note, out};
 use crate::paths;
 
 /// Options of `weft mount`.
@@ -77,7 +78,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mounted = mount(settings).await.map_err(|e| e.op("mount").about(args.path.to_string_lossy()))?;
-    println!("ready");
+    let _ = out!("ready");
     tokio::select! {
         () = mounted.wait() => return Ok(()),
         () = calls.stay_fresh(context, &place) => {}
@@ -110,7 +111,7 @@ impl MountCalls {
             let fresh = async { Client::connect(context.sys(), place).await?.fresh_caller().await };
             match fresh.await {
                 Ok(caller) => *self.caller.write().unwrap_or_else(PoisonError::into_inner) = caller,
-                Err(error) => eprintln!("the mount's credential could not be renewed: {error}"),
+                Err(error) => note!("the mount's credential could not be renewed: {error}"),
             }
         }
     }

@@ -10,6 +10,7 @@ use weft_core::form::{At, Expect, Guard, Want};
 use weft_core::{ErrorKind, FileId, Result};
 
 use crate::context::Context;
+use crate::output::out;
 use crate::paths;
 use crate::progress::{self, Count};
 
@@ -81,7 +82,7 @@ impl Removal<'_> {
         let (fs, call) = (self.client.fs(), self.client.call());
         if self.dry_run {
             fs.walk(&call, at, Want::default()).await?;
-            println!("{}", paths::show(&at.path));
+            out!("{}", paths::show(&at.path))?;
         } else {
             fs.remove(&call, at, expect, &Guard::NONE).await?;
         }

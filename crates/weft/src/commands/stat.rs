@@ -9,6 +9,7 @@ use weft_core::form::{LinkTarget, Want};
 
 use crate::commands::ls::json;
 use crate::context::Context;
+use crate::output::out;
 use crate::{paths, show};
 
 /// Options of `weft stat`.
@@ -46,29 +47,29 @@ pub fn run(context: &Context, args: &StatArgs) -> Result<()> {
                 let mut value = json(&shown, &attr, &owner);
                 value["group"] = group.into();
                 value["rights"] = rights.to_string().into();
-                println!("{value}");
+                out!("{value}")?;
                 continue;
             }
-            println!("path       {shown}");
-            println!("kind       {}, {:04o}, {} links", show::kind(attr.kind), attr.mode, attr.links);
-            println!(
+            out!("path       {shown}")?;
+            out!("kind       {}, {:04o}, {} links", show::kind(attr.kind), attr.mode, attr.links)?;
+            out!(
                 "size       {} ({} bytes), {} stored",
                 show::size(attr.size),
                 attr.size,
                 show::size(attr.used)
-            );
-            println!("owner      {owner}, group {group}");
-            println!("modified   {} UTC", show::time(attr.mtime));
-            println!("changed    {} UTC", show::time(attr.ctime));
-            println!("made       {} UTC", show::time(attr.btime));
-            println!("version    {:032x}", attr.version.0);
-            println!("id         {}", attr.id);
-            println!("container  {}", attr.container);
-            println!("you may    {rights}");
+            )?;
+            out!("owner      {owner}, group {group}")?;
+            out!("modified   {} UTC", show::time(attr.mtime))?;
+            out!("changed    {} UTC", show::time(attr.ctime))?;
+            out!("made       {} UTC", show::time(attr.btime))?;
+            out!("version    {:032x}", attr.version.0)?;
+            out!("id         {}", attr.id)?;
+            out!("container  {}", attr.container)?;
+            out!("you may    {rights}")?;
             if attr.kind == Kind::Symlink
                 && let LinkTarget::Symlink(target) = client.fs().target(&client.call(), &at).await?
             {
-                println!("leads to   {}", String::from_utf8_lossy(&target));
+                out!("leads to   {}", String::from_utf8_lossy(&target))?;
             }
         }
         Ok(())

@@ -4,6 +4,7 @@ use weft_core::Result;
 use weft_core::service::Node;
 
 use crate::context::Context;
+use crate::output::out;
 use crate::show;
 
 pub fn run(context: &Context) -> Result<()> {
@@ -11,7 +12,7 @@ pub fn run(context: &Context) -> Result<()> {
         let client = context.client().await?;
         let status = client.remote().status(client.caller()).await?;
         if context.json() {
-            println!(
+            out!(
                 "{}",
                 serde_json::json!({
                     "version": status.version,
@@ -25,20 +26,20 @@ pub fn run(context: &Context) -> Result<()> {
                     "files": status.files,
                     "sessions": status.sessions,
                 })
-            );
+            )?;
             return Ok(());
         }
-        println!("weft     {}", status.version);
-        println!("domain   {}", status.domain);
-        println!("started  {} UTC, pid {}", show::time(status.started), status.pid);
+        out!("weft     {}", status.version)?;
+        out!("domain   {}", status.domain)?;
+        out!("started  {} UTC, pid {}", show::time(status.started), status.pid)?;
         if !status.data.is_empty() {
-            println!("data     {}", status.data);
+            out!("data     {}", status.data)?;
         }
-        println!("space    {} free of {}", show::size(status.bytes_free), show::size(status.bytes_total));
-        println!("files    {}", status.files);
-        println!("sessions {}", status.sessions);
+        out!("space    {} free of {}", show::size(status.bytes_free), show::size(status.bytes_total))?;
+        out!("files    {}", status.files)?;
+        out!("sessions {}", status.sessions)?;
         for (door, address) in &status.doors {
-            println!("door     {door} at {address}");
+            out!("door     {door} at {address}")?;
         }
         Ok(())
     })

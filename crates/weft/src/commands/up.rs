@@ -1,6 +1,6 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,6 +14,7 @@ use weft_sys::fault;
 
 use crate::context::Context;
 use crate::node::{NodeDirectory, NodeSettings, Running, write_ready};
+use crate::output::{note, out};
 use crate::progress;
 
 /// Options of `weft up`.
@@ -69,22 +70,22 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
 /// detached node hears when it answers.
 fn announce(path: &Path, running: &Running) {
     if let Some(founded) = running.founded() {
-        eprintln!("made a domain: {}", founded.domain);
-        eprintln!(
+        note!("made a domain: {}", founded.domain);
+        note!(
             "  administrator {}: your uid on this machine, no password needed",
             founded.administrator.local()
         );
-        eprintln!(
+        note!(
             "  root key      {}: put a copy away; it is needed only to change keys",
             path.join("auth").join(&founded.root_key).display()
         );
     }
-    eprintln!("data     {}", path.display());
+    note!("data     {}", path.display());
     for (door, address) in running.addresses() {
-        eprintln!("{door:8} {address}");
+        note!("{door:8} {address}");
     }
-    println!("ready");
-    let _ = std::io::stdout().flush();
+    // A node serves whether or not somebody listens.
+    let _ = out!("ready");
 }
 
 /// The signals that stop a node cleanly.
@@ -150,7 +151,7 @@ pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<()> {
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line).map_err(failed)?;
     if line.trim() == "ready" {
-        eprintln!("runs in the background, pid {}; log in {}", child.id(), log_path.display());
+        note!("runs in the background, pid {}; log in {}", child.id(), log_path.display());
         return Ok(());
     }
     let status = child.wait().map_err(failed)?;

@@ -7,6 +7,7 @@ use weft_core::{CallerName, Result};
 
 use crate::commands::login::{read_new_password, read_password};
 use crate::context::Context;
+use crate::output::out;
 
 /// What to do with users.
 #[derive(Subcommand)]
@@ -92,14 +93,14 @@ async fn list(context: &Context, client: &Client) -> Result<()> {
         let Some(last) = users.last() else { return Ok(()) };
         after = Some(last.name.clone());
         for user in &users {
-            print(context, client, user);
+            print(context, client, user)?;
         }
     }
 }
 
-fn print(context: &Context, client: &Client, user: &UserRecord) {
+fn print(context: &Context, client: &Client, user: &UserRecord) -> Result<()> {
     if context.json() {
-        println!(
+        return out!(
             "{}",
             serde_json::json!({
                 "name": user.name.to_string(),
@@ -109,9 +110,8 @@ fn print(context: &Context, client: &Client, user: &UserRecord) {
                 "added": user.added.seconds(),
             })
         );
-        return;
     }
     let uid = user.uid.map_or(String::from("-"), |uid| uid.to_string());
     let state = if user.enabled { "enabled" } else { "disabled" };
-    println!("{:20} uid {uid:8} {state}", user.name.seen_from(client.domain()));
+    out!("{:20} uid {uid:8} {state}", user.name.seen_from(client.domain()))
 }

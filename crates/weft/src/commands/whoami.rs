@@ -3,6 +3,7 @@
 use weft_core::Result;
 
 use crate::context::Context;
+use crate::output::out;
 
 pub fn run(context: &Context) -> Result<()> {
     context.wait(async {
@@ -11,16 +12,16 @@ pub fn run(context: &Context) -> Result<()> {
         if context.json() {
             // Nobody has no credential.
             let known = !identity.name.is_anyone();
-            println!(
+            out!(
                 "{}",
                 serde_json::json!({
                     "caller": identity.name.to_string(),
                     "credential": known.then(|| identity.credential.to_string()),
                     "expires": known.then(|| identity.expires.seconds()),
                 })
-            );
+            )?;
         } else {
-            println!("{}", identity.name.seen_from(client.domain()));
+            out!("{}", identity.name.seen_from(client.domain()))?;
         }
         Ok(())
     })

@@ -7,6 +7,7 @@ use clap::Args;
 use weft_core::{CallerName, Result, Rights};
 
 use crate::context::Context;
+use crate::output::out;
 use crate::paths;
 
 /// Options of `weft why`.
@@ -44,7 +45,7 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
                     })
                 })
                 .collect();
-            println!(
+            out!(
                 "{}",
                 serde_json::json!({
                     "allowed": why.allowed,
@@ -52,17 +53,20 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
                     "evidence": why.evidence,
                     "steps": steps,
                 })
-            );
+            )?;
         } else {
             let verdict = if why.allowed { "allowed" } else { "refused" };
-            println!("{verdict}: {need} for {} ({})", why.caller.seen_from(client.domain()), why.evidence);
+            out!("{verdict}: {need} for {} ({})", why.caller.seen_from(client.domain()), why.evidence)?;
             for step in &why.steps {
-                println!(
+                out!(
                     "  {} in container {}: {} of {}",
-                    step.place, step.container, step.allowed, step.needed
-                );
+                    step.place,
+                    step.container,
+                    step.allowed,
+                    step.needed
+                )?;
                 for because in &step.because {
-                    println!("    {because}");
+                    out!("    {because}")?;
                 }
             }
         }

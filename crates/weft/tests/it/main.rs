@@ -26,5 +26,6 @@ mod programs;
 mod progress;
 mod rights;
 mod scripts;
+mod streams;
 mod trees;
 mod vanished;

@@ -231,6 +231,11 @@ impl Node {
         Said::of(output(command, input))
     }
 
+    /// Runs a command of `weft` whose output and errors go elsewhere.
+    pub fn run_to<A: AsRef<OsStr>>(&self, args: &[A], out: Stdio, err: Stdio) -> Said {
+        Said::of(output_to(self.command().args(args).stdout(out).stderr(err), b""))
+    }
+
     /// Runs a command of `weft` with a credential.
     pub fn run_with<A: AsRef<OsStr>>(&self, token: &str, args: &[A]) -> Said {
         Said::of(output(self.command().env("BEARER_TOKEN", token).args(args), b""))
@@ -346,12 +351,12 @@ pub fn wait(child: &mut Child) -> ExitStatus {
 
 /// Runs a command to its end, with `input` on its standard input.
 fn output(command: &mut Command, input: &[u8]) -> Output {
-    let mut child = command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    output_to(command.stdout(Stdio::piped()).stderr(Stdio::piped()), input)
+}
+
+/// The same, and what is not piped goes where `command` says.
+fn output_to(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     let pid = Pid::from_raw(child.id() as i32).expect("a process id");
     let mut stdin = child.stdin.take().expect("it is a pipe");
     let (done, ended) = std::sync::mpsc::channel::<()>();

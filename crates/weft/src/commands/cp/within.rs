@@ -7,6 +7,7 @@ use weft_core::form::{OpenHow, Pin};
 use weft_core::{ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
 
 use super::Job;
+use crate::output::out;
 use crate::{paths, progress};
 
 /// Copies a file or tree to another place of the tree.
@@ -49,7 +50,7 @@ pub async fn copy(job: &Job<'_>, from: RelPath, to: RelPath) -> Result<()> {
 async fn one(job: &Job<'_>, from: &Attr, parent: FileId, name: &Name) -> Result<()> {
     let (client, fs, to) = (job.client, job.client.fs(), At::name(parent, name.clone()));
     if job.args.dry_run {
-        println!("{name}");
+        out!("{name}")?;
         return Ok(());
     }
     match from.kind {
