@@ -9,8 +9,9 @@
 //! new one would; nobody else can, and the opens and locks it had are gone.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use subtle::ConstantTimeEq;
 use weft_core::proof::Caller;
@@ -26,6 +27,39 @@ struct Session {
     used: AtomicU64,
 }
 
+/// How many sessions there are, and of whom.
+#[derive(Default)]
+struct Places {
+    all: usize,
+    of: HashMap<CallerId, usize>,
+}
+
+impl Places {
+    fn take(&mut self, caller: CallerId) -> Result<()> {
+        let own = self.of.get(&caller).copied().unwrap_or(0);
+        if own >= limits::SESSIONS_PER_CALLER_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the caller has as many sessions as one may")
+                .hint("end some, or wait: those that nobody uses end by themselves"));
+        }
+        if self.all >= limits::SESSIONS_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the node has as many sessions as it may"));
+        }
+        self.all += 1;
+        self.of.insert(caller, own + 1);
+        Ok(())
+    }
+
+    fn give_back(&mut self, caller: CallerId) {
+        self.all -= 1;
+        if let Entry::Occupied(mut own) = self.of.entry(caller) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
+}
+
 /// The sessions of this start.
 pub(crate) struct MemSessions {
     sys: Sys,
@@ -33,7 +67,7 @@ pub(crate) struct MemSessions {
     start: u32,
     grace_ends: Tick,
     shards: [RwLock<HashMap<SessionId, Session>>; SHARDS],
-    count: AtomicU64,
+    places: Mutex<Places>,
     watchers: Mutex<Vec<Arc<dyn SessionWatcher>>>,
 }
 
@@ -47,7 +81,7 @@ impl MemSessions {
             start,
             grace_ends,
             shards: std::array::from_fn(|_| RwLock::default()),
-            count: AtomicU64::new(0),
+            places: Mutex::default(),
             watchers: Mutex::default(),
         }
     }
@@ -81,7 +115,7 @@ impl MemSessions {
 
     /// How many there are.
     pub(crate) fn count(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
+        self.places().all as u64
     }
 
     fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Session>> {
@@ -96,15 +130,16 @@ impl MemSessions {
         SessionSecret::new(data_encoding::BASE32_NOPAD.encode(&hash.as_bytes()[..20]).to_ascii_lowercase())
     }
 
+    fn places(&self) -> MutexGuard<'_, Places> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn add(&self, id: SessionId, caller: CallerId) -> Result<()> {
-        if self.count.fetch_add(1, Ordering::AcqRel) >= limits::SESSIONS_MAX as u64 {
-            self.count.fetch_sub(1, Ordering::AcqRel);
-            return Err(Error::new(ErrorKind::Busy, "the node has as many sessions as it may"));
-        }
+        self.places().take(caller)?;
         let session = Session { caller, used: AtomicU64::new(self.sys.clock().tick().0) };
         if write(self.shard(id)).insert(id, session).is_some() {
             // Two connections took it up at once: it is one session.
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            self.places().give_back(caller);
         }
         Ok(())
     }
@@ -117,14 +152,11 @@ impl MemSessions {
     }
 
     fn end_if(&self, id: SessionId, over: impl FnOnce(&Session) -> bool) {
-        {
-            let mut shard = write(self.shard(id));
-            if !shard.get(&id).is_some_and(over) {
-                return;
-            }
-            shard.remove(&id);
-        }
-        self.count.fetch_sub(1, Ordering::AcqRel);
+        let ended = match write(self.shard(id)).entry(id) {
+            Entry::Occupied(session) if over(session.get()) => session.remove(),
+            _ => return,
+        };
+        self.places().give_back(ended.caller);
         let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         watchers.iter().for_each(|watcher| watcher.ended(id));
     }

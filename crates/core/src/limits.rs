@@ -68,6 +68,8 @@ pub const ONCE_RING: usize = 256;
 pub const ONCE_REPLY_BYTES_MAX: usize = 1 << 10;
 /// Sessions a node keeps.
 pub const SESSIONS_MAX: usize = 65_536;
+/// Sessions of them that one caller has. Every connection over HTTP may be one of `anyone`.
+pub const SESSIONS_PER_CALLER_MAX: usize = CONNECTIONS_MAX;
 /// How long a session lives without use.
 pub const SESSION_IDLE: Duration = Duration::from_secs(120);
 /// How long after a restart sessions may reclaim opens and locks.
@@ -437,6 +439,7 @@ const _: () = assert!(
     CONNECTIONS_PER_UID_MAX <= CONNECTIONS_PER_PEER_MAX
         && CONNECTIONS_PER_PEER_MAX + CONNECTIONS_PER_LOOPBACK_MAX < CONNECTIONS_MAX
 );
+const _: () = assert!(2 * SESSIONS_PER_CALLER_MAX <= SESSIONS_MAX);
 const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
 const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);

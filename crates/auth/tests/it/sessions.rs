@@ -86,18 +86,32 @@ fn after_a_restart_a_session_can_be_taken_up_within_the_grace_and_not_later() {
 }
 
 #[test]
-fn a_node_keeps_a_bounded_number_of_sessions() {
+fn a_node_keeps_a_bounded_number_of_sessions_and_nobody_takes_them_all() {
     scene(54, |node| async move {
         let sessions = node.auth.sessions();
-        let first = sessions.begin(&Caller::anyone()).expect("room").id;
-        for _ in 1..limits::SESSIONS_MAX {
-            sessions.begin(&Caller::anyone()).expect("room");
+        let busy = |caller: &Caller| sessions.begin(caller).expect_err("full").kind() == ErrorKind::Busy;
+        let anyone = Caller::anyone();
+        let first = sessions.begin(&anyone).expect("room").id;
+        for _ in 1..limits::SESSIONS_PER_CALLER_MAX {
+            sessions.begin(&anyone).expect("room");
         }
-        assert_eq!(sessions.begin(&Caller::anyone()).expect_err("full").kind(), ErrorKind::Busy);
+        assert!(busy(&anyone));
+        let mut last = node.admin().await;
+        for number in 1..limits::SESSIONS_MAX / limits::SESSIONS_PER_CALLER_MAX {
+            for _ in 0..limits::SESSIONS_PER_CALLER_MAX {
+                sessions.begin(&last).expect("another caller has its own room");
+            }
+            let name = format!("user{number}");
+            node.add_user(&name, "secret").await;
+            last = node.login(&name, "secret").await.expect("in");
+        }
+        assert!(busy(&last), "the node is full");
         sessions.end(first);
-        sessions.begin(&Caller::anyone()).expect("room again");
+        sessions.begin(&anyone).expect("room again");
+        assert!(busy(&anyone));
         node.sys.sleep(limits::SESSION_IDLE + limits::SESSION_SWEEP + Duration::from_secs(1)).await;
         assert_eq!(node.auth.session_count(), 0);
+        sessions.begin(&anyone).expect("room for all again");
     });
 }
 
