@@ -9,7 +9,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weft_conformance::full;
 
 use crate::http::Http;
 use crate::node::{Node, noise};
@@ -103,24 +102,6 @@ fn a_narrowed_credential_does_less_and_never_more() {
     assert_eq!(node.http(Some(&here)).get("/d/f").status, 200);
     node.run(&["login", "--rights", "sing"]).fails(1, &["error:", "hint:"]);
     node.run(&["login", "--host", "10.0.0.0/99"]).fails(2, &["--host"]);
-}
-
-/// Waits out the skew that clocks are granted, so it takes a minute: only with
-/// `WEFT_TEST_FULL=1`. (`auth` has the same with a clock set by hand.)
-#[test]
-fn a_credential_ends_with_its_life_and_the_skew() {
-    if !full() {
-        return;
-    }
-    let House { node, .. } = house();
-    let short = node.run(&["login", "--print", "--life", "1"]).ok().trim().to_owned();
-    let until = Instant::now() + Duration::from_secs(1 + 60 + 10);
-    while node.http(Some(&short)).get("/d/f").status == 200 {
-        assert!(Instant::now() < until, "it does not expire");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    assert_eq!(node.http(Some(&short)).get("/d/f").status, 401);
-    node.run_with(&short, &["cat", "/d/f"]).fails(3, &["error:"]);
 }
 
 #[test]
