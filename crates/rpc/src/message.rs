@@ -24,7 +24,7 @@ pub const VERSION_OLDEST: u16 = 1;
 
 /// What a client sends. The stream number in the frame says which call it belongs to;
 /// 0 belongs to none.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToServer {
     /// The first message: the versions the client speaks.
     Hello {
@@ -88,7 +88,7 @@ pub enum ToServer {
 }
 
 /// What accompanies a call (request-form law 19).
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallHeader {
     /// The number a credential was presented under; 0 is the connection's own
     /// identity (the uid at the socket), 1 is anyone.
@@ -117,7 +117,7 @@ pub enum FileRef {
 }
 
 /// What is asked.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CallBody {
     /// A request of the form.
     Request(Request),
@@ -152,7 +152,7 @@ pub enum CallBody {
 }
 
 /// A method of an open file.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileAsk {
     /// Nothing but that the file is there and the rights are given.
     Check,
@@ -178,7 +178,7 @@ pub enum FileAsk {
 }
 
 /// A method of a stage.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StageAsk {
     /// `put`.
     Put {
@@ -205,7 +205,7 @@ pub enum StageAsk {
 }
 
 /// A method of the authority.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuthorityAsk {
     /// Who the call is made as.
     WhoAmI,
@@ -239,7 +239,7 @@ pub enum AuthorityAsk {
 }
 
 /// A method of accounts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AccountsAsk {
     /// `add_user`.
     AddUser(NewUser),
@@ -258,7 +258,7 @@ pub enum AccountsAsk {
 }
 
 /// A method of the node.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum NodeAsk {
     /// `status`.
     Status,
@@ -271,7 +271,7 @@ pub enum NodeAsk {
 }
 
 /// A method of the audit log.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AuditAsk {
     /// `records`.
     Records(AuditFilter),
@@ -280,7 +280,7 @@ pub enum AuditAsk {
 }
 
 /// What a server sends.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToClient {
     /// The answer to `Hello`.
     Welcome(Box<Welcome>),
@@ -307,7 +307,7 @@ pub enum ToClient {
 }
 
 /// What a client is told first.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// The version that will be spoken.
     pub version: u16,
@@ -320,7 +320,7 @@ pub struct Welcome {
 }
 
 /// The answer to a [`CallBody`].
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// Of a request.
     Reply(Reply),

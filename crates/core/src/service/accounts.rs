@@ -10,7 +10,7 @@ use crate::proof::Caller;
 use crate::time::Time;
 
 /// A user to add.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewUser {
     /// The local name.
     pub name: String,
@@ -21,7 +21,7 @@ pub struct NewUser {
 }
 
 /// A change of a user.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UserEdit {
     /// Sets the password. Users may set their own if they know it; it ends nobody's
     /// credentials but forgets remembered passwords.

@@ -46,7 +46,7 @@ impl std::fmt::Debug for Secret {
 }
 
 /// What a door hands over so that someone else says who is asking.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evidence {
     /// Nothing: `anyone`.
     None,

@@ -13,7 +13,7 @@ use crate::proof::Caller;
 pub type SessionSecret = Secret;
 
 /// A session that was begun.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionGrant {
     /// Its id.
     pub id: SessionId,

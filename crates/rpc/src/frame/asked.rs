@@ -1,5 +1,7 @@
 //! Valid calls of every kind, for frames to be made of and mutated.
 
+pub(super) mod services;
+
 use bytes::Bytes;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{

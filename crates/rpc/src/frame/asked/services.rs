@@ -1,0 +1,536 @@
+//! Messages about accounts, the node and the audit log, both ways, made of anything that their
+//! types may hold.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use bytes::Bytes;
+use weft_conformance::file_system::site::Dice;
+use weft_core::acl::Network;
+use weft_core::form::{Ack, Door, Origin, Supports, Wire};
+use weft_core::proof::{Attenuation, KeyCertificate, Signed};
+use weft_core::service::{
+    AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
+    Finding, GroupEdit, GroupRecord, Identity, NewUser, NodeStatus, Revoke, Secret, SessionGrant, Severity,
+    UserEdit, UserRecord,
+};
+use weft_core::{
+    CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
+    ErrorReport, FileId, KeyId, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
+};
+
+use crate::message::{
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, NodeAsk, ToClient, ToServer, Welcome,
+};
+
+/// A number as long as any of its lengths.
+fn number(dice: &mut Dice) -> u64 {
+    match dice.roll(64) {
+        0 => u64::MAX,
+        bits => dice.roll(1 << bits),
+    }
+}
+
+fn small(dice: &mut Dice) -> u32 {
+    number(dice) as u32
+}
+
+fn wide(dice: &mut Dice) -> u128 {
+    u128::from(number(dice)) << 64 | u128::from(number(dice))
+}
+
+fn coin(dice: &mut Dice) -> bool {
+    dice.roll(2) == 0
+}
+
+fn maybe<T>(dice: &mut Dice, make: impl FnOnce(&mut Dice) -> T) -> Option<T> {
+    coin(dice).then(|| make(dice))
+}
+
+fn several<T>(dice: &mut Dice, make: impl Fn(&mut Dice) -> T) -> Vec<T> {
+    (0..dice.roll(4)).map(|_| make(dice)).collect()
+}
+
+fn text(dice: &mut Dice) -> String {
+    let parts = ["a", "Z9", " ", "/", "..", "\0", "\n", "é", "数", "'", "%s", "\u{202e}"];
+    (0..dice.roll(12)).map(|_| *dice.pick(&parts)).collect()
+}
+
+fn bytes32(dice: &mut Dice) -> [u8; 32] {
+    std::array::from_fn(|_| dice.roll(256) as u8)
+}
+
+fn secret(dice: &mut Dice) -> Secret {
+    Secret::new(text(dice))
+}
+
+fn time(dice: &mut Dice) -> Time {
+    Time::from_nanos(number(dice) as i64)
+}
+
+fn file(dice: &mut Dice) -> FileId {
+    *dice.pick(&[FileId::ROOT, FileId::new(weft_core::VolumeId(7), 2, 1)])
+}
+
+fn word(dice: &mut Dice) -> String {
+    let letters: Vec<_> = "abcxyzABCXYZ0189._-".chars().collect();
+    (0..=dice.roll(20)).map(|_| *dice.pick(&letters)).collect()
+}
+
+fn caller(dice: &mut Dice) -> CallerName {
+    let (one, other, domain) = (word(dice), word(dice), DomainId(bytes32(dice)));
+    let (kind, local) = match dice.roll(5) {
+        0 => return CallerName::ANYONE,
+        1 => (CallerKind::User, one),
+        2 => (CallerKind::Group, format!("{one}/{other}")),
+        3 => (CallerKind::Node, one),
+        _ => (CallerKind::Job, one),
+    };
+    CallerName::new(kind, &local, domain).expect("a word is a name")
+}
+
+fn address(dice: &mut Dice) -> IpAddr {
+    if coin(dice) { Ipv4Addr::from_bits(small(dice)).into() } else { Ipv6Addr::from_bits(wide(dice)).into() }
+}
+
+fn network(dice: &mut Dice) -> Network {
+    let address = address(dice);
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    Network::new(address, dice.roll(bits + 1) as u8).expect("no longer than the address")
+}
+
+fn limits(dice: &mut Dice) -> Attenuation {
+    let path = |dice: &mut Dice| RelPath::new(*dice.pick(&["", "a", "a/b c/é"])).expect("a path");
+    Attenuation {
+        rights: Rights::from_bits(small(dice)),
+        paths: several(dice, path),
+        hosts: several(dice, network),
+        from: time(dice),
+    }
+}
+
+fn signed(dice: &mut Dice) -> Signed {
+    let signature = std::array::from_fn(|_| dice.roll(256) as u8);
+    Signed::assemble(text(dice).into_bytes(), KeyId(wide(dice)), signature)
+}
+
+fn grant(dice: &mut Dice) -> SessionGrant {
+    SessionGrant { id: SessionId(wide(dice)), secret: secret(dice) }
+}
+
+fn report(dice: &mut Dice) -> ErrorReport {
+    let kind = *dice.pick(&ErrorKind::ALL);
+    ErrorReport { kind, about: maybe(dice, text), detail: text(dice), hint: maybe(dice, text) }
+}
+
+fn evidence(dice: &mut Dice) -> Evidence {
+    match dice.roll(4) {
+        0 => Evidence::None,
+        1 => Evidence::Password { user: text(dice), password: secret(dice) },
+        2 => Evidence::Token(secret(dice)),
+        _ => Evidence::SocketUid(small(dice)),
+    }
+}
+
+fn revoke(dice: &mut Dice) -> Revoke {
+    match dice.roll(4) {
+        0 => Revoke::Credential(CredentialId(wide(dice))),
+        1 => Revoke::Caller(caller(dice)),
+        2 => Revoke::Capability(CapabilityId(wide(dice)), Rights::from_bits(small(dice))),
+        _ => Revoke::Container(ContainerId(number(dice))),
+    }
+}
+
+fn authority(dice: &mut Dice) -> AuthorityAsk {
+    match dice.roll(6) {
+        0 => AuthorityAsk::WhoAmI,
+        1 => AuthorityAsk::Login { evidence: evidence(dice), limits: limits(dice), life_s: small(dice) },
+        2 => AuthorityAsk::LoginHere { limits: limits(dice), life_s: small(dice) },
+        3 => AuthorityAsk::Credential { limits: limits(dice), life_s: small(dice) },
+        4 => AuthorityAsk::NamesOf(several(dice, |dice| CallerId(wide(dice)))),
+        _ => AuthorityAsk::Revoke(revoke(dice)),
+    }
+}
+
+fn user_edit(dice: &mut Dice) -> UserEdit {
+    match dice.roll(3) {
+        0 => UserEdit::Password { new: secret(dice), old: maybe(dice, secret) },
+        1 => UserEdit::Enabled(coin(dice)),
+        _ => UserEdit::Uid(maybe(dice, small)),
+    }
+}
+
+fn group_edit(dice: &mut Dice) -> GroupEdit {
+    if coin(dice) { GroupEdit::Add(caller(dice)) } else { GroupEdit::Remove(caller(dice)) }
+}
+
+fn accounts(dice: &mut Dice) -> AccountsAsk {
+    let new = |dice: &mut Dice| NewUser {
+        name: text(dice),
+        password: maybe(dice, secret),
+        uid: maybe(dice, small),
+    };
+    match dice.roll(7) {
+        0 => AccountsAsk::AddUser(new(dice)),
+        1 => AccountsAsk::EditUser(caller(dice), user_edit(dice)),
+        2 => AccountsAsk::Users(maybe(dice, caller)),
+        3 => AccountsAsk::AddGroup(text(dice)),
+        4 => AccountsAsk::EditGroup(caller(dice), group_edit(dice)),
+        5 => AccountsAsk::RemoveGroup(caller(dice)),
+        _ => AccountsAsk::Groups(maybe(dice, caller)),
+    }
+}
+
+fn node(dice: &mut Dice) -> NodeAsk {
+    match dice.roll(4) {
+        0 => NodeAsk::Status,
+        1 => NodeAsk::Stop,
+        2 => NodeAsk::Backup(text(dice)),
+        _ => NodeAsk::Check,
+    }
+}
+
+fn audit(dice: &mut Dice) -> AuditAsk {
+    if coin(dice) {
+        return AuditAsk::Verify;
+    }
+    AuditAsk::Records(AuditFilter {
+        container: maybe(dice, |dice| ContainerId(number(dice))),
+        member: maybe(dice, file),
+        object: maybe(dice, file),
+        caller: maybe(dice, caller),
+        from: maybe(dice, time),
+        until: maybe(dice, time),
+        after: number(dice),
+    })
+}
+
+fn header(dice: &mut Dice) -> CallHeader {
+    CallHeader {
+        credential: small(dice),
+        session: small(dice),
+        once: maybe(dice, |dice| RequestId(number(dice))),
+        ack: if coin(dice) { Ack::Applied } else { Ack::Durable },
+        wire: Wire::Private,
+        trace: TraceId(number(dice)),
+        left_ms: small(dice),
+    }
+}
+
+fn call(dice: &mut Dice) -> ToServer {
+    let body = match dice.roll(4) {
+        0 => CallBody::Authority(authority(dice)),
+        1 => CallBody::Accounts(accounts(dice)),
+        2 => CallBody::Node(node(dice)),
+        _ => CallBody::Audit(audit(dice)),
+    };
+    ToServer::Call { header: header(dice), body }
+}
+
+/// What a client may send: any call of the services, and all that is no call.
+pub(crate) fn to_server(dice: &mut Dice) -> ToServer {
+    match dice.roll(30) {
+        0 => ToServer::Hello { oldest: small(dice) as u16, newest: small(dice) as u16 },
+        1 => ToServer::Present { number: small(dice), credential: signed(dice) },
+        2 => ToServer::Forget { number: small(dice) },
+        3 => ToServer::Begin { session: small(dice), credential: small(dice), resume: maybe(dice, grant) },
+        4 => ToServer::End { session: small(dice) },
+        5 => ToServer::Drop { session: small(dice), file: small(dice) },
+        6 => ToServer::Data { end: coin(dice) },
+        7 => ToServer::Abort(report(dice)),
+        8 => ToServer::Credit(small(dice)),
+        9 => ToServer::Cancel,
+        _ => call(dice),
+    }
+}
+
+fn user(dice: &mut Dice) -> UserRecord {
+    UserRecord {
+        name: caller(dice),
+        enabled: coin(dice),
+        uid: maybe(dice, small),
+        has_password: coin(dice),
+        added: time(dice),
+    }
+}
+
+fn group(dice: &mut Dice) -> GroupRecord {
+    GroupRecord { name: caller(dice), owner: caller(dice), members: several(dice, caller) }
+}
+
+fn status(dice: &mut Dice) -> NodeStatus {
+    NodeStatus {
+        version: text(dice),
+        domain: DomainId(bytes32(dice)),
+        started: time(dice),
+        pid: small(dice),
+        data: text(dice),
+        doors: several(dice, |dice| (text(dice), text(dice))),
+        bytes_total: number(dice),
+        bytes_free: number(dice),
+        files: number(dice),
+        sessions: number(dice),
+    }
+}
+
+fn finding(dice: &mut Dice) -> Finding {
+    Finding {
+        severity: *dice.pick(&[Severity::Note, Severity::Repairable, Severity::Loss]),
+        structure: text(dice),
+        detail: text(dice),
+        repair: text(dice),
+        object: maybe(dice, |dice| ObjectId(wide(dice))),
+    }
+}
+
+fn record(dice: &mut Dice) -> AuditRecord {
+    let doors = [Door::Http, Door::Mount, Door::Native, Door::Node];
+    AuditRecord {
+        at: time(dice),
+        caller: caller(dice),
+        credential: CredentialId(wide(dice)),
+        delegates: several(dice, caller),
+        // The uid means something on its own machine only and is not sent.
+        from: Origin { door: *dice.pick(&doors), peer: maybe(dice, address), uid: None },
+        trace: TraceId(number(dice)),
+        operation: text(dice),
+        object: maybe(dice, file),
+        container: maybe(dice, |dice| ContainerId(number(dice))),
+        outcome: match dice.roll(2) {
+            0 => AuditOutcome::Done,
+            _ => AuditOutcome::Failed(*dice.pick(&ErrorKind::ALL)),
+        },
+        because: text(dice),
+        bytes: number(dice),
+    }
+}
+
+fn verdict(dice: &mut Dice) -> AuditVerdict {
+    match dice.roll(2) {
+        0 => AuditVerdict::Whole { records: number(dice) },
+        _ => AuditVerdict::Broken { file: text(dice), offset: number(dice), detail: text(dice) },
+    }
+}
+
+/// The answer to a call of the services.
+fn answer(dice: &mut Dice) -> Answer {
+    match dice.roll(13) {
+        0 => Answer::Identity(Identity {
+            name: caller(dice),
+            credential: CredentialId(wide(dice)),
+            expires: time(dice),
+        }),
+        1 => Answer::Credential(signed(dice)),
+        2 => Answer::Names(several(dice, |dice| maybe(dice, caller))),
+        3 => Answer::User(user(dice)),
+        4 => Answer::Users(several(dice, user)),
+        5 => Answer::Group(group(dice)),
+        6 => Answer::Groups(several(dice, group)),
+        7 => Answer::Status(status(dice)),
+        8 => Answer::Backup(BackupReport {
+            path: text(dice),
+            metadata_bytes: number(dice),
+            objects: number(dice),
+            object_bytes: number(dice),
+        }),
+        9 => Answer::Check(CheckReport {
+            inodes: number(dice),
+            objects: number(dice),
+            findings: several(dice, finding),
+        }),
+        10 => Answer::Records(AuditPage {
+            records: several(dice, |dice| (number(dice), record(dice))),
+            next: maybe(dice, number),
+        }),
+        11 => Answer::Verdict(verdict(dice)),
+        _ => Answer::Done,
+    }
+}
+
+fn welcome(dice: &mut Dice) -> Welcome {
+    let certificate = |dice: &mut Dice| KeyCertificate { root: bytes32(dice), statement: signed(dice) };
+    Welcome {
+        version: small(dice) as u16,
+        domain: DomainId(bytes32(dice)),
+        certificates: several(dice, certificate),
+        supports: Supports {
+            links: coin(dice),
+            exchange: coin(dice),
+            tags: coin(dice),
+            locks: coin(dice),
+            watch: coin(dice),
+            publish_keeps_id: coin(dice),
+            holes: coin(dice),
+            file_bytes_max: number(dice),
+        },
+    }
+}
+
+/// What a node may send: any answer about the services, and all that answers no call.
+pub(crate) fn to_client(dice: &mut Dice) -> ToClient {
+    match dice.roll(20) {
+        0 => ToClient::Welcome(Box::new(welcome(dice))),
+        1 => ToClient::Refused(report(dice)),
+        2 => ToClient::Begun { session: small(dice), outcome: Ok(grant(dice)) },
+        3 => ToClient::Begun { session: small(dice), outcome: Err(report(dice)) },
+        4 => ToClient::Data { end: coin(dice) },
+        5 => ToClient::Failed(report(dice)),
+        6 => ToClient::Grant(small(dice)),
+        7 => ToClient::Reply(Box::new(Err(report(dice)))),
+        _ => ToClient::Reply(Box::new(Ok(answer(dice)))),
+    }
+}
+
+mod complete {
+    //! What is added to a type stands here before it is fuzzed: this does not compile without it,
+    //! and fails until it is made above.
+
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::frame::Frame;
+
+    /// Fails unless each of `count` places is met.
+    fn met<T>(count: usize, make: impl Fn(&mut Dice) -> T, place: impl Fn(&T) -> usize) {
+        let met: BTreeSet<_> = (0..2000).map(|seed| place(&make(&mut Dice::new(seed)))).collect();
+        assert!(met.iter().copied().eq(0..count), "of {}: {met:?}", std::any::type_name::<T>());
+    }
+
+    #[test]
+    fn every_call_of_the_services_is_among_those_that_are_mutated() {
+        met(6, authority, |ask| match ask {
+            AuthorityAsk::WhoAmI => 0,
+            AuthorityAsk::Login { .. } => 1,
+            AuthorityAsk::LoginHere { .. } => 2,
+            AuthorityAsk::Credential { .. } => 3,
+            AuthorityAsk::NamesOf(_) => 4,
+            AuthorityAsk::Revoke(_) => 5,
+        });
+        met(7, accounts, |ask| match ask {
+            AccountsAsk::AddUser(_) => 0,
+            AccountsAsk::EditUser(..) => 1,
+            AccountsAsk::Users(_) => 2,
+            AccountsAsk::AddGroup(_) => 3,
+            AccountsAsk::EditGroup(..) => 4,
+            AccountsAsk::RemoveGroup(_) => 5,
+            AccountsAsk::Groups(_) => 6,
+        });
+        met(4, node, |ask| match ask {
+            NodeAsk::Status => 0,
+            NodeAsk::Stop => 1,
+            NodeAsk::Backup(_) => 2,
+            NodeAsk::Check => 3,
+        });
+        met(2, audit, |ask| match ask {
+            AuditAsk::Records(_) => 0,
+            AuditAsk::Verify => 1,
+        });
+    }
+
+    #[test]
+    fn whatever_such_a_call_may_hold_is_among_it() {
+        met(4, evidence, |evidence| match evidence {
+            Evidence::None => 0,
+            Evidence::Password { .. } => 1,
+            Evidence::Token(_) => 2,
+            Evidence::SocketUid(_) => 3,
+        });
+        met(4, revoke, |revoke| match revoke {
+            Revoke::Credential(_) => 0,
+            Revoke::Caller(_) => 1,
+            Revoke::Capability(..) => 2,
+            Revoke::Container(_) => 3,
+        });
+        met(3, user_edit, |edit| match edit {
+            UserEdit::Password { .. } => 0,
+            UserEdit::Enabled(_) => 1,
+            UserEdit::Uid(_) => 2,
+        });
+        met(2, group_edit, |edit| match edit {
+            GroupEdit::Add(_) => 0,
+            GroupEdit::Remove(_) => 1,
+        });
+        met(5, caller, |caller| match caller.kind() {
+            None => 0,
+            Some(CallerKind::User) => 1,
+            Some(CallerKind::Group) => 2,
+            Some(CallerKind::Node) => 3,
+            Some(CallerKind::Job) => 4,
+        });
+    }
+
+    #[test]
+    fn every_message_that_is_no_call_of_files_is_among_them() {
+        met(14, to_server, |message| match message {
+            ToServer::Hello { .. } => 0,
+            ToServer::Present { .. } => 1,
+            ToServer::Forget { .. } => 2,
+            ToServer::Begin { .. } => 3,
+            ToServer::End { .. } => 4,
+            ToServer::Drop { .. } => 5,
+            ToServer::Call { body: CallBody::Authority(_), .. } => 6,
+            ToServer::Call { body: CallBody::Accounts(_), .. } => 7,
+            ToServer::Call { body: CallBody::Node(_), .. } => 8,
+            ToServer::Call { body: CallBody::Audit(_), .. } => 9,
+            ToServer::Call { .. } => usize::MAX,
+            ToServer::Data { .. } => 10,
+            ToServer::Abort(_) => 11,
+            ToServer::Credit(_) => 12,
+            ToServer::Cancel => 13,
+        });
+        met(7, to_client, |message| match message {
+            ToClient::Welcome(_) => 0,
+            ToClient::Refused(_) => 1,
+            ToClient::Begun { .. } => 2,
+            ToClient::Reply(_) => 3,
+            ToClient::Data { .. } => 4,
+            ToClient::Failed(_) => 5,
+            ToClient::Grant(_) => 6,
+        });
+    }
+
+    #[test]
+    fn every_answer_about_the_services_is_among_them() {
+        met(13, answer, |answer| match answer {
+            Answer::Identity(_) => 0,
+            Answer::Credential(_) => 1,
+            Answer::Names(_) => 2,
+            Answer::User(_) => 3,
+            Answer::Users(_) => 4,
+            Answer::Group(_) => 5,
+            Answer::Groups(_) => 6,
+            Answer::Status(_) => 7,
+            Answer::Backup(_) => 8,
+            Answer::Check(_) => 9,
+            Answer::Records(_) => 10,
+            Answer::Verdict(_) => 11,
+            Answer::Done => 12,
+            Answer::Reply(_)
+            | Answer::Batch(_)
+            | Answer::Opened { .. }
+            | Answer::Reading { .. }
+            | Answer::Attr(_)
+            | Answer::Written(_)
+            | Answer::Wcc(_)
+            | Answer::Offset(_)
+            | Answer::Verifier(_)
+            | Answer::Stage(_)
+            | Answer::Part(_)
+            | Answer::Parts(_)
+            | Answer::Published(_)
+            | Answer::Locked(_)
+            | Answer::InTheWay(_)
+            | Answer::Supports(_) => usize::MAX,
+        });
+    }
+
+    #[test]
+    fn each_is_read_as_it_was_written() {
+        for seed in 0..2000 {
+            let (asked, answered) = (to_server(&mut Dice::new(seed)), to_client(&mut Dice::new(seed)));
+            let frame = Frame::new(1, &asked, Bytes::new());
+            assert_eq!(frame.message::<ToServer>().expect("it is valid"), asked);
+            let frame = Frame::new(1, &answered, Bytes::new());
+            assert_eq!(frame.message::<ToClient>().expect("it is valid"), answered);
+        }
+    }
+}
