@@ -35,16 +35,24 @@ pub struct Inbound<'a> {
     ended: bool,
 }
 
-/// How long a sender may still be waited for, and what it has brought since that was settled.
-struct Pace {
+/// How long a sender may still be waited for, and what it has brought since that was settled: the
+/// rule for every way in.
+pub struct Pace {
     left: Duration,
     brought: u64,
 }
 
 impl Pace {
-    const START: Self = Self { left: limits::TRANSFER_IDLE, brought: 0 };
+    /// That of a sender who has not been waited for yet.
+    pub const START: Self = Self { left: limits::TRANSFER_IDLE, brought: 0 };
 
-    fn waited(&mut self, span: Duration, brought: usize) {
+    /// Returns how much longer the sender may be waited for.
+    pub fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// Counts a wait, and the bytes that it brought.
+    pub fn waited(&mut self, span: Duration, brought: usize) {
         self.left = self.left.saturating_sub(span);
         self.brought += brought as u64;
         if self.brought >= limits::TRANSFER_PROGRESS_BYTES {
@@ -74,7 +82,7 @@ impl<'a> Inbound<'a> {
             why = &mut self.stopped => Err(why),
             () = transfer.cancelled() => Err(cancelled()),
             bytes = self.incoming.receive(max) => bytes,
-            () = sys.sleep_until(begun.plus(self.pace.left)) => Err(stalled()),
+            () = sys.sleep_until(begun.plus(self.pace.left())) => Err(stalled()),
         }?;
         self.pace.waited(sys.clock().tick().since(begun), received.as_ref().map_or(0, Bytes::len));
         Ok(received)

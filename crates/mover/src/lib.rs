@@ -41,7 +41,7 @@ use weft_sys::Sys;
 use weft_sys::net::Socket;
 
 pub use class::Class;
-pub use inbound::{Inbound, Incoming};
+pub use inbound::{Inbound, Incoming, Pace};
 pub use outbound::Outbound;
 pub use transfer::{Direction, TransferId, TransferStatus};
 pub use turns::Permit;

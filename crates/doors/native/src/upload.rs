@@ -6,6 +6,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_core::form::{Piece, Source, Stopped};
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
+use weft_mover::Pace;
 use weft_rpc::{Frame, ToClient};
 
 use crate::connection::Replies;
@@ -22,12 +23,14 @@ pub(crate) struct Upload {
     arrived: mpsc::Receiver<Arrived>,
     ready: Bytes,
     granted: u32,
+    /// However often a byte comes: a client that brings too few of them is given up.
+    pace: Pace,
     ended: bool,
 }
 
 impl Upload {
     pub(crate) fn new(stream: u32, replies: Replies, arrived: mpsc::Receiver<Arrived>) -> Self {
-        Self { stream, replies, arrived, ready: Bytes::new(), granted: 0, ended: false }
+        Self { stream, replies, arrived, ready: Bytes::new(), granted: 0, pace: Pace::START, ended: false }
     }
 
     async fn receive(&mut self) -> Result<()> {
@@ -35,10 +38,7 @@ impl Upload {
             self.granted = limits::RPC_WINDOW_BYTES;
             self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.granted), Bytes::new())).await?;
         }
-        let idle = Deadline::within(self.replies.sys().clock(), limits::TRANSFER_IDLE);
-        let gone = || Error::new(ErrorKind::Unavailable, "the client went away in the middle of its upload");
-        let arrived = async { self.arrived.recv().await.ok_or_else(gone) };
-        match self.replies.sys().within(idle, arrived).await? {
+        match self.wait().await? {
             Arrived::Bytes { bytes, end } => {
                 let left = self.granted.checked_sub(bytes.len() as u32);
                 self.granted =
@@ -51,6 +51,17 @@ impl Upload {
                 Err(report.into())
             }
         }
+    }
+
+    /// Waits for the client. Fails with `Deadline` if it brings too little for too long.
+    async fn wait(&mut self) -> Result<Arrived> {
+        let sys = self.replies.sys();
+        let (begun, until) = (sys.clock().tick(), Deadline::within(sys.clock(), self.pace.left()));
+        let gone = || Error::new(ErrorKind::Unavailable, "the client went away in the middle of its upload");
+        let arrived = sys.within(until, async { self.arrived.recv().await.ok_or_else(gone) }).await?;
+        let brought = if let Arrived::Bytes { bytes, .. } = &arrived { bytes.len() } else { 0 };
+        self.pace.waited(sys.clock().tick().since(begun), brought);
+        Ok(arrived)
     }
 }
 

@@ -3,6 +3,7 @@
 mod attacks;
 mod services;
 mod silent;
+mod slow;
 mod suite;
 
 use std::sync::Arc;
@@ -30,7 +31,10 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let sys = Sys::real();
+        Self::on(Sys::real())
+    }
+
+    fn on(sys: Sys) -> Self {
         let domain = TestDomain::new(3, Arc::new(sys.clone()), &[VolumeId(0)]);
         let model = Model::with_timer(
             Arc::new(sys.clone()),
@@ -62,7 +66,7 @@ impl World {
     fn line(&self) -> tokio::io::DuplexStream {
         let (here, there) = tokio::io::duplex(256 << 10);
         let services = self.services.clone();
-        tokio::spawn(async move { serve(services, there, 1000).await });
+        drop(self.sys.spawn(async move { serve(services, there, 1000).await }));
         here
     }
 
