@@ -5,9 +5,10 @@
 //! the log replays the rest. Each row carries a checksum of its own, because the tree checks its
 //! pages only when it is asked to.
 
+mod quiet;
+
 use std::cmp::Ordering;
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -20,6 +21,7 @@ use super::held::Key;
 use super::overlay::Overlay;
 use super::resident::{self, Resident};
 use crate::engine::{Order, Row};
+use quiet::quietly;
 
 const ROWS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("rows");
 const FACTS: TableDefinition<'static, &str, u64> = TableDefinition::new("facts");
@@ -208,7 +210,7 @@ impl Tree {
         });
         if done.is_err() {
             // Closing may panic for the same reason; the error at hand says more.
-            let _ = catch_unwind(AssertUnwindSafe(|| held.take()));
+            let _ = quietly(|| held.take());
         }
         done
     }
@@ -332,11 +334,11 @@ impl From<Failure> for Error {
 
 /// Runs `act`; a panic of redb's is a page that makes no sense.
 fn guarded<T>(act: impl FnOnce() -> std::result::Result<T, Failure>) -> Result<T> {
-    match catch_unwind(AssertUnwindSafe(act)) {
+    match quietly(act) {
         Ok(done) => done.map_err(Error::from),
-        Err(_) => {
-            Err(Error::corrupt("the metadata tree makes no sense").hint("restore the metadata from a backup"))
-        }
+        Err(said) => Err(Error::corrupt("the metadata tree makes no sense")
+            .hint("restore the metadata from a backup")
+            .caused_by(said)),
     }
 }
 

@@ -141,9 +141,10 @@ fn checked(node: &Node, how: &[&str]) -> (i32, Vec<String>) {
     (said.code, lines)
 }
 
-/// What was said on stderr, but for what a library prints when it gives up: it is told again as
-/// an error.
+/// What was said on stderr, but for what lies below an error. A library that gives up has its
+/// words there, and prints nothing itself.
 fn told(err: &str, place: &Path) -> Vec<String> {
+    assert!(!err.contains("panicked at"), "{err}");
     let lines = err.lines().filter(|line| line.starts_with("error:") || line.starts_with("hint:"));
     lines.map(|line| steady(line, place)).collect()
 }
@@ -169,6 +170,8 @@ fn served(node: &mut Node, token: &str) -> String {
         writeln!(text, "  {path}: {how}").expect("memory");
     }
     node.kill();
+    let log = node.log();
+    assert!(!log.contains("panicked at"), "{log}");
     text
 }
 
