@@ -5,6 +5,7 @@
  *        sqlite_meta DB grouped CALLERS COUNT DIRS   one transaction per batch of waiting callers
  *        sqlite_meta DB lookup  CALLERS COUNT DIRS   each a name found before
  *        sqlite_meta DB rename  CALLERS COUNT DIRS   one transaction per rename of a file made before the clock starts
+ *        sqlite_meta DB files   CALLERS COUNT DIRS   what rename does before that
  *        sqlite_meta DB list    CALLERS COUNT DIRS   one whole directory, in pages of 1000; entries per second
  *
  * Writers share one connection under a mutex: with a connection each they would spend
@@ -201,7 +202,8 @@ int main(int words, char **word) {
     must(sqlite3_step(most));
     base = sqlite3_column_int64(most, 0);
     must(sqlite3_finalize(most));
-    if (act == write_alone && !strcmp(mode, "rename")) {
+    int only_files = !strcmp(mode, "files");
+    if (only_files || !strcmp(mode, "rename")) {
         run(begin);
         for (long id = 0; id < count; id++) create_one(base + id);
         run(commit);
@@ -209,6 +211,7 @@ int main(int words, char **word) {
     pthread_t threads[callers];
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
+    if (only_files) count = 0;
     for (long at = 0; at < callers; at++) if (pthread_create(&threads[at], NULL, act, (void *)at)) return 1;
     for (long at = 0; at < callers; at++) pthread_join(threads[at], NULL);
     clock_gettime(CLOCK_MONOTONIC, &to);

@@ -86,9 +86,20 @@ pub fn count_program(
     (few, many): (u64, u64),
     command: impl Fn(u64) -> Result<Command>,
 ) -> Result<PerOperation> {
-    let idle = record_of(folder, &command(few)?)?;
-    let busy = record_of(folder, &command(many)?)?;
-    Ok(difference(&add_up(&busy, 1), &add_up(&idle, 1), many - few))
+    count_beside(folder, many - few, &command(few)?, &command(many)?)
+}
+
+/// Counts what a program does per operation: the run `with` makes so many more of them than
+/// `without`, and does all else alike.
+pub fn count_beside(
+    folder: &Path,
+    operations: u64,
+    without: &Command,
+    with: &Command,
+) -> Result<PerOperation> {
+    let idle = record_of(folder, without)?;
+    let busy = record_of(folder, with)?;
+    Ok(difference(&add_up(&busy, 1), &add_up(&idle, 1), operations))
 }
 
 fn record_of(folder: &Path, command: &Command) -> Result<String> {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::Size;
 use crate::Result;
-use crate::count::count_program;
+use crate::count::{PerOperation, count_beside, count_program};
 use crate::peer::{postgres::Postgres, program};
 use crate::place::Place;
 use crate::report::{Better, Report};
@@ -61,17 +61,26 @@ impl Sides {
             || rate(&mut self.theirs(peer_does, callers, count, dirs)),
         )?;
         report.compare(name, "/s", Better::More, "sqlite", &sides);
-        if !one.pure {
-            return Ok(());
-        }
-        // Each caller does its share of whole operations.
-        let runs = (callers, callers * (count.min(2000) / callers).max(2));
-        let ours = count_program(self.folder(), runs, |count| Ok(self.ours(what, callers, count, dirs)));
-        let theirs =
-            count_program(self.folder(), runs, |count| Ok(self.theirs(peer_does, callers, count, dirs)));
+        let ours = self.counted(one, what, |what, count| self.ours(what, callers, count, dirs));
+        let theirs = self.counted(one, peer_does, |what, count| self.theirs(what, callers, count, dirs));
         report.counts(name, "weft", ours)?;
         report.counts(name, "sqlite", theirs)?;
         Ok(())
+    }
+
+    /// Counts what `side` does for each operation, without what it does before them.
+    fn counted(
+        &self,
+        one: &One<'_>,
+        what: &str,
+        side: impl Fn(&str, u64) -> Command,
+    ) -> Result<PerOperation> {
+        // Each caller does its share of whole operations.
+        let (few, many) = (one.callers, one.callers * (one.count.min(2000) / one.callers).max(2));
+        match one.before {
+            None => count_program(self.folder(), (few, many), |count| Ok(side(what, count))),
+            Some(before) => count_beside(self.folder(), many, &side(before, many), &side(what, many)),
+        }
     }
 
     /// Compares the same with PostgreSQL, if that is here.
@@ -118,8 +127,8 @@ struct One<'a> {
     callers: u64,
     count: u64,
     dirs: u64,
-    /// Whether a run does nothing else, so that its calls can be counted.
-    pure: bool,
+    /// What each side calls that which a run does before, as often.
+    before: Option<&'a str>,
 }
 
 /// Adds what every side is told.
@@ -154,7 +163,7 @@ fn create_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
             sides.compare(
                 report,
                 size,
-                &One { name: &name, what: "create", peer_does, callers, count, dirs, pure: true },
+                &One { name: &name, what: "create", peer_does, callers, count, dirs, before: None },
             )?;
         }
     }
@@ -177,7 +186,7 @@ fn lookup_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
             let (name, count) =
                 (format!("{}.lookup.{place}.{callers}", layer.name), size.pick(1000, 200_000, 1_000_000));
             let one =
-                One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, pure: true };
+                One { name: &name, what: "lookup", peer_does: "lookup", callers, count, dirs, before: None };
             sides.compare(report, size, &one)?;
             if callers == 1 {
                 sides.compare_postgres(report, size, &one, files)?;
@@ -194,7 +203,7 @@ fn list_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
         sides.populate(files, dirs)?;
         let name = format!("{}.list.{place}", layer.name);
         let count = files / dirs * size.pick(1, 4, 4);
-        let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, pure: true };
+        let one = One { name: &name, what: "list", peer_does: "list", callers: 1, count, dirs, before: None };
         sides.compare(report, size, &one)?;
         sides.compare_postgres(report, size, &one, files)?;
     }
@@ -206,8 +215,8 @@ fn rename_of(layer: Layer, report: &mut Report, size: Size) -> Result<()> {
     for callers in [1, 16] {
         let sides = Sides::new(layer)?;
         let (name, count) = (format!("{}.rename.{callers}", layer.name), callers * size.pick(4, 500, 2000));
-        let one =
-            One { name: &name, what: "rename", peer_does: "rename", callers, count, dirs: 1, pure: false };
+        let before = Some("files");
+        let one = One { name: &name, what: "rename", peer_does: "rename", callers, count, dirs: 1, before };
         sides.compare(report, size, &one)?;
         sides.compare_postgres(report, size, &one, 0)?;
     }

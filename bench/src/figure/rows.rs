@@ -56,7 +56,8 @@ pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
     let readers: Vec<_> = FEEDS.into_iter().map(|kind| tokio::spawn(follow(space.clone(), kind))).collect();
     let base = files(&space)?;
     let rate = match what {
-        "create" => create(&space, work, base).await,
+        // `files`: what `rename` does before its clock starts.
+        "create" | "files" => create(&space, work, base).await,
         "rename" => {
             create(&space, work, base).await?;
             rename(&space, work, base).await
