@@ -160,6 +160,8 @@ struct Volume {
     numbers: numbers::Numbers,
     policies: Cache<(ContainerId, Head), Arc<Rules>>,
     granted: Cache<GrantKey, Granted>,
+    /// What is said of the entries that gave reads: composing it costs more than the read.
+    told: Cache<why::Told, Arc<str>>,
     opens: opens::Opens,
     files: files::Files,
     locks: locks::Locks,
@@ -278,6 +280,7 @@ impl Volume {
             numbers: numbers::Numbers::default(),
             policies: Cache::new(limits::POLICIES_CACHED),
             granted: Cache::new(limits::CAPABILITIES_CACHED),
+            told: Cache::new(limits::POLICIES_CACHED),
             opens: opens::Opens::default(),
             files: files::Files::default(),
             locks: locks::Locks::default(),

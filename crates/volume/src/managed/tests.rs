@@ -5,16 +5,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_conformance::TestDomain;
 use weft_conformance::file_system::ADMINISTRATOR;
+use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, Wait, WriteAt,
+    At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, Scope, Wait,
+    WriteAt,
 };
 use weft_core::model::ModelStore;
-use weft_core::{RelPath, Rights, VolumeId, limits};
+use weft_core::policy::PolicyEdit;
+use weft_core::{ErrorKind, FileId, RelPath, Rights, VolumeId, limits};
 use weft_kv::{Embedded, Options, SpaceId};
 use weft_sys::{SimDisk, Sys, simulate};
 
 use super::{Config, Managed};
+use crate::audited::Readings;
 
 const OPTIONS: Options = Options {
     segment_bytes: 256 << 10,
@@ -67,5 +71,58 @@ fn tables_in_memory_do_not_outlive_the_files_they_are_about() {
         assert_eq!(volume.opens.decided().len(), 0, "ends that were decided");
         assert_eq!(volume.locks.count(), 25, "locks on files that are gone");
         assert_eq!(volume.files.count(), 0, "files that nobody writes");
+    });
+}
+
+/// Makes a small file at the root.
+async fn small(managed: &Managed, call: &Call, mode: u16) -> (At, FileId) {
+    let path = At::root(RelPath::try_from("f").unwrap());
+    let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+    let made = managed.make(call, &path, New::File { verifier: None }, &set).await;
+    let id = made.unwrap().value.id;
+    let file = managed.file(call, id, Rights::WRITE).await.unwrap();
+    file.write(call, WriteAt::Offset(0), &mut BytesSource::new(&b"bytes"[..])).await.unwrap();
+    (path, id)
+}
+
+#[test]
+fn the_words_for_a_read_are_those_that_why_says_however_often_they_were_said() {
+    simulate(1, |sys| async move {
+        let (managed, domain) = made(&sys).await;
+        let admin = domain.call(&domain.caller(ADMINISTRATOR), 1);
+        let reader = domain.call(&domain.caller("reader"), 2);
+        let (path, id) = small(&managed, &admin, 0o600).await;
+        let root = At::root(RelPath::EMPTY);
+        let who = |name: &str| Who::Caller(domain.name(name));
+        let may_read = AclEntry::allow(who("reader"), Rights::READ | Rights::TRAVERSE);
+        let all_may = |more| AclEntry::allow(Who::Anyone, Rights::READ | Rights::TRAVERSE | more);
+        let steps = [
+            vec![],
+            vec![may_read.clone()],
+            vec![all_may(Rights::NONE)],
+            vec![all_may(Rights::LIST)],
+            vec![AclEntry::allow(Who::Anyone, Rights::ACL_READ), may_read.clone()],
+            vec![AclEntry::allow(who("reader"), Rights::ALL)],
+            vec![may_read.clone(), AclEntry::deny(who("reader"), Rights::READ)],
+        ];
+        for more in steps {
+            let mut acl = managed.policy(&admin, &root).await.unwrap().acl;
+            acl.entries.truncate(1);
+            acl.entries.extend(more);
+            let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+            managed.protect(&admin, &root, Scope::Container, &edit).await.unwrap();
+            for mode in [0o600, 0o200] {
+                let chmod = SetAttr { mode: Some(mode), ..SetAttr::default() };
+                managed.set(&admin, &path, &chmod, &Guard::NONE).await.unwrap();
+                for call in [&admin, &reader, &reader, &admin] {
+                    let said = managed.settled_by(call, id).unwrap();
+                    match managed.why(call, &At::id(id), Rights::READ, None).await {
+                        Ok(why) => assert_eq!(said, why.steps.last().unwrap().because.join("; ")),
+                        // Who may know nothing of the file is told nothing; the log is.
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound),
+                    }
+                }
+            }
+        }
     });
 }

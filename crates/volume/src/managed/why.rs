@@ -2,10 +2,10 @@
 
 use weft_core::acl::{Because, Settled, Subject};
 use weft_core::form::{At, Follow, Why, WhyStep};
-use weft_core::{CallerName, FileId, RelPath, Result, Rights};
+use weft_core::{CallerName, ContainerId, FileId, RelPath, Result, Rights};
 
 use super::act::words;
-use super::table::containers::Rules;
+use super::table::containers::{Head, Rules};
 use super::view::{Governing, Node, View, hidden};
 
 impl View<'_> {
@@ -45,8 +45,19 @@ impl View<'_> {
     /// Says what settled that the caller may read a file, as [`View::why`] does in its last step.
     pub(super) fn read_settled_by(&self, file: FileId) -> Result<String> {
         let node = self.node(file)?;
-        let step = self.explain(&node, &At::id(file), Rights::READ, &self.call.caller.subject())?;
-        Ok(step.because.join("; "))
+        let weighed = self.weigh(&node, Rights::READ, &self.call.caller.subject())?;
+        let Because::Allowed(entry) = weighed.settled.because(Rights::READ) else {
+            return Ok(weighed.words(Rights::READ));
+        };
+        let Governing { container, head, .. } = weighed.governing;
+        let key = Told { container, head, entry, shown: weighed.shown };
+        let told = &self.volume.told;
+        if let Some(words) = told.get(&key) {
+            return Ok(words.to_string());
+        }
+        let words = weighed.words(Rights::READ);
+        told.insert(key, words.as_str().into());
+        Ok(words)
     }
 
     /// Returns the directories that an address passes, first to last, up to and with
@@ -69,19 +80,50 @@ impl View<'_> {
     }
 
     fn explain(&self, node: &Node, place: &At, need: Rights, who: &Subject<'_>) -> Result<WhyStep> {
-        let settled = self.settle(node, need, who)?;
-        let governing = self.governing(node.inode.container)?;
-        let rules = self.has(node, Rights::ACL_READ)?.then_some(&*governing.rules);
-        let left = self.within(node, &who.limits().paths)?;
-        let because = need.each().map(|(_, right)| reason(&settled, right, rules, left)).collect();
+        let weighed = self.weigh(node, need, who)?;
         Ok(WhyStep {
             // Not the path there is, which an id alone does not tell.
             place: place.to_string(),
             container: node.inode.container,
             needed: need,
-            allowed: settled.allowed(),
-            because,
+            allowed: weighed.settled.allowed(),
+            because: need.each().map(|(_, right)| weighed.words(right)).collect(),
         })
+    }
+
+    fn weigh(&self, node: &Node, need: Rights, who: &Subject<'_>) -> Result<Weighed> {
+        let settled = self.settle(node, need, who)?;
+        let governing = self.governing(node.inode.container)?;
+        let shown = self.has(node, Rights::ACL_READ)?;
+        let left = self.within(node, &who.limits().paths)?;
+        Ok(Weighed { settled, governing, shown, left })
+    }
+}
+
+/// What settled some rights on an inode, and how much of that the caller may be told.
+struct Weighed {
+    settled: Settled,
+    governing: Governing,
+    /// Whether the entries may be shown.
+    shown: bool,
+    /// What the credential's paths leave.
+    left: Rights,
+}
+
+/// The words for a right to read that an entry gave: of one policy they never change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Told {
+    container: ContainerId,
+    head: Head,
+    entry: u16,
+    shown: bool,
+}
+
+impl Weighed {
+    /// Says what settled one of the rights.
+    fn words(&self, right: Rights) -> String {
+        let rules = self.shown.then_some(&*self.governing.rules);
+        reason(&self.settled, right, rules, self.left)
     }
 }
 
