@@ -1,6 +1,7 @@
 //! Files to read or write: opened under a session, or by their id alone.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use super::lease::{Lease, is_of_another_moment, place_of};
 use super::locate::Place;
 use super::source::{InlineSource, ObjectSource};
 use super::table::inodes::{self, Layout};
-use super::view::{Bits, Node, View, hidden};
+use super::view::{Bits, Named, Node, View, hidden};
 
 /// A file to read or write.
 pub(super) struct ManagedFile {
@@ -36,6 +37,8 @@ struct Open {
     opener: CallerName,
     credential: CredentialId,
     pinned: Option<Pinned>,
+    /// That it had a name when it was opened.
+    named: Option<Named>,
 }
 
 /// The one version that a pinned open sees.
@@ -97,13 +100,13 @@ impl Volume {
         loop {
             let found = match self.look(call, |view| view.open(at, how))? {
                 Some(found) if !how.truncate => found,
-                _ => self.open_changing(call, at, how).await?,
+                _ => Box::pin(self.open_changing(call, at, how)).await?,
             };
             let (number, doubtful) = self.opens.pin(call.session, found.node.id)?;
             let file = self.opened(call, &found, how, number);
             if doubtful {
                 // Wait for the transaction that may be ending it; then look.
-                self.space.write(weft_core::form::Ack::Applied, |_| Ok(())).await?;
+                Box::pin(self.space.write(weft_core::form::Ack::Applied, |_| Ok(()))).await?;
                 self.opens.settled(found.node.id);
             }
             match self.still_there(call, file, found, how) {
@@ -122,6 +125,7 @@ impl Volume {
             opener: call.caller.name().clone(),
             credential: call.caller.credential(),
             pinned: None,
+            named: None,
         };
         ManagedFile { volume: self.clone(), id: found.node.id, need: how.need, open: Some(open) }
     }
@@ -136,18 +140,22 @@ impl Volume {
         how: &OpenHow,
     ) -> Result<Option<Opened>> {
         let Found { node, mut attr, made, parent } = found;
-        if let (Pin::Version, Some(open)) = (how.pin, &mut file.open) {
+        let Some(open) = &mut file.open else { return Err(Error::internal("an open without its number")) };
+        if how.pin == Pin::Version {
             let (object, _) = place_of(&node);
             // Pinned first, looked at afterwards: what it shows then stays.
             self.opens.pin_object(open.number, object);
             // Before the look: of a write that ends after it, the row looked at knows nothing.
-            let unwritten = self.files.unwritten(node.serial(), object);
+            let unwritten = match node.inode.layout {
+                Layout::Whole { .. } => self.files.unwritten(node.serial(), object),
+                Layout::Inline => None,
+            };
             match self.look(call, |view| view.pin(&node, unwritten))? {
-                Some((pinned, now)) if pinned.object == object => (attr, open.pinned) = (now, Some(pinned)),
-                _ => return Ok(None),
+                Some((pinned, now, named)) => (attr, open.pinned, open.named) = (now, Some(pinned), named),
+                None => return Ok(None),
             }
         } else {
-            self.look(call, |view| view.node(node.id))?;
+            open.named = self.look(call, |view| Ok(view.named(&view.node(node.id)?)))?;
         }
         Ok(Some(Opened { file: Arc::new(file), attr, made, parent }))
     }
@@ -289,12 +297,20 @@ impl View<'_> {
         Ok(Some(Found { node, attr, made: false, parent: None }))
     }
 
-    /// Returns what a pinned open of a file sees from now on. `None` if the file was written since
-    /// `unwritten` was taken, before the look: its row may be older than its bytes.
-    fn pin(&self, node: &Node, unwritten: Option<Unwritten>) -> Result<Option<(Pinned, Attr)>> {
-        let node = self.node(node.id)?;
+    /// Returns what a pinned open of a file sees from now on. `None` if other contents took the
+    /// place of those it was found with, or they were written since `unwritten` was taken, before
+    /// the look: the row may be older than the bytes.
+    fn pin(
+        &self,
+        found: &Node,
+        unwritten: Option<Unwritten>,
+    ) -> Result<Option<(Pinned, Attr, Option<Named>)>> {
+        let node = self.node(found.id)?;
         let (object, label) = place_of(&node);
-        let attr = self.attr(&node)?;
+        if object != place_of(found).0 {
+            return Ok(None);
+        }
+        let (attr, named) = (self.attr(&node)?, self.named(&node));
         let bytes = match (node.inode.layout, unwritten) {
             (Layout::Inline, _) => PinnedBytes::Inline(inodes::inline(self.read, node.serial())?),
             (Layout::Whole { .. }, Some(unwritten)) if unwritten.still() => PinnedBytes::Object(unwritten),
@@ -303,7 +319,7 @@ impl View<'_> {
                 return Err(Error::new(ErrorKind::Conflict, "the file is being written just now"));
             }
         };
-        Ok(Some((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr)))
+        Ok(Some((Pinned { size: attr.size, version: attr.version, object, label, bytes }, attr, named)))
     }
 }
 
@@ -372,11 +388,15 @@ impl Act<'_, '_> {
 
 impl ManagedFile {
     /// Begins a call on the file: `Stale` once it is closed or its session has ended.
-    fn node(&self, call: &Call) -> Result<Node> {
+    fn look<T>(&self, call: &Call, look: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         if self.open.as_ref().is_some_and(|open| !self.volume.opens.has(open.number)) {
-            return Err(Error::stale("the file was closed"));
+            return Err(closed());
         }
-        self.volume.look(call, |view| view.node(self.id))
+        self.volume.look(call, look)
+    }
+
+    fn node(&self, call: &Call) -> Result<Node> {
+        self.look(call, |view| view.node(self.id))
     }
 
     /// Whether mode bits count: not for who opened the file, who met them then.
@@ -394,21 +414,26 @@ impl ManagedFile {
 
     /// Takes up the first of some rights that both the file carries and the ACL gives.
     fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Lease, Node)> {
-        let node = self.node(call)?;
-        let place = match self.pinned() {
-            Some(pinned) => self.volume.look_whenever(call, |view| {
-                Ok((pinned.object, view.label_of(&node, pinned.object, pinned.label)?))
-            })?,
-            None => place_of(&node),
-        };
-        let mut refused = Error::denied("the file was not opened for that");
-        for op in any_of.iter().filter(|op| self.need.contains(**op)) {
-            match Lease::take(&self.volume, call, &node, (*op, self.bits(call)), place) {
-                Ok(lease) => return Ok((lease, node)),
-                Err(error) => refused = error,
+        let (volume, bits) = (&self.volume, self.bits(call));
+        let policy = volume.policy_changes.load(Ordering::Acquire);
+        self.look(call, |view| {
+            let node = view.node(self.id)?;
+            let place = match self.pinned() {
+                Some(pinned) => (pinned.object, view.label_of(&node, pinned.object, pinned.label)?),
+                None => place_of(&node),
+            };
+            let mut refused = None;
+            for op in any_of.iter().copied().filter(|op| self.need.contains(*op)) {
+                match view.grant_on(&node, op, bits, place.0, place.1) {
+                    Ok(granted) => {
+                        let lease = Lease::of(volume, call, self.id, (op, bits), place, (granted, policy));
+                        return Ok((lease, node));
+                    }
+                    Err(error) => refused = Some(error),
+                }
             }
-        }
-        Err(refused)
+            Err(refused.unwrap_or_else(|| Error::denied("the file was not opened for that")))
+        })
     }
 
     async fn source(&self, lease: Lease, node: Node, range: Range) -> Result<Box<dyn Source>> {
@@ -496,8 +521,11 @@ impl OpenFile for ManagedFile {
         match reading().await {
             // The object was replaced or labelled anew between looking and asking for it.
             Err(error) if is_of_another_moment(&error) => {
-                self.volume.label_is_through(self.id).await;
-                reading().await
+                let again = async {
+                    self.volume.label_is_through(self.id).await;
+                    reading().await
+                };
+                Box::pin(again).await
             }
             answer => answer,
         }
@@ -532,11 +560,13 @@ impl OpenFile for ManagedFile {
     }
 
     async fn close(&self, call: &Call) -> Result<()> {
-        self.node(call).map_err(|e| e.op("close"))?;
-        if let Some(open) = &self.open
-            && let Some(closed) = self.volume.opens.close(open.number)
-        {
-            self.volume.clone().let_go(closed).await.map_err(|e| e.op("close"))?;
+        let Some(open) = &self.open else { return self.node(call).map(drop).map_err(|e| e.op("close")) };
+        call.check(self.volume.sys.clock()).map_err(|e| e.op("close"))?;
+        let kept = self.volume.opens.close(open.number).ok_or_else(|| closed().op("close"))?;
+        // Nothing was committed since: it has its name and its bytes still.
+        let now = self.volume.space.snapshot()?.commit();
+        if !open.named.is_some_and(|named| named.is_still(now, kept.object)) {
+            Box::pin(self.volume.clone().let_go(kept)).await.map_err(|e| e.op("close"))?;
         }
         Ok(())
     }
@@ -550,6 +580,10 @@ impl Drop for ManagedFile {
             self.volume.clone().let_go_behind(closed);
         }
     }
+}
+
+fn closed() -> Error {
+    Error::stale("the file was closed")
 }
 
 #[cfg(test)]

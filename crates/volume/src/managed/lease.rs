@@ -80,16 +80,20 @@ impl Lease {
     ) -> Result<Self> {
         let seen = volume.policy_changes.load(Ordering::Acquire);
         let granted = volume.look_whenever(call, |view| view.grant_on(node, op, bits, object, label))?;
-        Ok(Self {
-            volume: volume.clone(),
-            call: call.clone(),
-            id: node.id,
-            op,
-            bits,
-            object,
-            label,
-            held: Mutex::new(Held { granted, seen }),
-        })
+        Ok(Self::of(volume, call, node.id, (op, bits), (object, label), (granted, seen)))
+    }
+
+    /// Takes up a right that was decided, in a look that was begun when policy had changed so often.
+    pub(super) fn of(
+        volume: &Arc<Volume>,
+        call: &Call,
+        id: FileId,
+        (op, bits): (Rights, Bits),
+        (object, label): (ObjectId, ContainerId),
+        (granted, seen): (Granted, u64),
+    ) -> Self {
+        let held = Mutex::new(Held { granted, seen });
+        Self { volume: volume.clone(), call: call.clone(), id, op, bits, object, label, held }
     }
 
     /// Returns what is shown to a store: the right that reading or executing, writing

@@ -52,6 +52,7 @@ mod names;
 mod numbers;
 mod opens;
 mod protect;
+mod recall;
 mod rename;
 mod restored;
 mod settle;
@@ -77,7 +78,7 @@ use weft_core::policy::AuditReads;
 use weft_core::proof::{Caller, Granted};
 use weft_core::service::{Issuer, Memberships, ObjectStore};
 use weft_core::{CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, Tick, VolumeId, limits};
-use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn};
+use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceTxn};
 use weft_sys::{Sys, Task};
 
 use self::act::Act;
@@ -99,6 +100,9 @@ pub const AUDITS: NoteKind = NoteKind(2);
 
 /// The schema of the volume's tables: what a tool needs to open their space.
 pub const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+
+/// Volumes opened so far.
+static INSTANCES: AtomicU64 = AtomicU64::new(0);
 
 /// Directories on one way to the root; more means that a directory lies below itself.
 const DEPTH_MAX: usize = limits::TREE_DEPTH_MAX;
@@ -154,6 +158,8 @@ struct Volume {
     store: Arc<dyn ObjectStore>,
     id: VolumeId,
     generation: u32,
+    /// Tells it apart from every other volume that this process opens.
+    instance: u64,
     node: Arc<dyn Fn() -> Caller + Send + Sync>,
     audited: bool,
     started: Tick,
@@ -275,6 +281,7 @@ impl Volume {
             store: config.store,
             id: row.id,
             generation: row.generation,
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             node: config.node,
             audited: config.audited,
             numbers: numbers::Numbers::default(),
@@ -314,7 +321,7 @@ impl Volume {
 
     /// Goes on with what outlives the deadline of the call that began it.
     fn look_whenever<T>(&self, call: &Call, look: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
-        let snapshot: SpaceSnapshot = self.space.snapshot()?;
+        let snapshot = self.space.snapshot()?;
         look(&View::committed(self, &snapshot, call))
     }
 

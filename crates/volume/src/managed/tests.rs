@@ -8,15 +8,17 @@ use weft_conformance::file_system::ADMINISTRATOR;
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, Scope, Wait,
-    WriteAt,
+    At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow,
+    Pin, Scope, Wait, WriteAt,
 };
 use weft_core::model::ModelStore;
-use weft_core::policy::PolicyEdit;
+use weft_core::policy::{AuditReads, PolicyEdit};
 use weft_core::{ErrorKind, FileId, RelPath, Rights, VolumeId, limits};
 use weft_kv::{Embedded, Options, SpaceId};
 use weft_sys::{SimDisk, Sys, simulate};
 
+use super::table::inodes;
+use super::view::View;
 use super::{Config, Managed};
 use crate::audited::Readings;
 
@@ -83,6 +85,60 @@ async fn small(managed: &Managed, call: &Call, mode: u16) -> (At, FileId) {
     let file = managed.file(call, id, Rights::WRITE).await.unwrap();
     file.write(call, WriteAt::Offset(0), &mut BytesSource::new(&b"bytes"[..])).await.unwrap();
     (path, id)
+}
+
+#[test]
+fn what_was_read_is_recalled_under_the_same_commit_of_the_same_volume_and_nowhere_else() {
+    simulate(1, |sys| async move {
+        let (managed, domain) = made(&sys).await;
+        let (other, _) = made(&sys).await;
+        let call = domain.call(&domain.caller(ADMINISTRATOR), 1);
+        let (path, id) = small(&managed, &call, 0o600).await;
+        let (_, same) = small(&other, &call, 0o640).await;
+        assert_eq!(id, same, "two volumes alike");
+        let before = managed.volume.space.snapshot().unwrap();
+        let elsewhere = other.volume.space.snapshot().unwrap();
+        assert_eq!(before.commit(), elsewhere.commit(), "at commits alike");
+        let chmod = SetAttr { mode: Some(0o400), ..SetAttr::default() };
+        managed.set(&call, &path, &chmod, &Guard::NONE).await.unwrap();
+        let edit = PolicyEdit { audit_reads: Some(AuditReads::Off), ..PolicyEdit::default() };
+        managed.protect(&call, &At::root(RelPath::EMPTY), Scope::Container, &edit).await.unwrap();
+        let after = managed.volume.space.snapshot().unwrap();
+        let look = |managed: &Managed, snapshot| {
+            let view = View::committed(&managed.volume, snapshot, &call);
+            let node = view.node(id).unwrap();
+            (node.inode.mode, view.governing(node.inode.container).unwrap().rules.audit_reads)
+        };
+        for _ in 0..2 {
+            assert_eq!(look(&managed, &before), (0o600, AuditReads::All));
+            assert_eq!(look(&other, &elsewhere), (0o640, AuditReads::All));
+            assert_eq!(look(&managed, &after), (0o400, AuditReads::Off));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_lost_its_last_name_while_it_was_open_ends_with_its_close() {
+    simulate(1, |sys| async move {
+        let (managed, domain) = made(&sys).await;
+        let call = domain.call(&domain.caller(ADMINISTRATOR), 1);
+        for pin in [Pin::None, Pin::Version] {
+            for removed in [false, true] {
+                let (path, id) = small(&managed, &call, 0o600).await;
+                let how = OpenHow { need: Rights::READ, pin, ..OpenHow::default() };
+                let opened = managed.open(&call, &path, &how).await.unwrap();
+                if removed {
+                    managed.remove(&call, &path, Expect::Any, &Guard::NONE).await.unwrap();
+                }
+                opened.file.close(&call).await.unwrap();
+                let rows = managed.volume.space.snapshot().unwrap();
+                assert_eq!(inodes::find(&rows, id.serial()).unwrap().is_none(), removed, "{pin:?}");
+                if !removed {
+                    managed.remove(&call, &path, Expect::Any, &Guard::NONE).await.unwrap();
+                }
+            }
+        }
+    });
 }
 
 #[test]

@@ -13,9 +13,10 @@ use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Guard};
 use weft_core::proof::Objects;
 use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
-use weft_kv::Read;
+use weft_kv::{Commit, Read, SpaceSnapshot};
 
 use super::Volume;
+use super::recall::{self, Under};
 use super::table::containers::{self, Head, Rules};
 use super::table::entries;
 use super::table::inodes::{self, Inode, Layout};
@@ -27,9 +28,17 @@ pub(super) struct View<'a> {
     pub(super) read: &'a dyn Read,
     pub(super) call: &'a Call,
     pub(super) now: Moment,
-    /// Whether what is read is committed, so that it may be remembered for others.
-    committed: bool,
+    /// The commit that is looked at; none in a transaction under way. What is committed may be
+    /// remembered for others.
+    commit: Option<Commit>,
     last: RefCell<Option<Governing>>,
+}
+
+/// A file that had a name, and this object, as of a commit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Named {
+    commit: Commit,
+    object: ObjectId,
 }
 
 /// A container and its policy as they are at the view's moment.
@@ -38,6 +47,13 @@ pub(super) struct Governing {
     pub(super) container: ContainerId,
     pub(super) head: Head,
     pub(super) rules: Arc<Rules>,
+}
+
+impl Named {
+    /// Returns whether it still is as it was: nothing was committed since.
+    pub(super) fn is_still(&self, now: Commit, object: Option<ObjectId>) -> bool {
+        self.commit == now && object.is_none_or(|object| object == self.object)
+    }
 }
 
 /// An inode and its id.
@@ -71,18 +87,38 @@ impl Node {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn committed(volume: &'a Volume, read: &'a dyn Read, call: &'a Call) -> Self {
-        let now = volume.sys.clock().moment();
-        Self { volume, read, call, now, committed: true, last: RefCell::new(None) }
+    pub(super) fn committed(volume: &'a Volume, snapshot: &'a SpaceSnapshot, call: &'a Call) -> Self {
+        let (now, commit) = (volume.sys.clock().moment(), Some(snapshot.commit()));
+        Self { volume, read: snapshot, call, now, commit, last: RefCell::new(None) }
     }
 
     pub(super) fn under_way(volume: &'a Volume, read: &'a dyn Read, call: &'a Call, now: Moment) -> Self {
-        Self { volume, read, call, now, committed: false, last: RefCell::new(None) }
+        Self { volume, read, call, now, commit: None, last: RefCell::new(None) }
+    }
+
+    /// Returns that a file has a name, to compare at its close; nothing if it has none, or in a
+    /// transaction.
+    pub(super) fn named(&self, node: &Node) -> Option<Named> {
+        let commit = self.commit.filter(|_| node.inode.links > 0)?;
+        Some(Named { commit, object: node.object() })
+    }
+
+    /// Returns the commit that is looked at, for what is recalled under it.
+    fn under(&self) -> Option<Under> {
+        self.commit.map(|commit| Under { volume: self.volume.instance, commit })
+    }
+
+    fn inode(&self, serial: u64) -> Result<Option<Inode>> {
+        let read = || inodes::find(self.read, serial);
+        match self.under() {
+            Some(under) => recall::inode(under, serial, read),
+            None => read(),
+        }
     }
 
     /// Returns an inode by id. `Stale` if it is gone.
     pub(super) fn node(&self, id: FileId) -> Result<Node> {
-        let inode = inodes::by_id(self.read, self.volume.id, id)?;
+        let inode = inodes::by_id(self.volume.id, id, |serial| self.inode(serial))?;
         if inode.links == 0 && self.volume.opens.is_ending(id) {
             // Nobody has it open any more; its row goes in a moment.
             return Err(Error::stale("the file is gone").about(id));
@@ -92,7 +128,8 @@ impl<'a> View<'a> {
 
     /// Returns an inode that some row leads to.
     pub(super) fn node_at(&self, serial: u64) -> Result<Node> {
-        Ok(self.node_of(serial, inodes::load(self.read, serial)?))
+        let inode = self.inode(serial)?.ok_or_else(|| inodes::missing(serial))?;
+        Ok(self.node_of(serial, inode))
     }
 
     /// Returns an inode that was read, with its id.
@@ -161,21 +198,28 @@ impl<'a> View<'a> {
         if let Some(last) = self.last.borrow().as_ref().filter(|last| last.container == container) {
             return Ok(last.clone());
         }
+        let governing = match self.under() {
+            Some(under) => recall::governing(under, container, || self.policy_of(container))?,
+            None => self.policy_of(container)?,
+        };
+        *self.last.borrow_mut() = Some(governing.clone());
+        Ok(governing)
+    }
+
+    fn policy_of(&self, container: ContainerId) -> Result<Governing> {
         let head = containers::head(self.read, container)?;
         let rules = match self.volume.policies.get(&(container, head)) {
             Some(rules) => rules,
             None => {
                 let rules = Arc::new(containers::rules(self.read, container)?);
                 // What a transaction has not committed may never come to be.
-                if self.committed {
+                if self.commit.is_some() {
                     self.volume.policies.insert((container, head), rules.clone());
                 }
                 rules
             }
         };
-        let governing = Governing { container, head, rules };
-        *self.last.borrow_mut() = Some(governing.clone());
-        Ok(governing)
+        Ok(Governing { container, head, rules })
     }
 
     /// Returns the container that is to govern what lies at a place: its own, or the

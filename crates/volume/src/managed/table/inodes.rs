@@ -122,7 +122,8 @@ pub(crate) fn load(read: &dyn Read, serial: u64) -> Result<Inode> {
     find(read, serial)?.ok_or_else(|| missing(serial))
 }
 
-fn missing(serial: u64) -> Error {
+/// Returns what is wrong when a row leads to an inode that is not there.
+pub(crate) fn missing(serial: u64) -> Error {
     Error::corrupt("a name leads to an inode that is not there")
         .about(format!("inode {serial:x}"))
         .hint("weft fsck")
@@ -165,13 +166,18 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// Returns an inode by id. `Stale` if it is gone.
-pub(crate) fn by_id(read: &dyn Read, volume: VolumeId, id: FileId) -> Result<Inode> {
+/// Returns what was found of an inode by its serial, if it is the one of this id. `Stale` if that
+/// is gone.
+pub(crate) fn by_id(
+    volume: VolumeId,
+    id: FileId,
+    find: impl FnOnce(u64) -> Result<Option<Inode>>,
+) -> Result<Inode> {
     let gone = || Error::stale("the file is gone").about(id);
     if id.volume() != volume {
         return Err(Error::stale("the file is of a volume that is not here").about(id));
     }
-    find(read, id.serial())?.filter(|inode| inode.generation == id.generation()).ok_or_else(gone)
+    find(id.serial())?.filter(|inode| inode.generation == id.generation()).ok_or_else(gone)
 }
 
 /// Writes an inode.
