@@ -104,3 +104,15 @@ fn the_end_is_found_however_the_bytes_come() {
     }
     assert!(end_of_head(b"GET / HTTP/1.1\n\n", 0).is_err());
 }
+
+#[test]
+fn line_ends_are_checked_wherever_in_the_head_they_stand() {
+    for length in 0..100 {
+        let value = "v".repeat(length);
+        let head = |end: &str| format!("GET / HTTP/1.1\r\nHost: h\r\nx: {value}{end}y: z\r\n\r\n");
+        assert!(parse(&head("\r\n")).is_ok(), "{length}");
+        for bad in ["\n", "\r", "\r\r\n", "\n\r\n", "\r\n ", "\r\n\t"] {
+            assert_eq!(status_of(&head(bad)), 400, "{length}: {bad:?}");
+        }
+    }
+}
