@@ -168,6 +168,11 @@ impl AuditLog {
             self.lost.fetch_add(1, Ordering::AcqRel);
             return;
         };
+        Box::pin(self.wait_with(item)).await;
+    }
+
+    /// Waits for a place in the queue, and counts the record as lost if there is none in time.
+    async fn wait_with(&self, item: Item) {
         let deadline = Deadline::within(self.sys.clock(), limits::AUDIT_WAIT);
         let send = async {
             self.queue.send(item).await.map_err(|_| Error::new(ErrorKind::Unavailable, "the log is closed"))

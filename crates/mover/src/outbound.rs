@@ -78,8 +78,7 @@ impl<'a> Outbound<'a> {
             }
             drop(permit);
             self.check()?;
-            self.wait_to_send(&mut watched).await?;
-            permit = self.slot(&mut watched).await?;
+            permit = self.next_turn(&mut watched).await?;
         }
         if promised.is_some_and(|promised| promised != pulled) {
             return Err(Error::corrupt("the bytes ended before the length that was promised"));
@@ -100,7 +99,9 @@ impl<'a> Outbound<'a> {
                     self.moved(sent, 0);
                     left = &left[sent..];
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.wait_unlisted().await?,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Box::pin(self.wait_unlisted()).await?;
+                }
                 Err(error) => return Err(gone(error)),
             }
         }
@@ -121,8 +122,7 @@ impl<'a> Outbound<'a> {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::Busy => {
                     drop(permit);
-                    self.wait_to_send(watched).await?;
-                    permit = self.slot(watched).await?;
+                    permit = self.next_turn(watched).await?;
                 }
                 Err(error) => return Err(error),
             }
@@ -174,8 +174,18 @@ impl<'a> Outbound<'a> {
     async fn first_permit(&mut self, promised: Option<u64>, watched: &mut Watched<'_>) -> Result<Permit<'a>> {
         match promised.and_then(|bytes| self.mover.admit(bytes)) {
             Some(permit) => Ok(permit),
-            None => self.slot(watched).await,
+            None => Box::pin(self.slot(watched)).await,
         }
+    }
+
+    /// Waits for the socket, then for a slot. Boxed: what a small transfer never waits in must not
+    /// make it large.
+    async fn next_turn(&mut self, watched: &mut Watched<'_>) -> Result<Permit<'a>> {
+        let turn = async {
+            self.wait_to_send(watched).await?;
+            self.slot(watched).await
+        };
+        Box::pin(turn).await
     }
 
     fn check(&self) -> Result<()> {

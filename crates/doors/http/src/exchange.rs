@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
+use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
@@ -139,7 +140,8 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         return Err(Problem::new(Status::MISDIRECTED, ErrorKind::Invalid, why).into());
     }
     if head.method == Method::Options {
-        return talk.reply(Status::NO_CONTENT, |answer| _ = answer.field("Allow", ALLOW), None).await;
+        let allow = |answer: &mut Answer| _ = answer.field("Allow", ALLOW);
+        return Box::pin(talk.reply(Status::NO_CONTENT, allow, None)).await;
     }
     if head.method == Method::Other {
         let problem = Problem::new(
@@ -155,10 +157,11 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
     let call = call.map_err(|error| Problem::of(&error, Act::Read))?;
     let exchange = Exchange { talk, head, path, call };
     match head.method {
+        // What a read is not made of is boxed: room for it would be copied about with each read.
         Method::Get | Method::Head => get::serve(exchange).await,
-        Method::Put => put::serve(exchange).await,
-        Method::Mkcol => put::make_directory(exchange).await,
-        _ => remove::serve(exchange).await,
+        Method::Put => Box::pin(put::serve(exchange)).await,
+        Method::Mkcol => Box::pin(put::make_directory(exchange)).await,
+        _ => Box::pin(remove::serve(exchange)).await,
     }
 }
 
@@ -237,7 +240,7 @@ impl<'c> Talk<'c> {
     /// Brings an exchange to its end: tells what went wrong where that can still be told.
     async fn conclude(&mut self, served: Served) -> After {
         let served = match served {
-            Err(Failed::Problem(problem)) if self.status.is_none() => self.tell(*problem).await,
+            Err(Failed::Problem(problem)) if self.status.is_none() => Box::pin(self.tell(*problem)).await,
             other => other,
         };
         match served {
@@ -273,16 +276,20 @@ impl<'c> Talk<'c> {
             return After::KeepAlive;
         }
         if self.keep_alive {
-            let sys = &self.http.services.sys;
-            let mut body = self.body();
-            let drained = tokio::select! {
-                biased;
-                done = body.drain(limits::HTTP_DRAIN_BYTES_MAX) => done,
-                () = sys.sleep(limits::HTTP_LINGER) => false,
-            };
-            return if drained { After::KeepAlive } else { After::Linger };
+            return if Box::pin(self.drained()).await { After::KeepAlive } else { After::Linger };
         }
         if self.progress.is_done() && self.buffer.is_empty() { After::Close } else { After::Linger }
+    }
+
+    /// Reads and drops the rest of the body, if that is little and comes soon.
+    async fn drained(&mut self) -> bool {
+        let sys = &self.http.services.sys;
+        let mut body = self.body();
+        tokio::select! {
+            biased;
+            done = body.drain(limits::HTTP_DRAIN_BYTES_MAX) => done,
+            () = sys.sleep(limits::HTTP_LINGER) => false,
+        }
     }
 }
 
@@ -333,7 +340,7 @@ impl Exchange<'_, '_> {
         let http = self.talk.http;
         let class = Class::of(&self.call);
         let mut outbound = http.services.mover.outbound(class, self.talk.socket, Some(length));
-        let done = keeping_session(http, &self.call, outbound.send(head, source, More::Ends)).await;
+        let done = keeping_session(http, &self.call, pin!(outbound.send(head, source, More::Ends))).await;
         let sent = outbound.sent();
         drop(outbound);
         self.sent_or_not(done, sent)
@@ -381,8 +388,7 @@ impl Exchange<'_, '_> {
 }
 
 /// Does work that may take long, and keeps the call's session alive meanwhile.
-pub async fn keeping_session<T>(http: &Http, call: &Call, work: impl Future<Output = T>) -> T {
-    let mut work = std::pin::pin!(work);
+pub async fn keeping_session<T>(http: &Http, call: &Call, mut work: Pin<&mut impl Future<Output = T>>) -> T {
     loop {
         tokio::select! {
             biased;

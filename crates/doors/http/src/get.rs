@@ -1,6 +1,7 @@
 //! GET and HEAD of files.
 
 use std::borrow::Cow;
+use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{OpenHow, Opened, Pin, Range};
@@ -26,7 +27,7 @@ const FILE_RULES: &str = "Accept-Ranges: bytes\r\nCache-Control: no-cache\r\n\
 /// Serves a file, or a directory's listing.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     if x.path.is_directory {
-        return list::serve(x).await;
+        return Box::pin(list::serve(x)).await;
     }
     let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
     match x.within(x.talk.http.services.fs.open(&x.call, &x.at(), &how)).await {
@@ -37,8 +38,8 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
             let _ = x.within(opened.file.close(&x.call)).await;
             served
         }
-        Err(error) if error.kind() == ErrorKind::IsDirectory => to_directory(x).await,
-        Err(error) => Err(x.problem(&error, Act::Read).await.into()),
+        Err(error) if error.kind() == ErrorKind::IsDirectory => Box::pin(to_directory(x)).await,
+        Err(error) => Err(Box::pin(x.problem(&error, Act::Read)).await.into()),
     }
 }
 
@@ -62,14 +63,17 @@ async fn file(x: &mut Exchange<'_, '_>, opened: &Opened) -> Served {
     let present = Present::of(attr);
     match Conditions::of(x.head)?.judge(Some(&present)) {
         Verdict::Holds => {}
-        Verdict::Known => return not_modified(x, &present).await,
+        Verdict::Known => return Box::pin(not_modified(x, &present)).await,
         Verdict::Fails => return Err(crate::remove::failed().into()),
     }
-    let digests = digest_fields(x, opened).await?;
+    let digests = match wants_digests(x) {
+        true => Box::pin(digest_fields(x, opened)).await?,
+        false => Vec::new(),
+    };
     match wanted(x, attr, &present)? {
         Wanted::Whole => whole(x, opened, &present, &digests).await,
         Wanted::One(stretch) => one(x, opened, &present, &digests, stretch).await,
-        Wanted::Several(stretches) => several(x, opened, &present, &digests, &stretches).await,
+        Wanted::Several(stretches) => Box::pin(several(x, opened, &present, &digests, &stretches)).await,
         Wanted::Nothing => {
             let why = "no range that was asked for lies in the file";
             let problem = Problem::new(Status::RANGE_NOT_SATISFIABLE, ErrorKind::Invalid, why);
@@ -209,7 +213,7 @@ async fn several(
         }
         outbound.send_bytes(end.as_bytes(), More::Ends).await
     };
-    let done = keeping_session(http, &x.call, parts).await;
+    let done = keeping_session(http, &x.call, pin!(parts)).await;
     let sent = outbound.sent();
     drop(outbound);
     x.sent_or_not(done, sent)
@@ -219,11 +223,12 @@ fn content_range(stretch: Stretch, size: u64) -> String {
     format!("bytes {}-{}/{size}", stretch.at, stretch.end() - 1)
 }
 
+fn wants_digests(x: &Exchange<'_, '_>) -> bool {
+    x.head.has(Field::WantReprDigest) || x.head.has(Field::WantDigest)
+}
+
 /// Returns the digest fields that were asked for.
 async fn digest_fields(x: &Exchange<'_, '_>, opened: &Opened) -> Served<Vec<(&'static str, String)>> {
-    if !x.head.has(Field::WantReprDigest) && !x.head.has(Field::WantDigest) {
-        return Ok(Vec::new());
-    }
     let mut fields = Vec::new();
     if let Some(algorithm) = x.head.all(Field::WantReprDigest)?.and_then(|field| digest::wanted(&field)) {
         fields.push(("Repr-Digest", sum(x, opened, algorithm).await?.to_field()));
@@ -237,7 +242,7 @@ async fn digest_fields(x: &Exchange<'_, '_>, opened: &Opened) -> Served<Vec<(&'s
 async fn sum(x: &Exchange<'_, '_>, opened: &Opened, algorithm: Algorithm) -> Served<digest::Value> {
     let http = x.talk.http;
     let sum = http.sums.of(&http.services.sys, &x.call, opened, algorithm);
-    match keeping_session(http, &x.call, sum).await {
+    match keeping_session(http, &x.call, pin!(sum)).await {
         Ok(value) => Ok(value),
         Err(error) => Err(x.problem(&error, Act::Read).await.into()),
     }

@@ -1,5 +1,7 @@
 //! Listings: a page for people, JSON for programs, in name order, sent page by page.
 
+use std::pin::pin;
+
 use serde::Serialize;
 use weft_core::attr::Kind;
 use weft_core::form::{Call, Cursor, Entry, Page, PageMax, Want};
@@ -62,7 +64,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         let out = Out { outbound: &mut outbound, ready: head, held: Vec::new(), chunked };
         let shape: &mut dyn Shape =
             if json { &mut Json { comma: false } } else { &mut Html { title: title(&x) } };
-        keeping_session(http, &x.call, send(&x, out, shape, first, asked.limit)).await
+        keeping_session(http, &x.call, pin!(send(&x, out, shape, first, asked.limit))).await
     };
     let sent = outbound.sent();
     drop(outbound);

@@ -1,5 +1,6 @@
 //! PUT and MKCOL: staged out of sight, checked, then published in one step.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -94,7 +95,7 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
         Ok(inbound) => {
             let sums = expected.iter().map(|value| Sum::new(value.algorithm)).collect();
             let mut checked = Checked { source: inbound, sums };
-            let put = keeping_session(http, &x.call, stage.put(&x.call, 1, 0, &mut checked)).await;
+            let put = keeping_session(http, &x.call, pin!(stage.put(&x.call, 1, 0, &mut checked))).await;
             checks = checked.sums;
             put
         }
