@@ -246,8 +246,10 @@ pub const KV_FOLD_LOG_SHARE: u64 = 4;
 pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of the metadata tree kept in memory: most of them rows, the rest pages.
+/// Bytes of the metadata tree kept in memory: half of them rows, the rest pages.
 pub const KV_TREE_CACHE_BYTES: usize = 128 << 20;
+/// Rows behind one that is read from the metadata tree that are kept in memory with it.
+pub const KV_ROWS_AHEAD: usize = 4;
 /// Notes of one kind kept for a subscriber that does not acknowledge them.
 pub const KV_NOTES_KEPT_MAX: u64 = 1 << 20;
 /// Notes handed over at once.

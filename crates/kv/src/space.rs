@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use weft_core::form::Ack;
 use weft_core::{Error, Result};
 
@@ -215,8 +215,9 @@ fn scan<'a, R: Read + ?Sized>(read: &'a R, id: SpaceId, from: &[u8], to: &[u8], 
     }
 }
 
-fn without_prefix((key, value): Row) -> Row {
-    (key.slice(1..), value)
+fn without_prefix((mut key, value): Row) -> Row {
+    key.advance(1);
+    (key, value)
 }
 
 /// A key with its space's byte before it, on the stack if it is of ordinary length.

@@ -8,18 +8,20 @@
 mod quiet;
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use twox_hash::XxHash3_64;
+use weft_core::limits::KV_ROWS_AHEAD;
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
 use super::held::Key;
 use super::overlay::Overlay;
-use super::resident::{self, Resident};
+use super::resident::Resident;
 use crate::engine::{Order, Row};
 use quiet::quietly;
 
@@ -34,6 +36,11 @@ const FORMAT_NOW: u64 = 2;
 const NAME: &str = "tree";
 const NAME_UNFINISHED: &str = "tree.new";
 const CHECK_BYTES: usize = 4;
+/// Rows that a cursor reads at once: few at first, for short scans.
+const CURSOR_FIRST: usize = 2;
+const CURSOR_MOST: usize = 64;
+/// Bytes of a chunk, but for its last row.
+const CURSOR_BYTES: usize = 16 << 10;
 
 /// The tree, and the file it lies in.
 pub(super) struct Tree {
@@ -78,7 +85,7 @@ impl Tree {
 
     fn over(file: Arc<dyn DiskFile>, cache_bytes: usize) -> Self {
         // What is asked for by key is served by rows; pages serve scans, folds and the rest.
-        let pages = cache_bytes / 4;
+        let pages = cache_bytes / 2;
         let resident = Arc::new(Resident::new((cache_bytes - pages) as u64));
         Self { file, cache_bytes: pages, resident, database: Mutex::new(None) }
     }
@@ -222,14 +229,29 @@ impl TreeView {
         if let Some(value) = self.resident.get(key, self.applied) {
             return Ok(Some(value));
         }
-        let found = guarded(|| match self.rows.get(key)? {
-            Some(row) => Ok(Some(checked(key, row.value())?)),
-            None => Ok(None),
-        })?;
-        Ok(found.map(|(key, value)| {
-            self.resident.keep(key, value.clone(), self.applied);
-            value
-        }))
+        guarded(|| {
+            let mut rows = self.rows.range::<&[u8]>(key..)?;
+            let Some((found, row)) = rows.next().transpose()?.filter(|(found, _)| found.value() == key)
+            else {
+                return Ok(None);
+            };
+            let value = checked(found.value(), row.value())?;
+            self.resident.keep(key, value, self.applied);
+            self.keep_ahead(rows);
+            Ok(Some(Bytes::copy_from_slice(value)))
+        })
+    }
+
+    /// Keeps the rows behind one that was asked for: finding that one was most of the work, and what
+    /// was made together is asked for together. Whether they can be read is for whoever asks for them.
+    fn keep_ahead(&self, mut rows: redb::Range<'_, &'static [u8], &'static [u8]>) {
+        let _ = guarded(|| {
+            for _ in 0..KV_ROWS_AHEAD {
+                let Some((key, row)) = rows.next().transpose()? else { break };
+                self.resident.keep(key.value(), checked(key.value(), row.value())?, self.applied);
+            }
+            Ok(())
+        });
     }
 
     /// Returns a cursor over `from..to`; an empty `to` is the end.
@@ -241,30 +263,61 @@ impl TreeView {
         } else {
             guarded(|| Ok(Some(self.rows.range::<&[u8]>(from..to)?)))
         };
-        TreeCursor { rows, order }
+        TreeCursor { rows, order, chunk: VecDeque::new(), want: CURSOR_FIRST }
     }
 }
 
-/// Walks a tree's rows lazily.
+/// Walks a tree's rows lazily, a chunk at a time: its rows share a piece of memory.
 pub(super) struct TreeCursor {
     rows: Result<Option<redb::Range<'static, &'static [u8], &'static [u8]>>>,
     order: Order,
+    chunk: VecDeque<Row>,
+    /// Rows in the next chunk.
+    want: usize,
 }
 
 impl TreeCursor {
     pub(super) fn next(&mut self) -> Option<Result<Row>> {
-        let order = self.order;
-        let rows = match &mut self.rows {
-            Ok(rows) => rows.as_mut()?,
-            Err(_) => return std::mem::replace(&mut self.rows, Ok(None)).err().map(Err),
-        };
-        guarded(|| {
-            let row = if order == Order::Rising { rows.next() } else { rows.next_back() };
-            let Some(row) = row else { return Ok(None) };
-            let (key, value) = row?;
-            Ok(Some(checked(key.value(), value.value())?))
-        })
-        .transpose()
+        if self.chunk.is_empty() {
+            self.fill();
+        }
+        match self.chunk.pop_front() {
+            Some(row) => Some(Ok(row)),
+            None => std::mem::replace(&mut self.rows, Ok(None)).err().map(Err),
+        }
+    }
+
+    /// Reads a chunk. What fails in it comes after the rows before it.
+    fn fill(&mut self) {
+        let Ok(Some(rows)) = &mut self.rows else { return };
+        let (mut piece, mut ends) = (Vec::new(), Vec::with_capacity(self.want));
+        let filled = guarded(|| {
+            while ends.len() < self.want && piece.len() < CURSOR_BYTES {
+                let row = if self.order == Order::Rising { rows.next() } else { rows.next_back() };
+                let Some((key, row)) = row.transpose()? else { return Ok(false) };
+                let (key, value) = (key.value(), checked(key.value(), row.value())?);
+                if ends.is_empty() {
+                    piece.reserve((self.want * (key.len() + value.len()) * 5 / 4).min(CURSOR_BYTES * 5 / 4));
+                }
+                piece.extend_from_slice(key);
+                let middle = piece.len();
+                piece.extend_from_slice(value);
+                ends.push((middle, piece.len()));
+            }
+            Ok(true)
+        });
+        let (piece, mut start) = (Bytes::from(piece), 0);
+        self.chunk.extend(ends.into_iter().map(|(middle, end)| {
+            let row = (piece.slice(start..middle), piece.slice(middle..end));
+            start = end;
+            row
+        }));
+        match filled {
+            Ok(true) => {}
+            Ok(false) => self.rows = Ok(None),
+            Err(error) => self.rows = Err(error),
+        }
+        self.want = (self.want * 2).min(CURSOR_MOST);
     }
 }
 
@@ -274,15 +327,14 @@ fn check(key: &[u8], value: &[u8]) -> [u8; CHECK_BYTES] {
     (sum as u32).to_le_bytes()
 }
 
-/// Returns a row, with its value as it was put, if its checksum holds.
-fn checked(key: &[u8], row: &[u8]) -> Result<Row> {
+/// Returns the value of a row as it was put, if its checksum holds.
+fn checked<'a>(key: &[u8], row: &'a [u8]) -> Result<&'a [u8]> {
     let whole = row.split_last_chunk::<CHECK_BYTES>().filter(|(value, held)| check(key, value) == **held);
-    let Some((value, _)) = whole else {
-        return Err(Error::corrupt("a row of the metadata tree does not match its checksum")
+    whole.map(|(value, _)| value).ok_or_else(|| {
+        Error::corrupt("a row of the metadata tree does not match its checksum")
             .about(format!("key {}", key.escape_ascii()))
-            .hint("restore the metadata from a backup"));
-    };
-    Ok(resident::row(key, value))
+            .hint("restore the metadata from a backup")
+    })
 }
 
 /// What went wrong with the tree: an error of redb's, or one of ours that came up through it.
@@ -394,5 +446,62 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.detail().contains(word) && error.advice().is_some(), "{error:?}");
         }
+    }
+
+    fn key(number: u32) -> [u8; 4] {
+        number.to_be_bytes()
+    }
+
+    /// A tree of `rows` numbered rows, the one numbered `damaged` not as it was put.
+    fn tree_of(rows: u32, damaged: u32) -> Opened {
+        let disk = weft_sys::SimDisk::new();
+        Tree::make(&disk, 1 << 20, 7, |tree| {
+            tree.commit(|write| {
+                let mut table = write.open_table(ROWS)?;
+                for number in 0..rows {
+                    let sum = check(&key(number), if number == damaged { b"another" } else { b"value" });
+                    table.insert(&key(number)[..], &[&b"value"[..], &sum].concat()[..])?;
+                }
+                Ok(())
+            })
+        })
+        .expect("it is made");
+        Tree::open(&disk, 1 << 20).expect("it opens").expect("it is there")
+    }
+
+    #[test]
+    fn what_lies_behind_a_row_that_was_read_is_in_memory_and_its_damage_is_its_own() {
+        let Opened { tree: _open, view, .. } = tree_of(1000, 502);
+        assert_eq!(view.get(&key(500)).expect("it is whole").as_deref(), Some(&b"value"[..]));
+        assert!(view.resident.get(&key(501), 0).is_some());
+        assert!(view.resident.get(&key(502), 0).is_none());
+        assert_eq!(view.get(&key(502)).expect_err("it is damaged").kind(), ErrorKind::Corrupt);
+        assert_eq!(view.get(b"no such key").expect("there is none"), None);
+    }
+
+    #[test]
+    fn a_walk_gives_every_row_once_in_either_order_and_stops_where_damage_is() {
+        let Opened { tree: _open, view, .. } = tree_of(1000, 1000);
+        for order in [Order::Rising, Order::Falling] {
+            let mut rows = view.cursor(&key(7), &key(990), order);
+            let mut seen: Vec<_> = std::iter::from_fn(|| rows.next())
+                .map(|row| row.expect("it is whole"))
+                .inspect(|(_, value)| assert_eq!(value, "value"))
+                .map(|(key, _)| key)
+                .collect();
+            if order == Order::Falling {
+                seen.reverse();
+            }
+            assert_eq!(seen, (7..990).map(|number| key(number).to_vec()).collect::<Vec<_>>());
+        }
+        let Opened { tree: _open, view, .. } = tree_of(1000, 40);
+        let mut rows = view.cursor(&key(0), &[], Order::Rising);
+        for number in 0..40 {
+            let (found, _) = rows.next().expect("it is there").expect("it is whole");
+            assert_eq!(found, key(number)[..]);
+        }
+        let error = rows.next().expect("it is there").expect_err("it is damaged");
+        assert_eq!(error.kind(), ErrorKind::Corrupt);
+        assert!(rows.next().is_none());
     }
 }
