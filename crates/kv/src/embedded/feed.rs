@@ -43,10 +43,17 @@ impl Counts {
     }
 }
 
+const NOTE: [u8; 2] = [OWN, b'n'];
+
+/// Returns the key of a note. It is put once: numbers are not given again.
 pub(super) fn note_key(kind: NoteKind, position: u64) -> [u8; 11] {
-    let mut key = [OWN, b'n', kind.0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let mut key = [NOTE[0], NOTE[1], kind.0, 0, 0, 0, 0, 0, 0, 0, 0];
     key[3..].copy_from_slice(&position.to_be_bytes());
     key
+}
+
+pub(super) fn is_note_key(key: &[u8]) -> bool {
+    key.starts_with(&NOTE)
 }
 
 pub(super) fn acked_key(kind: NoteKind) -> [u8; 3] {

@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use bytes::Bytes;
 
+use super::feed::is_note_key;
 use super::held::Key;
 use super::rows::{Change, Changes};
 use crate::engine::Order;
@@ -32,6 +33,8 @@ struct Versions {
     newest: Version,
     /// Newest first.
     older: Vec<Version>,
+    /// Whether nothing older than this overlay has the key: it is a note's, and those are new.
+    is_new: bool,
 }
 
 struct Version {
@@ -47,6 +50,16 @@ impl Version {
 }
 
 impl Versions {
+    fn of(key: &[u8], version: Version) -> Self {
+        let is_new = version.value.is_some() && is_note_key(key);
+        Self { newest: version, older: Vec::new(), is_new }
+    }
+
+    /// Returns whether the key came and went here.
+    fn is_over(&self) -> bool {
+        self.is_new && self.newest.value.is_none()
+    }
+
     fn at(&self, commit: u64) -> Option<&Option<Bytes>> {
         std::iter::once(&self.newest)
             .chain(&self.older)
@@ -89,7 +102,8 @@ impl Overlay {
                     Entry::Occupied(mut held) => freed += held.get_mut().push(version, needed),
                     Entry::Vacant(free) => {
                         grown += free.key().len();
-                        free.insert(Versions { newest: version, older: Vec::new() });
+                        let versions = Versions::of(free.key(), version);
+                        free.insert(versions);
                     }
                 }
             }
@@ -110,7 +124,8 @@ impl Overlay {
             }
             Entry::Vacant(free) => {
                 *bytes += free.key().len();
-                free.insert(Versions { newest: version, older: Vec::new() });
+                let versions = Versions::of(free.key(), version);
+                free.insert(versions);
             }
         }
     }
@@ -122,16 +137,23 @@ impl Overlay {
 
     /// Returns what `key` became by `commit`: `None` if nothing is known here.
     pub(super) fn get(&self, key: &[u8], commit: u64) -> Option<Option<Bytes>> {
+        // Whoever may see a commit sees the bytes counted before that commit was shown.
+        if self.bytes() == 0 {
+            return None;
+        }
         self.read().get(key)?.at(commit).cloned()
     }
 
-    /// Calls `each` with every key's newest change, in order, and stops at its first error.
+    /// Calls `each` with every key's newest change, in order, and stops at its first error. Keys
+    /// that came and went here are left out: nowhere is anything under them.
     pub(super) fn try_for_each<E>(
         &self,
         mut each: impl FnMut(&[u8], Option<&[u8]>) -> Result<(), E>,
     ) -> Result<(), E> {
         // Only frozen overlays are walked, so nobody waits for this lock to write.
-        self.read().iter().try_for_each(|(key, versions)| each(key, versions.newest.value.as_deref()))
+        let rows = self.read();
+        let mut changed = rows.iter().filter(|(_, versions)| !versions.is_over());
+        changed.try_for_each(|(key, versions)| each(key, versions.newest.value.as_deref()))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Key, Versions>> {
@@ -199,5 +221,34 @@ impl OverlayCursor {
             (Bound::Excluded(from) | Bound::Included(from), Bound::Excluded(to)) => from >= to,
             _ => false,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::feed::note_key;
+    use super::*;
+    use crate::engine::NoteKind;
+
+    #[test]
+    fn of_a_note_that_came_and_went_nothing_is_folded_and_of_others_what_became_of_them() {
+        let overlay = Overlay::default();
+        let note = |position| Key::new(&note_key(NoteKind(1), position));
+        let put = |key: &Key| Changes::from([(key.clone(), Some(Bytes::from_static(b"text")))]);
+        let delete = |key: &Key| Changes::from([(key.clone(), None)]);
+        let row = Key::new(b"row");
+        let changes =
+            [put(&note(2)), put(&row), put(&note(3)), delete(&note(1)), delete(&note(2)), delete(&row)];
+        for (commit, changes) in (1..).zip(changes) {
+            overlay.apply(changes, commit, Needed::All);
+        }
+        let mut seen = Vec::new();
+        let Ok(()) = overlay.try_for_each(|key, value| {
+            seen.push((Key::new(key), value.is_some()));
+            Ok::<_, std::convert::Infallible>(())
+        });
+        // What the first note left is in the tree.
+        assert_eq!(seen, [(row, false), (note(1), false), (note(3), true)]);
+        assert_eq!(overlay.get(&note(2), 4), Some(Some(Bytes::from_static(b"text"))), "who reads it still");
     }
 }

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use bytes::Bytes;
 use weft_core::Result;
 
@@ -74,13 +74,48 @@ pub(super) struct Published {
     view: ArcSwap<View>,
     /// The last commit that readers may see.
     visible: AtomicU64,
-    /// Snapshots alive.
-    readers: AtomicUsize,
+    readers: Readers,
+}
+
+/// How many snapshots are alive, counted in several places: readers on different processors would
+/// otherwise take the count from each other all the time.
+#[derive(Default)]
+struct Readers([Count; Readers::PLACES]);
+
+/// Alone in what processors take from each other.
+#[derive(Default)]
+#[repr(align(128))]
+struct Count(AtomicUsize);
+
+impl Readers {
+    const PLACES: usize = 8;
+
+    /// Returns the place where this thread counts.
+    fn place() -> usize {
+        static THREADS: AtomicUsize = AtomicUsize::new(0);
+        thread_local!(static PLACE: usize = THREADS.fetch_add(1, Ordering::Relaxed) % Readers::PLACES);
+        PLACE.with(|place| *place)
+    }
+
+    /// Counts one, and returns where.
+    fn enter(&self) -> usize {
+        let place = Self::place();
+        self.0[place].0.fetch_add(1, Ordering::SeqCst);
+        place
+    }
+
+    fn leave(&self, place: usize) {
+        self.0[place].0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|count| count.0.load(Ordering::SeqCst) == 0)
+    }
 }
 
 impl Published {
     pub(super) fn new(view: View, visible: u64) -> Self {
-        Self { view: ArcSwap::from_pointee(view), visible: visible.into(), readers: 0.into() }
+        Self { view: ArcSwap::from_pointee(view), visible: visible.into(), readers: Readers::default() }
     }
 
     pub(super) fn view(&self) -> Arc<View> {
@@ -100,9 +135,9 @@ impl Published {
     pub(super) fn show(&self, changes: Changes, commit: u64) {
         // A reader counts itself before it looks how far it may see; so one that is not counted
         // here will see what is visible now, or more.
-        let needed = match self.readers.load(Ordering::SeqCst) {
-            0 => Needed::From(self.visible()),
-            _ => Needed::All,
+        let needed = match self.readers.is_empty() {
+            true => Needed::From(self.visible()),
+            false => Needed::All,
         };
         self.view.load().active.apply(changes, commit, needed);
         self.visible.store(commit, Ordering::SeqCst);
@@ -112,8 +147,10 @@ impl Published {
 /// The engine at one moment.
 pub(super) struct EmbeddedSnapshot {
     published: Arc<Published>,
-    view: Arc<View>,
+    view: Guard<Arc<View>>,
     commit: u64,
+    /// Where it is counted.
+    place: usize,
 }
 
 impl EmbeddedSnapshot {
@@ -121,9 +158,9 @@ impl EmbeddedSnapshot {
     /// has everything up to it, an older one might not. (A fold in between only makes the
     /// snapshot later: the tree then ends after `commit`, and no overlay has anything up to it.)
     pub(super) fn take(published: &Arc<Published>) -> Self {
-        published.readers.fetch_add(1, Ordering::SeqCst);
+        let place = published.readers.enter();
         let commit = published.visible();
-        Self { published: published.clone(), view: published.view(), commit }
+        Self { published: published.clone(), view: published.view.load(), commit, place }
     }
 }
 
@@ -141,7 +178,7 @@ impl EmbeddedSnapshot {
 
 impl Drop for EmbeddedSnapshot {
     fn drop(&mut self) {
-        self.published.readers.fetch_sub(1, Ordering::SeqCst);
+        self.published.readers.leave(self.place);
     }
 }
 
