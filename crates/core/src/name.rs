@@ -1,9 +1,9 @@
 //! Names and paths: bytes, checked once, never normalised.
 //!
-//! `.` and `..` belong to doors: no [`Name`] is either, so nothing below a door can
-//! be led out of its directory.
+//! No [`Name`] is `.` or `..`, so nothing below a door can be led out of its directory. A
+//! symbolic link's target may hold them, and a mount's kernel understands them.
 
-use std::fmt;
+use std::fmt::{self, Write};
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ impl TryFrom<&str> for Name {
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_escaped(f, &self.0)
+        Shown(&self.0).fmt(f)
     }
 }
 
@@ -75,17 +75,28 @@ impl fmt::Debug for Name {
     }
 }
 
-/// Writes bytes for people: UTF-8 as it is, other bytes and control characters as `\xNN`.
-fn write_escaped(f: &mut fmt::Formatter<'_>, bytes: &[u8]) -> fmt::Result {
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            if c.is_control() { write!(f, "\\x{:02x}", u32::from(c))? } else { write!(f, "{c}")? }
+/// Bytes as people and programs are shown them, on one line: UTF-8 as it is, `\\` for a backslash,
+/// and `\xNN` for every other byte and each byte of a control character. No two that differ are
+/// shown alike, and what is shown can be turned back.
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let coded = |f: &mut fmt::Formatter<'_>, bytes: &[u8]| {
+            bytes.iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))
+        };
+        for chunk in self.0.utf8_chunks() {
+            for c in chunk.valid().chars() {
+                match c {
+                    '\\' => f.write_str("\\\\")?,
+                    c if c.is_control() => coded(f, c.encode_utf8(&mut [0; 4]).as_bytes())?,
+                    c => f.write_char(c)?,
+                }
+            }
+            coded(f, chunk.invalid())?;
         }
-        for byte in chunk.invalid() {
-            write!(f, "\\x{byte:02x}")?;
-        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// A path below some base: zero or more [`Name`]s joined by `/`. Empty means the base
@@ -191,7 +202,7 @@ impl From<Name> for RelPath {
 
 impl fmt::Display for RelPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_escaped(f, &self.0)
+        Shown(&self.0).fmt(f)
     }
 }
 
@@ -237,5 +248,59 @@ mod tests {
     #[test]
     fn display_escapes_what_a_terminal_must_not_see() {
         assert_eq!(Name::new(&b"a\xff\x1b"[..]).expect("a good name").to_string(), "a\\xff\\x1b");
+    }
+
+    #[test]
+    fn the_byte_ff_and_the_four_characters_of_its_code_are_shown_apart() {
+        assert_eq!(Shown(b"bad\xff").to_string(), r"bad\xff");
+        assert_eq!(Shown(br"bad\xff").to_string(), r"bad\\xff");
+        // A control character of two bytes is not the byte of its number.
+        assert_eq!(Shown("\u{85}".as_bytes()).to_string(), r"\xc2\x85");
+        assert_eq!(Shown(b"\x85").to_string(), r"\x85");
+    }
+
+    /// The rule as `docs/SEMANTICS.md` gives it to whoever reads names back.
+    fn turned_back(shown: &str) -> Vec<u8> {
+        let (mut bytes, mut rest) = (Vec::new(), shown.as_bytes());
+        while let Some((first, more)) = rest.split_first() {
+            rest = more;
+            match (first, more) {
+                (b'\\', [b'\\', more @ ..]) => {
+                    bytes.push(b'\\');
+                    rest = more;
+                }
+                (b'\\', [b'x', high, low, more @ ..]) => {
+                    let digit = |byte: &u8| char::from(*byte).to_digit(16).expect("a digit") as u8;
+                    bytes.push(digit(high) << 4 | digit(low));
+                    rest = more;
+                }
+                (byte, _) => bytes.push(*byte),
+            }
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_is_shown_of_any_bytes_can_be_turned_back_and_is_one_line() {
+        // Bytes that mean something to the rule come often.
+        const PIECES: [&[u8]; 8] =
+            [b"\\", b"x", b"ff", b"\xff", b"\x1b", b"\xc2\x85", "\u{e4}".as_bytes(), b"\xe2\x80"];
+        let mut state = 1_u64;
+        let mut random = move || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize
+        };
+        for _ in 0..20_000 {
+            let mut bytes = Vec::new();
+            for _ in 0..random() % 12 {
+                match random() % 4 {
+                    0 => bytes.push(random() as u8),
+                    _ => bytes.extend_from_slice(PIECES[random() % PIECES.len()]),
+                }
+            }
+            let shown = Shown(&bytes).to_string();
+            assert_eq!(turned_back(&shown), bytes, "{shown}");
+            assert!(!shown.contains(char::is_control), "{bytes:?}");
+        }
     }
 }
