@@ -30,7 +30,7 @@ fn errno_meaning(errno: Errno) -> (ErrorKind, &'static str) {
     match errno {
         Errno::NOENT => (ErrorKind::NotFound, "there is no such file"),
         Errno::EXIST => (ErrorKind::Exists, "the name is taken"),
-        Errno::ACCESS => (ErrorKind::Denied, "the machine refuses this to the node's user"),
+        Errno::ACCESS => (ErrorKind::Denied, "the machine refuses this to the user it runs as"),
         Errno::PERM => (ErrorKind::NotPermitted, "the machine permits this to the owner only"),
         Errno::INVAL | Errno::BADF | Errno::FAULT => {
             (ErrorKind::Invalid, "the machine calls the request malformed")
@@ -51,9 +51,9 @@ fn errno_meaning(errno: Errno) -> (ErrorKind, &'static str) {
         Errno::ROFS => (ErrorKind::ReadOnly, "the file system is mounted read-only"),
         Errno::NODATA => (ErrorKind::NoAttribute, "there is no such attribute"),
         Errno::NOSPC => (ErrorKind::NoSpace, "the disk is full"),
-        Errno::DQUOT => (ErrorKind::NoSpace, "the disk quota of the node's user is used up"),
+        Errno::DQUOT => (ErrorKind::NoSpace, "the disk quota of the user it runs as is used up"),
         Errno::AGAIN | Errno::BUSY | Errno::TXTBSY => (ErrorKind::Busy, "the machine is busy with it"),
-        Errno::MFILE => (ErrorKind::Busy, "the node has as many files open as it may"),
+        Errno::MFILE => (ErrorKind::Busy, "the process has as many files open as it may"),
         Errno::NFILE => (ErrorKind::Busy, "the machine has as many files open as it can"),
         Errno::NOMEM | Errno::NOBUFS => (ErrorKind::Busy, "the machine is out of memory"),
         Errno::DEADLK => (ErrorKind::Deadlock, "waiting for the lock would wait for ever"),
@@ -105,6 +105,18 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::NoSpace);
             assert!(error.detail().contains(text) && error.advice().is_some(), "{error:?}");
         }
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_node_where_a_client_may_be_what_was_refused() {
+        for number in 1..134 {
+            let (_, detail) = meaning(&io::Error::from_raw_os_error(number));
+            assert!(!detail.contains("node"), "{number}: {detail}");
+        }
+        assert_eq!(
+            error(Errno::ACCESS.into(), "read", "/f").to_string(),
+            "cannot read /f: the machine refuses this to the user it runs as"
+        );
     }
 
     #[test]
