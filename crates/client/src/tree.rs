@@ -1,6 +1,6 @@
 //! Walking a tree of names.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use weft_core::attr::{Attr, Kind};
@@ -16,10 +16,13 @@ pub struct Found {
     pub path: RelPath,
     /// Its attributes.
     pub attr: Attr,
+    /// The directory it was found in: what is done to its name there is done to no other,
+    /// whatever has become of the path meanwhile. `None` for the start itself.
+    pub dir: Option<FileId>,
 }
 
 /// Walks a tree, parents before what is in them, each directory in name order. Memory
-/// is bounded by one page and the directories still to be visited.
+/// is bounded by one page, the directories still to be visited and those that were refused.
 pub struct Walk<'a> {
     client: &'a Client,
     /// The start, as whoever asked wrote it.
@@ -28,6 +31,8 @@ pub struct Walk<'a> {
     ready: VecDeque<Found>,
     waiting: Vec<(RelPath, FileId, Cursor)>,
     passed_over: PassedOver,
+    /// The directories of which not everything was shown.
+    incomplete: HashSet<RelPath>,
 }
 
 impl<'a> Walk<'a> {
@@ -39,8 +44,9 @@ impl<'a> Walk<'a> {
         let attr = walked.map_err(|e| e.said_of(shown))?.attr;
         let (ready, waiting) = (VecDeque::new(), Vec::new());
         let passed_over = PassedOver::default();
-        let mut walk = Self { client, shown: shown.to_owned(), fs, ready, waiting, passed_over };
-        walk.found(Found { path: RelPath::EMPTY, attr });
+        let (shown, incomplete) = (shown.to_owned(), HashSet::new());
+        let mut walk = Self { client, shown, fs, ready, waiting, passed_over, incomplete };
+        walk.found(Found { path: RelPath::EMPTY, attr, dir: None });
         Ok(walk)
     }
 
@@ -56,6 +62,7 @@ impl<'a> Walk<'a> {
                 Err(e) if e.kind() == ErrorKind::Stale => continue,
                 Err(e) if is_refusal(e.kind()) && !path.is_empty() => {
                     self.passed_over.add(self.show(&path));
+                    self.incomplete.insert(path);
                     continue;
                 }
                 Err(e) => return Err(e.said_of(self.show(&path))),
@@ -64,10 +71,13 @@ impl<'a> Walk<'a> {
                 self.waiting.push((path.clone(), id, next));
             }
             for entry in page.entries {
-                let path = path.join(&entry.name)?;
+                let below = path.join(&entry.name)?;
                 match entry.attr {
-                    Some(attr) => self.found(Found { path, attr }),
-                    None => self.passed_over.add(self.show(&path)),
+                    Some(attr) => self.found(Found { path: below, attr, dir: Some(id) }),
+                    None => {
+                        self.passed_over.add(self.show(&below));
+                        self.incomplete.insert(path.clone());
+                    }
                 }
             }
         }
@@ -78,6 +88,12 @@ impl<'a> Walk<'a> {
     /// it: what was made of the walk is less than what is there.
     pub fn whole(&self) -> Result<()> {
         self.passed_over.whole()
+    }
+
+    /// Returns the directories so far in which something was passed over, or which were
+    /// themselves not looked into.
+    pub fn incomplete(&self) -> impl Iterator<Item = &RelPath> {
+        self.incomplete.iter()
     }
 
     /// Shows a path below the start.

@@ -1,5 +1,6 @@
 //! What every command is given: which node, how to answer, and a runtime to wait on.
 
+use std::ffi::OsString;
 use std::future::Future;
 use std::path::PathBuf;
 
@@ -11,12 +12,17 @@ use weft_sys::Sys;
 /// Options of every command.
 #[derive(Args, Clone)]
 pub struct GlobalArgs {
-    /// The node's directory [default: $XDG_DATA_HOME/weft or ~/.local/share/weft]
-    #[arg(long, global = true, env = "WEFT_NODE", value_name = "DIR")]
+    /// The node's directory [default: $WEFT_NODE, $XDG_DATA_HOME/weft or ~/.local/share/weft]
+    #[arg(long, global = true, value_name = "DIR")]
     pub node: Option<PathBuf>,
     /// Print JSON, one document or one line an item
     #[arg(long, global = true)]
     pub json: bool,
+}
+
+/// Returns whether a command line that may be malformed asks for JSON: options end at `--`.
+pub fn asks_for_json(args: impl Iterator<Item = OsString>) -> bool {
+    args.skip(1).take_while(|arg| arg != "--").any(|arg| arg == "--json")
 }
 
 /// What a command works with.
@@ -41,15 +47,17 @@ impl Context {
         &self.sys
     }
 
-    /// Returns the node's directory: `given`, `--node`, `WEFT_NODE`, or the usual place.
+    /// Returns the node's directory: `given`, `--node`, `WEFT_NODE`, or the usual place. A variable
+    /// that is set to nothing counts as not set.
     pub fn directory(&self, given: Option<PathBuf>) -> Result<PathBuf> {
+        let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
         let usual = || {
-            let variable = |name| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
             variable("XDG_DATA_HOME")
                 .or_else(|| variable("HOME").map(|home| home.join(".local/share")))
                 .map(|d| d.join("weft"))
         };
-        given.or_else(|| self.args.node.clone()).or_else(usual).ok_or_else(|| {
+        let named = given.or_else(|| self.args.node.clone()).or_else(|| variable("WEFT_NODE"));
+        named.or_else(usual).ok_or_else(|| {
             Error::new(ErrorKind::Invalid, "nothing says where the node's directory is")
                 .hint("give --node DIR or set WEFT_NODE")
         })

@@ -2,9 +2,53 @@
 
 use std::process::ExitCode;
 
-use weft_core::{Error, ErrorKind};
+use clap::error::ErrorKind as ErrorKindOfUsage;
+use weft_client::Client;
+use weft_core::{Error, ErrorKind, Result};
 
+use crate::context::Context;
 use crate::output::{self, note};
+use crate::progress::Count;
+
+/// What failed of the several things a command was asked to do. Each failure is said at once and
+/// the others are done all the same; the exit code is that of the first.
+pub struct Failures<'a> {
+    context: &'a Context,
+    client: &'a Client,
+    count: Option<&'a Count>,
+    first: Option<u8>,
+}
+
+impl<'a> Failures<'a> {
+    /// Nothing has failed yet.
+    pub fn none(context: &'a Context, client: &'a Client) -> Self {
+        Self { context, client, count: None, first: None }
+    }
+
+    /// Says failures beside something that is counted meanwhile.
+    #[must_use]
+    pub fn beside(self, count: &'a Count) -> Self {
+        Self { count: Some(count), ..self }
+    }
+
+    /// Takes what became of one of them. Fails only with what the others cannot go on after:
+    /// the node is gone, or standard output is.
+    pub fn take(&mut self, outcome: Result<()>) -> Result<()> {
+        let Err(error) = outcome else { return Ok(()) };
+        if output::is_lost(&error) || self.client.remote().connection().ended().is_some() {
+            return Err(error);
+        }
+        self.first.get_or_insert(exit_code(error.kind()));
+        let tell = || say(&error, self.context.json());
+        self.count.map_or_else(tell, |count| count.beside(tell));
+        Ok(())
+    }
+
+    /// Returns the command's exit code.
+    pub fn exit(&self) -> ExitCode {
+        self.first.map_or(ExitCode::SUCCESS, ExitCode::from)
+    }
+}
 
 /// Exit codes, fixed for scripts: 0 done, 1 failed, 2 usage, 3 denied, 4 unavailable.
 pub fn exit_code(kind: ErrorKind) -> u8 {
@@ -46,6 +90,31 @@ pub fn report(error: &Error, json: bool) -> ExitCode {
     if output::seen_enough(error) {
         return ExitCode::SUCCESS;
     }
+    say(error, json);
+    ExitCode::from(exit_code(error.kind()))
+}
+
+/// Says that the command line cannot be understood; returns the exit code. Help and the version
+/// are as `clap` shows them, JSON or not.
+pub fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    if !error.use_stderr() || !json {
+        // Where it cannot be printed, nobody is there to be told.
+        let _ = error.print();
+        return ExitCode::from(if error.use_stderr() { EXIT_USAGE } else { 0 });
+    }
+    let text = error.render().to_string();
+    let detail = match error.kind() {
+        // What it renders then is the whole help.
+        ErrorKindOfUsage::DisplayHelpOnMissingArgumentOrSubcommand => "no command is given",
+        _ => text.split("\n\nUsage:").next().unwrap_or(&text).trim_start_matches("error: ").trim(),
+    };
+    note!("{}", serde_json::json!({ "error": "usage", "detail": detail, "hint": "weft --help" }));
+    ExitCode::from(EXIT_USAGE)
+}
+
+const EXIT_USAGE: u8 = 2;
+
+fn say(error: &Error, json: bool) {
     if json {
         let line = serde_json::json!({
             "error": error.kind().name(),
@@ -66,7 +135,6 @@ pub fn report(error: &Error, json: bool) -> ExitCode {
             note!("hint: {hint}");
         }
     }
-    ExitCode::from(exit_code(error.kind()))
 }
 
 #[cfg(test)]

@@ -37,7 +37,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return failure::usage(&error, context::asks_for_json(std::env::args_os())),
+    };
     let context = Context::new(cli.global);
     match commands::run(&context, cli.command) {
         Ok(code) => code,

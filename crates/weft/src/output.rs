@@ -7,7 +7,7 @@
 use std::fmt::{self, Arguments, Display, Formatter};
 use std::io::{self, Write};
 
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, Result};
 use weft_sys::fault;
 
 /// Writes a line of data, as `println!` does, and returns why it could not be written.
@@ -24,15 +24,15 @@ macro_rules! note {
 
 pub(crate) use {note, out};
 
-/// Whoever reads standard output has seen enough.
+/// Why nothing more can be written to standard output.
 #[derive(Debug)]
-struct SeenEnough;
+struct Unwritten(io::Error);
 
-impl std::error::Error for SeenEnough {}
+impl std::error::Error for Unwritten {}
 
-impl Display for SeenEnough {
+impl Display for Unwritten {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str("nobody reads it any more")
+        self.0.fmt(f)
     }
 }
 
@@ -65,12 +65,23 @@ pub fn prompt(what: &str) {
 
 /// Returns whether a command ended because nobody reads its output any more.
 pub fn seen_enough(error: &Error) -> bool {
-    std::error::Error::source(error).is_some_and(|cause| cause.is::<SeenEnough>())
+    unwritable(error).is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// Returns whether standard output is what failed: whatever else is written there fails too.
+pub fn is_lost(error: &Error) -> bool {
+    unwritable(error).is_some()
+}
+
+fn unwritable(error: &Error) -> Option<&io::Error> {
+    std::error::Error::source(error)?.downcast_ref::<Unwritten>().map(|unwritten| &unwritten.0)
 }
 
 fn unwritten(cause: io::Error) -> Error {
-    if cause.kind() == io::ErrorKind::BrokenPipe {
-        return Error::new(ErrorKind::Unavailable, "the output is closed").caused_by(SeenEnough);
-    }
-    fault::error(cause, "write", "standard output").hint("look at where it goes")
+    let (kind, detail) = fault::meaning(&cause);
+    Error::new(kind, detail)
+        .op("write")
+        .about("standard output")
+        .hint("look at where it goes")
+        .caused_by(Unwritten(cause))
 }

@@ -2,49 +2,111 @@
 //! and everything else on this machine.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use weft_core::form::At;
-use weft_core::{Error, Name, RelPath, Result};
+use weft_client::Client;
+use weft_core::attr::Kind;
+use weft_core::form::{At, Want};
+use weft_core::{Error, ErrorKind, Name, RelPath, Result, Shown};
 
 /// What marks a path of the tree where both kinds are possible.
 const MARK: &[u8] = b"weft:";
 
-/// Reads a path of the tree. It is absolute; `weft:` before it and `/` after it are
-/// allowed, `.`, `..` and `//` are not.
+/// A path of the tree, as it was written.
+#[derive(Clone, Debug)]
+pub struct TreePath {
+    /// The path.
+    pub path: RelPath,
+    /// Whether a `/` stood at its end (also for the root): a directory is meant.
+    pub is_directory: bool,
+}
+
+impl TreePath {
+    /// Reads a path of the tree. It is absolute; `weft:` before it and `/` after it are
+    /// allowed, `.`, `..` and `//` are not.
+    pub fn read(text: &OsStr) -> Result<Self> {
+        let bytes = text.as_bytes();
+        let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
+        let unusable = |e: Error| {
+            let hint = "write the path from the root, with neither `.` nor `..` nor `//`";
+            let error = e.op("use").about(Shown(text.as_bytes()));
+            if error.kind() == ErrorKind::Invalid { error.hint(hint) } else { error }
+        };
+        let below = bytes
+            .strip_prefix(b"/")
+            .ok_or_else(|| unusable(Error::invalid("a path in the tree starts with `/`")))?;
+        let (below, is_directory) = match below.strip_suffix(b"/") {
+            // `//` is not a way to write `/`.
+            Some(shorter) if !shorter.is_empty() => (shorter, true),
+            _ => (below, below.is_empty()),
+        };
+        let path = RelPath::new(Bytes::copy_from_slice(below)).map_err(unusable)?;
+        Ok(Self { path, is_directory })
+    }
+
+    /// Returns its address, a symbolic link at its end followed.
+    pub fn at(&self) -> At {
+        At::root(self.path.clone()).following()
+    }
+
+    /// Returns the address of what has this name: a link is not followed.
+    pub fn at_itself(&self) -> At {
+        At::root(self.path.clone())
+    }
+
+    /// Returns its last name. The root has none.
+    pub fn name(&self) -> Result<Name> {
+        let last = self.path.split_last().map(|(_, name)| name);
+        last.ok_or_else(|| Error::invalid("the root has no name").about("/"))
+    }
+
+    /// Fails with `NotDirectory` if a directory is meant and what was found is none.
+    pub fn check(&self, found: Kind) -> Result<()> {
+        if !self.is_directory || found == Kind::Directory {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::NotDirectory, "it is not a directory, which a `/` at the end asks for"))
+    }
+
+    /// For what acts on the thing the path leads to (`cat`, `touch`, `ls`): where a directory is
+    /// meant, fails unless one is there or a symbolic link leads to one. No call otherwise.
+    pub async fn check_thing(&self, client: &Client) -> Result<()> {
+        self.check_at(client, &self.at()).await
+    }
+
+    /// For what acts on the name itself (`rm`, `mv`, `ln`): where a directory is meant, fails
+    /// unless the name is one's. A link to a directory is none: its name goes without the `/`.
+    pub async fn check_name(&self, client: &Client) -> Result<()> {
+        self.check_at(client, &self.at_itself()).await
+    }
+
+    async fn check_at(&self, client: &Client, at: &At) -> Result<()> {
+        if !self.is_directory || self.path.is_empty() {
+            return Ok(());
+        }
+        let walked = client.fs().walk(&client.call(), at, Want::default()).await;
+        walked.and_then(|walked| self.check(walked.attr.kind)).map_err(|e| e.said_of(self))
+    }
+}
+
+/// As people write it, without a `/` at the end.
+impl fmt::Display for TreePath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/{}", self.path)
+    }
+}
+
+/// Reads a path of the tree, whatever stands at its end.
 pub fn tree_path(text: &OsStr) -> Result<RelPath> {
-    let bytes = text.as_bytes();
-    let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
-    let below = bytes.strip_prefix(b"/").ok_or_else(|| {
-        let shown = text.to_string_lossy().into_owned();
-        Error::invalid("a path in the tree starts with `/`").op("use").about(shown)
-    })?;
-    let below = match below.strip_suffix(b"/") {
-        // `//` is not a way to write `/`.
-        Some(shorter) if !shorter.is_empty() => shorter,
-        _ => below,
-    };
-    RelPath::new(Bytes::copy_from_slice(below)).map_err(|e| e.op("use").about(text.to_string_lossy()))
+    TreePath::read(text).map(|read| read.path)
 }
 
 /// Returns the address of a path of the tree, symbolic links at its end followed.
 pub fn at(text: &OsStr) -> Result<At> {
-    tree_path(text).map(|path| At::root(path).following())
-}
-
-/// Returns the address of a path of the tree itself: links are not followed.
-pub fn at_itself(text: &OsStr) -> Result<At> {
-    tree_path(text).map(At::root)
-}
-
-/// Splits a path of the tree into its parent's address and its last name.
-pub fn parent_and_name(text: &OsStr) -> Result<(At, Name)> {
-    let (parent, name) = tree_path(text)?
-        .split_last()
-        .ok_or_else(|| Error::invalid("the root has no name").op("use").about("/"))?;
-    Ok((At::root(parent).following(), name))
+    TreePath::read(text).map(|read| read.at())
 }
 
 /// A path given to `cp`.
@@ -85,6 +147,23 @@ mod tests {
         }
         for text in ["", "a", "weft:a", "//", "/a//b", "/a/../b", "/./a"] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_slash_at_the_end_asks_for_a_directory() {
+        let read = |text: &str| TreePath::read(OsStr::new(text)).expect("a good path");
+        for (text, kind, good) in [
+            ("/a", Kind::File, true),
+            ("/a", Kind::Directory, true),
+            ("/a/", Kind::Directory, true),
+            ("/a/", Kind::File, false),
+            ("/a/", Kind::Symlink, false),
+            ("weft:/a/b/", Kind::Fifo, false),
+            ("/", Kind::Directory, true),
+        ] {
+            let checked = read(text).check(kind).map_err(|e| e.kind());
+            assert_eq!(checked, if good { Ok(()) } else { Err(ErrorKind::NotDirectory) }, "{text} {kind:?}");
         }
     }
 

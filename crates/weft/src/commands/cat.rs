@@ -1,13 +1,17 @@
 //! `weft cat`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
 
 use clap::Args;
-use weft_core::form::{OpenHow, Pin, Range};
+use weft_client::Client;
+use weft_core::form::{OpenHow, Opened, Pin, Range};
 use weft_core::{Error, Result, Rights, limits};
 
 use crate::context::Context;
-use crate::{output, paths, progress};
+use crate::failure::Failures;
+use crate::paths::TreePath;
+use crate::{output, progress};
 
 /// Options of `weft cat`.
 #[derive(Args)]
@@ -20,31 +24,44 @@ pub struct CatArgs {
     range: Option<String>,
 }
 
-pub fn run(context: &Context, args: &CatArgs) -> Result<()> {
+pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
+    // One that is malformed is so for every file.
+    args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, 0))?;
     context.wait(async {
         let client = context.client().await?;
-        for path in &args.paths {
-            let at = paths::at(path)?;
-            let shown = paths::show(&at.path);
-            let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
-            let opened =
-                client.fs().open(&client.call(), &at, &how).await.map_err(|e| e.op("read").about(&shown))?;
-            let range = args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
-            let left = opened.attr.size.saturating_sub(range.at);
-            let printed = progress::printing(context, range.length.map_or(left, |length| length.min(left)));
-            let call = client.call_within(limits::TRANSFER_WITHIN);
-            let mut source = opened.file.read(&call, range).await.map_err(|e| e.op("read").about(&shown))?;
-            while let Some(piece) =
-                source.next(limits::PIECE_BYTES_MAX).await.map_err(|e| e.op("read").about(&shown))?
-            {
-                let bytes = piece.into_bytes()?;
-                output::bytes(&bytes)?;
-                printed.add(bytes.len() as u64);
-            }
-            opened.file.close(&client.call()).await?;
+        let mut failures = Failures::none(context, &client);
+        for text in &args.paths {
+            failures
+                .take(one(context, &client, text, args.range.as_deref()).await.map_err(|e| e.op("read")))?;
         }
-        output::flush()
+        output::flush()?;
+        Ok(failures.exit())
     })
+}
+
+async fn one(context: &Context, client: &Client, text: &OsStr, part: Option<&str>) -> Result<()> {
+    let path = TreePath::read(text)?;
+    path.check_thing(client).await?;
+    let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
+    let opened = client.fs().open(&client.call(), &path.at(), &how).await;
+    let opened = opened.map_err(|e| e.op("read").about(&path))?;
+    let printed = print(context, client, &opened, part).await.map_err(|e| e.op("read").about(&path));
+    // What is open is closed also where reading failed.
+    let closed = opened.file.close(&client.call()).await;
+    printed.and(closed)
+}
+
+async fn print(context: &Context, client: &Client, opened: &Opened, part: Option<&str>) -> Result<()> {
+    let range = part.map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
+    let left = opened.attr.size.saturating_sub(range.at);
+    let printed = progress::printing(context, range.length.map_or(left, |length| length.min(left)));
+    let mut source = opened.file.read(&client.call_within(limits::TRANSFER_WITHIN), range).await?;
+    while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
+        let bytes = piece.into_bytes()?;
+        output::bytes(&bytes)?;
+        printed.add(bytes.len() as u64);
+    }
+    Ok(())
 }
 
 /// Reads a range of a file of `size` bytes.

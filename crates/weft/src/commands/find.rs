@@ -1,18 +1,22 @@
 //! `weft find`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
+use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
+use weft_client::Client;
 use weft_client::tree::{Found, Walk};
 use weft_core::attr::Kind;
 use weft_core::{Error, Result};
 
 use crate::commands::ls::json;
 use crate::context::Context;
+use crate::failure::Failures;
 use crate::names::Names;
 use crate::output::out;
-use crate::{paths, progress};
+use crate::paths::TreePath;
+use crate::progress::{self, Count};
 
 /// Kinds that can be looked for.
 #[derive(Clone, Copy, ValueEnum)]
@@ -31,7 +35,7 @@ enum KindArg {
 #[derive(Args)]
 pub struct FindArgs {
     /// Where to start [default: /]
-    path: Option<OsString>,
+    paths: Vec<OsString>,
     /// Only names that match: `*` is any bytes, `?` any one
     #[arg(long, value_name = "PATTERN")]
     name: Option<OsString>,
@@ -43,28 +47,45 @@ pub struct FindArgs {
     size: Option<String>,
 }
 
-pub fn run(context: &Context, args: &FindArgs) -> Result<()> {
+pub fn run(context: &Context, args: &FindArgs) -> Result<ExitCode> {
     let filter = Filter::new(args)?;
     context.wait(async {
         let looked = progress::counting(context, "looked at", true);
         let client = context.client().await?;
-        let start = paths::at(args.path.as_deref().unwrap_or("/".as_ref()))?;
-        let shown = paths::show(&start.path);
-        let mut walk = Walk::start(&client, &start, &shown).await.map_err(|e| e.op("look through"))?;
-        let mut names = Names::new(&client);
-        while let Some(found) = walk.next().await? {
-            looked.add(1);
-            if filter.takes(&found) {
-                let path = walk.show(&found.path);
-                if context.json() {
-                    out!("{}", json(&path, &found.attr, &names.of(found.attr.owner).await?))?;
-                } else {
-                    out!("{path}")?;
-                }
+        let mut failures = Failures::none(context, &client).beside(&looked);
+        let root = [OsString::from("/")];
+        for text in if args.paths.is_empty() { &root[..] } else { &args.paths } {
+            let found = below(context, &client, text, &filter, &looked).await;
+            failures.take(found.map_err(|e| e.op("look through")))?;
+        }
+        Ok(failures.exit())
+    })
+}
+
+async fn below(
+    context: &Context,
+    client: &Client,
+    text: &OsStr,
+    filter: &Filter,
+    looked: &Count,
+) -> Result<()> {
+    let start = TreePath::read(text)?;
+    start.check_thing(client).await?;
+    let mut walk = Walk::start(client, &start.at(), &start.to_string()).await?;
+    let mut names = Names::new(client);
+    while let Some(found) = walk.next().await? {
+        looked.add(1);
+        if filter.takes(&found) {
+            let path = walk.show(&found.path);
+            if context.json() {
+                let owner = names.of(found.attr.owner).await?;
+                out!("{}", json(client, &path, &found.attr, &owner).await)?;
+            } else {
+                out!("{path}")?;
             }
         }
-        walk.whole().map_err(|e| e.op("look through"))
-    })
+    }
+    walk.whole()
 }
 
 struct Filter {

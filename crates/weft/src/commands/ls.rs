@@ -1,18 +1,21 @@
 //! `weft ls`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
 use weft_client::tree::PassedOver;
-use weft_core::Result;
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
+use weft_core::{Result, Shown};
 
 use crate::context::Context;
+use crate::failure::Failures;
 use crate::names::Names;
 use crate::output::out;
-use crate::{paths, show};
+use crate::paths::TreePath;
+use crate::show;
 
 /// Options of `weft ls`.
 #[derive(Args)]
@@ -30,121 +33,162 @@ pub struct LsArgs {
     recursive: bool,
 }
 
-pub fn run(context: &Context, args: &LsArgs) -> Result<()> {
+pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     context.wait(async {
         let client = context.client().await?;
-        let names = Names::new(&client);
-        let mut listing =
-            Listing { context, client: &client, long: args.long, names, unseen: PassedOver::default() };
+        let (names, failures) = (Names::new(&client), Failures::none(context, &client));
+        let unseen = PassedOver::default();
+        let mut listing = Listing { context, client: &client, args, names, unseen, failures, begun: false };
         let root = [OsString::from("/")];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
-        for path in paths {
-            let at = paths::at(path)?;
-            let shown = paths::show(&at.path);
-            let walked = client
-                .fs()
-                .walk(&client.call(), &at, Want::default())
-                .await
-                .map_err(|e| e.op("list").about(&shown))?;
-            if args.directory || walked.attr.kind != Kind::Directory {
-                listing.print(&shown, &walked.attr).await?;
-            } else {
-                let heading = args.recursive || paths.len() > 1;
-                listing
-                    .directory(&walked.attr, &shown, heading, args.recursive)
-                    .await
-                    .map_err(|e| e.op("list").about(&shown))?;
-            }
+        // What is no directory has no heading, and comes first.
+        let mut directories = Vec::new();
+        for text in paths {
+            let shown = listing.operand(text, &mut directories).await;
+            listing.failures.take(shown.map_err(|e| e.op("list")))?;
         }
-        listing.unseen.whole().map_err(|e| e.op("list"))
+        let heading = args.recursive || paths.len() > 1;
+        for (attr, shown) in directories {
+            listing.directory(attr, shown, heading).await?;
+        }
+        let whole = listing.unseen.whole();
+        listing.failures.take(whole.map_err(|e| e.op("list")))?;
+        Ok(listing.failures.exit())
     })
 }
 
 struct Listing<'a> {
     context: &'a Context,
     client: &'a Client,
-    long: bool,
+    args: &'a LsArgs,
     names: Names<'a>,
     /// The directories that could not be looked into.
     unseen: PassedOver,
+    failures: Failures<'a>,
+    /// Whether something was printed already.
+    begun: bool,
 }
 
 impl Listing<'_> {
-    /// Lists a directory in name order, a page at a time; then, if asked, those below.
-    async fn directory(&mut self, dir: &Attr, shown: &str, heading: bool, recursive: bool) -> Result<()> {
-        let mut waiting = vec![(*dir, shown.to_owned())];
+    /// Prints an operand that is no directory; keeps one that is for later.
+    async fn operand(&mut self, text: &OsStr, directories: &mut Vec<(Attr, String)>) -> Result<()> {
+        let path = TreePath::read(text)?;
+        let attr = self.look_up(&path).await.map_err(|e| e.said_of(&path))?;
+        if self.args.directory || attr.kind != Kind::Directory {
+            return self.print(&path.to_string(), &attr).await;
+        }
+        directories.push((attr, path.to_string()));
+        Ok(())
+    }
+
+    /// A symbolic link is followed, and shown itself if it leads nowhere, and with `-l` and `-d`. A
+    /// `/` at the end follows it always.
+    async fn look_up(&self, path: &TreePath) -> Result<Attr> {
+        let (fs, call, want) = (self.client.fs(), self.client.call(), Want::default());
+        if (self.args.long || self.args.directory) && !path.is_directory {
+            return fs.walk(&call, &path.at_itself(), want).await.map(|walked| walked.attr);
+        }
+        let followed = match fs.walk(&call, &path.at(), want).await {
+            Ok(walked) => return path.check(walked.attr.kind).map(|()| walked.attr),
+            Err(error) => error,
+        };
+        match fs.walk(&call, &path.at_itself(), want).await {
+            Ok(walked) if walked.attr.kind == Kind::Symlink && !path.is_directory => Ok(walked.attr),
+            _ => Err(followed),
+        }
+    }
+
+    /// Lists a directory and, if asked, those below. One that cannot be listed is said, and
+    /// the others are listed all the same.
+    async fn directory(&mut self, dir: Attr, shown: String, heading: bool) -> Result<()> {
+        let mut waiting = vec![(dir, shown)];
         while let Some((dir, shown)) = waiting.pop() {
             if heading && !self.context.json() {
-                out!("{shown}:")?;
+                out!("{}{shown}:", if self.begun { "\n" } else { "" })?;
+                self.begun = true;
             }
-            let mut from = Some(Cursor::ByName);
             let mut below = Vec::new();
-            while let Some(cursor) = from {
-                let want = Want { attr: true, rights: false };
-                let page = self
-                    .client
-                    .fs()
-                    .list(&self.client.call(), &At::id(dir.id), cursor, PageMax::MAX, want)
-                    .await
-                    .map_err(|e| e.said_of(&shown))?;
-                if self.long || self.context.json() {
-                    let owners = page.entries.iter().filter_map(|entry| entry.attr.map(|attr| attr.owner));
-                    self.names.ask(owners).await?;
-                }
-                for entry in &page.entries {
-                    let name = entry.name.to_string();
-                    let path = format!("{}/{name}", shown.trim_end_matches('/'));
-                    match &entry.attr {
-                        Some(attr) => {
-                            self.print(if self.context.json() { &path } else { &name }, attr).await?
-                        }
-                        None => out!("{name}")?,
-                    }
-                    if recursive && entry.kind == Kind::Directory {
-                        match entry.attr {
-                            Some(attr) => below.push((attr, path)),
-                            None => self.unseen.add(path),
-                        }
-                    }
-                }
-                from = page.next;
-            }
+            let listed = self.pages(&dir, &shown, &mut below).await;
+            self.failures.take(listed.map_err(|e| e.op("list")))?;
             waiting.extend(below.into_iter().rev());
         }
         Ok(())
     }
 
-    async fn print(&mut self, name: &str, attr: &Attr) -> Result<()> {
-        if self.context.json() {
-            let owner = self.names.of(attr.owner).await?;
-            out!("{}", json(name, attr, &owner))?;
-            return Ok(());
+    /// Lists one directory in name order, a page at a time.
+    async fn pages(&mut self, dir: &Attr, shown: &str, below: &mut Vec<(Attr, String)>) -> Result<()> {
+        let mut from = Some(Cursor::ByName);
+        while let Some(cursor) = from {
+            let want = Want { attr: true, rights: false };
+            let (fs, call) = (self.client.fs(), self.client.call());
+            let page = fs.list(&call, &At::id(dir.id), cursor, PageMax::MAX, want).await;
+            let page = page.map_err(|e| e.said_of(shown))?;
+            if self.args.long || self.context.json() {
+                let owners = page.entries.iter().filter_map(|entry| entry.attr.map(|attr| attr.owner));
+                self.names.ask(owners).await?;
+            }
+            for entry in &page.entries {
+                let name = entry.name.to_string();
+                let path = format!("{}/{name}", shown.trim_end_matches('/'));
+                match &entry.attr {
+                    Some(attr) => self.print(if self.context.json() { &path } else { &name }, attr).await?,
+                    None => out!("{name}")?,
+                }
+                if self.args.recursive && entry.kind == Kind::Directory {
+                    match entry.attr {
+                        Some(attr) => below.push((attr, path)),
+                        None => self.unseen.add(path),
+                    }
+                }
+            }
+            from = page.next;
         }
-        if !self.long {
-            out!("{name}{}", if attr.kind == Kind::Directory { "/" } else { "" })?;
-            return Ok(());
-        }
-        let (mode, time) = (show::mode(attr), show::time(attr.mtime));
-        let owner = self.names.of(attr.owner).await?;
-        let target = self.target(attr).await?;
-        out!("{mode} {:>3} {owner:12} {:>10} {time} {name}{target}", attr.links, show::size(attr.size))?;
         Ok(())
     }
 
-    async fn target(&self, attr: &Attr) -> Result<String> {
-        if attr.kind != Kind::Symlink {
-            return Ok(String::new());
+    async fn print(&mut self, name: &str, attr: &Attr) -> Result<()> {
+        self.begun = true;
+        if self.context.json() {
+            let owner = self.names.of(attr.owner).await?;
+            return out!("{}", json(self.client, name, attr, &owner).await);
         }
-        match self.client.fs().target(&self.client.call(), &At::id(attr.id)).await {
-            Ok(LinkTarget::Symlink(target)) => Ok(format!(" -> {}", String::from_utf8_lossy(&target))),
-            Ok(LinkTarget::Reference(to)) => Ok(format!(" -> {to:?}")),
-            Err(_) => Ok(String::from(" -> ?")),
+        if !self.args.long {
+            let slash = if attr.kind == Kind::Directory && !name.ends_with('/') { "/" } else { "" };
+            return out!("{name}{slash}");
         }
+        let (mode, time) = (show::mode(attr), show::time(attr.mtime));
+        let owner = self.names.of(attr.owner).await?;
+        let target = match attr.kind {
+            Kind::Symlink => {
+                format!(" -> {}", leads_to(self.client, attr).await.as_deref().unwrap_or("?"))
+            }
+            _ => String::new(),
+        };
+        out!("{mode} {:>3} {owner:12} {:>10} {time} {name}{target}", attr.links, show::size(attr.size))
     }
 }
 
-/// What `ls` and `stat` show in JSON.
-pub fn json(path: &str, attr: &Attr, owner: &str) -> serde_json::Value {
+/// Returns where a symbolic link leads; `None` for all else, and where that cannot be read.
+pub async fn leads_to(client: &Client, attr: &Attr) -> Option<String> {
+    if attr.kind != Kind::Symlink {
+        return None;
+    }
+    match client.fs().target(&client.call(), &At::id(attr.id)).await.ok()? {
+        LinkTarget::Symlink(target) => Some(Shown(&target).to_string()),
+        LinkTarget::Reference(_) => None,
+    }
+}
+
+/// What `ls`, `find` and `stat` show in JSON.
+pub async fn json(client: &Client, path: &str, attr: &Attr, owner: &str) -> serde_json::Value {
+    let mut value = json_of(path, attr, owner);
+    if attr.kind == Kind::Symlink {
+        value["target"] = leads_to(client, attr).await.into();
+    }
+    value
+}
+
+fn json_of(path: &str, attr: &Attr, owner: &str) -> serde_json::Value {
     serde_json::json!({
         "path": path,
         "id": attr.id.to_string(),

@@ -1,15 +1,18 @@
 //! `weft mv`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
 use weft_core::attr::Kind;
 use weft_core::form::{At, Guard, Replace, Want};
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, FileId, Result};
 
 use crate::context::Context;
-use crate::{paths, progress};
+use crate::failure::Failures;
+use crate::paths::TreePath;
+use crate::progress;
 
 /// Options of `weft mv`.
 #[derive(Args)]
@@ -25,44 +28,94 @@ pub struct MvArgs {
     exchange: bool,
 }
 
-pub fn run(context: &Context, args: &MvArgs) -> Result<()> {
+pub fn run(context: &Context, args: &MvArgs) -> Result<ExitCode> {
     context.wait(async {
         let renames = progress::counting(context, "renamed", false);
         let client = context.client().await?;
         let (target, sources) = args.paths.split_last().expect("at least two paths are required");
-        let into = directory(&client, target).await?;
+        let target = TreePath::read(target)?;
+        let into = directory(&client, &target).await.map_err(|e| e.op("rename to"))?;
         if sources.len() > 1 && into.is_none() {
-            return Err(Error::new(
-                ErrorKind::NotDirectory,
-                "several things can only be moved into a directory",
-            )
-            .about(target.to_string_lossy()));
+            let detail = "several things can only be moved into a directory";
+            return Err(Error::new(ErrorKind::NotDirectory, detail).op("rename to").about(target));
         }
         let how = match (args.no_clobber, args.exchange) {
             (true, _) => Replace::Never,
             (_, true) => Replace::Exchange,
             _ => Replace::Any,
         };
+        let work = Renaming { client: &client, target, into, how, several: sources.len() > 1 };
+        let mut failures = Failures::none(context, &client).beside(&renames);
         for source in sources {
-            let (parent, name) = paths::parent_and_name(source)?;
-            let from = At { path: parent.path.join(&name)?, ..At::root(parent.path.clone()) };
-            let to = match &into {
-                Some(dir) if !args.exchange => At::name(dir.base, name),
-                _ => paths::at_itself(target)?,
-            };
-            let renamed = client.fs().rename(&client.call(), &from, &to, how, &Guard::NONE).await;
-            renamed.map_err(|e| e.op("rename").about(source.to_string_lossy()))?;
+            failures.take(work.one(source).await)?;
             renames.add(1);
         }
-        Ok(())
+        Ok(failures.exit())
     })
 }
 
-/// Returns the address of a directory, if that is what is at the path.
-pub async fn directory(client: &Client, path: &OsString) -> Result<Option<At>> {
-    match client.fs().walk(&client.call(), &paths::at(path)?, Want::default()).await {
-        Ok(walked) => Ok((walked.attr.kind == Kind::Directory).then(|| At::id(walked.attr.id))),
+struct Renaming<'a> {
+    client: &'a Client,
+    target: TreePath,
+    /// The directory that is at the target.
+    into: Option<FileId>,
+    how: Replace,
+    several: bool,
+}
+
+impl Renaming<'_> {
+    async fn one(&self, source: &OsStr) -> Result<()> {
+        let from = TreePath::read(source)?;
+        let name = from.name().map_err(|e| e.op("rename"))?;
+        from.check_name(self.client).await.map_err(|e| e.op("rename"))?;
+        // What is renamed to itself does not go into itself, and stays as it is.
+        let itself = from.path == self.target.path && !self.several;
+        let (to, shown) = match self.into {
+            Some(dir) if self.how != Replace::Exchange && !itself => {
+                let shown = format!("{}/{name}", self.target.to_string().trim_end_matches('/'));
+                (At::name(dir, name), shown)
+            }
+            _ => (self.target.at_itself(), self.target.to_string()),
+        };
+        if self.target.is_directory && self.into.is_none() {
+            self.must_be_directory(&from).await?;
+        }
+        let (fs, call) = (self.client.fs(), self.client.call());
+        let Err(error) = fs.rename(&call, &from.at_itself(), &to, self.how, &Guard::NONE).await else {
+            return Ok(());
+        };
+        let old = match error.kind() {
+            // What is there under the new name is in the way.
+            ErrorKind::Exists | ErrorKind::NotEmpty | ErrorKind::IsDirectory => false,
+            ErrorKind::NotFound | ErrorKind::NotDirectory => is_missing(self.client, &from).await,
+            _ => true,
+        };
+        Err(if old { error.op("rename").about(&from) } else { error.op("rename to").said_of(shown) })
+    }
+
+    /// Only a directory can be given a name that ends in `/` and is not there yet.
+    async fn must_be_directory(&self, from: &TreePath) -> Result<()> {
+        let walked = self.client.fs().walk(&self.client.call(), &from.at_itself(), Want::default()).await;
+        let kind = walked.map_err(|e| e.op("rename").said_of(from))?.attr.kind;
+        self.target.check(kind).map_err(|e| e.op("rename to").about(&self.target))
+    }
+}
+
+/// Returns whether nothing can be found under a name: of two names, it is the one that an error
+/// speaks of. For words only: by now something else may be there.
+pub async fn is_missing(client: &Client, path: &TreePath) -> bool {
+    client.fs().walk(&client.call(), &path.at_itself(), Want::default()).await.is_err()
+}
+
+/// Returns the directory that is at a path, if one is. Fails if there is something else where the
+/// path says that one is meant.
+pub async fn directory(client: &Client, path: &TreePath) -> Result<Option<FileId>> {
+    match client.fs().walk(&client.call(), &path.at(), Want::default()).await {
+        Ok(walked) => {
+            path.check(walked.attr.kind).map_err(|e| e.about(path))?;
+            Ok((walked.attr.kind == Kind::Directory).then_some(walked.attr.id))
+        }
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e.about(path.to_string_lossy())),
+        Err(e) => Err(e.about(path)),
     }
 }

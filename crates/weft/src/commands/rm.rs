@@ -1,18 +1,22 @@
 //! `weft rm` and `weft rmdir`
 
-use std::ffi::OsString;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
 use weft_client::tree::Walk;
 use weft_core::attr::Kind;
 use weft_core::form::{At, Expect, Guard, Want};
-use weft_core::{ErrorKind, FileId, Result};
+use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Rights};
 
 use crate::context::Context;
+use crate::failure::Failures;
 use crate::output::out;
-use crate::paths;
+use crate::paths::TreePath;
 use crate::progress::{self, Count};
+use crate::show;
 
 /// Options of `weft rm`.
 #[derive(Args)]
@@ -39,78 +43,181 @@ pub struct RmdirArgs {
     paths: Vec<OsString>,
 }
 
-pub fn run(context: &Context, args: &RmArgs) -> Result<()> {
+pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     context.wait(async {
         let count = progress::counting(context, "removed", args.dry_run);
         let client = context.client().await?;
-        let work = Removal { client: &client, count, dry_run: args.dry_run };
-        for path in &args.paths {
-            let at = paths::at_itself(path)?;
-            let removed =
-                if args.recursive { work.tree(&at).await } else { work.one(&at, Expect::NotDirectory).await };
-            match removed {
-                Err(e) if args.force && e.kind() == ErrorKind::NotFound => {}
-                outcome => outcome.map_err(|e| e.op("remove").about(paths::show(&at.path)))?,
-            }
+        let failures = Failures::none(context, &client).beside(&count);
+        let (dry_run, force) = (args.dry_run, args.force);
+        let mut work = Removal {
+            context,
+            client: &client,
+            count: &count,
+            dry_run,
+            force,
+            may: HashMap::new(),
+            failures,
+        };
+        for text in &args.paths {
+            let removed = work.operand(text, args.recursive).await;
+            work.gone(removed.map_err(|e| e.op("remove")))?;
         }
-        Ok(())
+        Ok(work.failures.exit())
     })
 }
 
-pub fn rmdir(context: &Context, args: &RmdirArgs) -> Result<()> {
+pub fn rmdir(context: &Context, args: &RmdirArgs) -> Result<ExitCode> {
     context.wait(async {
         let count = progress::counting(context, "removed", false);
         let client = context.client().await?;
-        let work = Removal { client: &client, count, dry_run: false };
-        for path in &args.paths {
-            let at = paths::at_itself(path)?;
-            let removed = work.one(&at, Expect::Directory).await;
-            removed.map_err(|e| e.op("remove").about(paths::show(&at.path)))?;
+        let mut failures = Failures::none(context, &client).beside(&count);
+        for text in &args.paths {
+            failures.take(empty_directory(&client, text).await.map_err(|e| e.op("remove")))?;
+            count.add(1);
         }
-        Ok(())
+        Ok(failures.exit())
     })
 }
 
+async fn empty_directory(client: &Client, text: &OsStr) -> Result<()> {
+    let path = removable(text)?;
+    let (fs, call) = (client.fs(), client.call());
+    let removed = fs.remove(&call, &path.at_itself(), Expect::Directory, &Guard::NONE).await;
+    removed.map(drop).map_err(|e| e.said_of(&path))
+}
+
+/// Reads a path whose name is to go. The root has none, which is found before what is in it goes.
+fn removable(text: &OsStr) -> Result<TreePath> {
+    let path = TreePath::read(text)?;
+    if path.path.is_empty() {
+        return Err(Error::invalid("the root of the tree stays")
+            .op("remove")
+            .about("/")
+            .hint("name what is in it that is to go: weft rm -r /a /b"));
+    }
+    Ok(path)
+}
+
 struct Removal<'a> {
+    context: &'a Context,
     client: &'a Client,
-    count: Count,
+    count: &'a Count,
     dry_run: bool,
+    force: bool,
+    /// Directories that were asked about: whether names may be removed from them.
+    may: HashMap<FileId, bool>,
+    failures: Failures<'a>,
 }
 
 impl Removal<'_> {
-    async fn one(&self, at: &At, expect: Expect) -> Result<()> {
-        let (fs, call) = (self.client.fs(), self.client.call());
-        if self.dry_run {
-            fs.walk(&call, at, Want::default()).await?;
-            out!("{}", paths::show(&at.path))?;
-        } else {
-            fs.remove(&call, at, expect, &Guard::NONE).await?;
+    async fn operand(&mut self, text: &OsStr, recursive: bool) -> Result<()> {
+        let path = removable(text)?;
+        path.check_name(self.client).await?;
+        if recursive {
+            return self.tree(&path).await;
         }
+        self.one(&path.at_itself(), &path.to_string(), Expect::NotDirectory).await
+    }
+
+    /// Removes what is in a tree, files first, then directories from the deepest up. Each name
+    /// goes from the directory that it was found in, wherever its path may lead by then; above
+    /// what stays, everything stays.
+    async fn tree(&mut self, path: &TreePath) -> Result<()> {
+        let (start, mut kept) = (path.at_itself(), HashSet::new());
+        let mut walk = Walk::start(self.client, &start, &path.to_string()).await?;
+        let mut directories: Vec<(RelPath, At)> = Vec::new();
+        while let Some(found) = walk.next().await? {
+            let place = match (found.dir, found.path.split_last()) {
+                (Some(dir), Some((_, name))) => At::name(dir, name),
+                _ => start.clone(),
+            };
+            if found.attr.kind == Kind::Directory {
+                directories.push((found.path, place));
+                continue;
+            }
+            let removed = self.one(&place, &walk.show(&found.path), Expect::NotDirectory).await;
+            if !self.gone(removed)? {
+                keep_above(&mut kept, &found.path);
+            }
+        }
+        for path in walk.incomplete() {
+            keep_above(&mut kept, path);
+            kept.insert(path.clone());
+        }
+        self.failures.take(walk.whole().map_err(|e| e.op("remove")))?;
+        for (path, place) in directories.iter().rev() {
+            if kept.contains(path) {
+                continue;
+            }
+            let removed = self.one(place, &walk.show(path), Expect::Directory).await;
+            if !self.gone(removed)? {
+                keep_above(&mut kept, path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what became of a name. Returns whether it is gone; if not, that was said.
+    fn gone(&mut self, removed: Result<()>) -> Result<bool> {
+        match removed {
+            Err(e) if !(self.force && e.kind() == ErrorKind::NotFound) => {
+                self.failures.take(Err(e)).map(|()| false)
+            }
+            _ => Ok(true),
+        }
+    }
+
+    async fn one(&mut self, at: &At, shown: &str, expect: Expect) -> Result<()> {
+        let done = if self.dry_run {
+            self.would(at, shown, expect).await
+        } else {
+            let (fs, call) = (self.client.fs(), self.client.call());
+            fs.remove(&call, at, expect, &Guard::NONE).await.map(drop).map_err(|e| e.said_of(shown))
+        };
+        done.map_err(|e| e.op("remove"))?;
         self.count.add(1);
         Ok(())
     }
 
-    /// Removes what is in a tree, files first, then directories from the deepest up.
-    async fn tree(&self, at: &At) -> Result<()> {
-        let mut walk = Walk::start(self.client, at, &paths::show(&at.path)).await?;
-        let mut directories: Vec<At> = Vec::new();
-        while let Some(found) = walk.next().await? {
-            let place = below(at.base, at, &found.path)?;
-            if found.attr.kind == Kind::Directory {
-                directories.push(place);
-            } else {
-                self.one(&place, Expect::NotDirectory).await?;
-            }
+    /// Says that a name would go, or fails as removing it would, as far as that can be seen.
+    async fn would(&mut self, at: &At, shown: &str, expect: Expect) -> Result<()> {
+        let walked = self.client.fs().walk(&self.client.call(), at, Want::default()).await;
+        let walked = walked.map_err(|e| e.said_of(shown))?;
+        if expect == Expect::NotDirectory && walked.attr.kind == Kind::Directory {
+            return Err(Error::new(ErrorKind::IsDirectory, "it is a directory").about(shown));
         }
-        walk.whole()?;
-        for place in directories.iter().rev() {
-            self.one(place, Expect::Directory).await?;
+        let dir = walked.parent.ok_or_else(|| Error::internal("a name has no directory").about(shown))?;
+        if !self.may_remove_from(dir).await.map_err(|e| e.said_of(shown))? {
+            let above = shown.rsplit_once('/').map_or("", |(above, _)| above);
+            let above = if above.is_empty() { "/" } else { above };
+            let detail = format!("you have no right to remove from {above}");
+            return Err(Error::denied(detail).about(shown).hint(format!("weft why {above} remove")));
         }
-        Ok(())
+        if self.context.json() {
+            return out!("{}", serde_json::json!({ "path": shown, "kind": show::kind(walked.attr.kind) }));
+        }
+        out!("{shown}")
+    }
+
+    async fn may_remove_from(&mut self, dir: FileId) -> Result<bool> {
+        if let Some(may) = self.may.get(&dir) {
+            return Ok(*may);
+        }
+        let want = Want { attr: false, rights: true };
+        let walked = self.client.fs().walk(&self.client.call(), &At::id(dir), want).await?;
+        let may = walked.rights.unwrap_or_default().contains(Rights::REMOVE);
+        self.may.insert(dir, may);
+        Ok(may)
     }
 }
 
-fn below(base: FileId, at: &At, path: &weft_core::RelPath) -> Result<At> {
-    let whole = path.names().try_fold(at.path.clone(), |path, name| path.join(&name))?;
-    Ok(At { base, path: whole, follow: at.follow })
+fn keep_above(kept: &mut HashSet<RelPath>, path: &RelPath) {
+    let mut above = path.split_last();
+    while let Some((dir, _)) = above {
+        above = dir.split_last();
+        // What is above one that is kept is kept already.
+        if !kept.insert(dir) {
+            return;
+        }
+    }
 }

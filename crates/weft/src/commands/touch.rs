@@ -1,14 +1,17 @@
 //! `weft touch`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::process::ExitCode;
 
 use clap::Args;
+use weft_client::Client;
 use weft_core::attr::{SetAttr, SetTime};
 use weft_core::form::{Guard, New};
 use weft_core::{ErrorKind, Result};
 
 use crate::context::Context;
-use crate::paths;
+use crate::failure::Failures;
+use crate::paths::TreePath;
 
 /// Options of `weft touch`.
 #[derive(Args)]
@@ -21,22 +24,32 @@ pub struct TouchArgs {
     no_create: bool,
 }
 
-pub fn run(context: &Context, args: &TouchArgs) -> Result<()> {
+pub fn run(context: &Context, args: &TouchArgs) -> Result<ExitCode> {
     context.wait(async {
         let client = context.client().await?;
-        let now = SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() };
-        for path in &args.paths {
-            let at = paths::at(path)?;
-            let touched = match client.fs().set(&client.call(), &at, &now, &Guard::NONE).await {
+        let mut failures = Failures::none(context, &client);
+        for text in &args.paths {
+            let touched = match one(&client, text, args.no_create).await {
                 Err(e) if e.kind() == ErrorKind::NotFound && args.no_create => Ok(()),
-                Err(e) if e.kind() == ErrorKind::NotFound => {
-                    let new = New::File { verifier: None };
-                    client.fs().make(&client.call(), &at, new, &SetAttr::default()).await.map(drop)
-                }
-                outcome => outcome.map(drop),
+                outcome => outcome.map_err(|e| e.op("touch")),
             };
-            touched.map_err(|e| e.op("touch").about(paths::show(&at.path)))?;
+            failures.take(touched)?;
         }
-        Ok(())
+        Ok(failures.exit())
     })
+}
+
+async fn one(client: &Client, text: &OsStr, no_create: bool) -> Result<()> {
+    let path = TreePath::read(text)?;
+    path.check_thing(client).await?;
+    let now = SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() };
+    let (fs, call, at) = (client.fs(), client.call(), path.at());
+    let touched = match fs.set(&call, &at, &now, &Guard::NONE).await {
+        Err(e) if e.kind() == ErrorKind::NotFound && !no_create => {
+            let new = New::File { verifier: None };
+            fs.make(&call, &at, new, &SetAttr::default()).await.map(drop)
+        }
+        outcome => outcome.map(drop),
+    };
+    touched.map_err(|e| e.about(&path))
 }

@@ -22,6 +22,7 @@ mod input;
 mod killed;
 mod life;
 mod node;
+mod operands;
 mod programs;
 mod progress;
 mod rights;
