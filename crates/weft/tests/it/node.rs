@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 use tempfile::TempDir;
+use weft_conformance::run::full;
 
 use crate::http::Http;
 
@@ -22,6 +23,10 @@ pub const NOBODY: u32 = 65534;
 /// More than any start, stop or single command may take, on a machine that does other
 /// things too.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// The same for a program, which has more to do with the long counts.
+fn patience_with_programs() -> Duration {
+    if full() { Duration::from_secs(3600) } else { 2 * PATIENCE }
+}
 
 /// What a command said.
 pub struct Said {
@@ -366,7 +371,8 @@ fn output_to(command: &mut Command, input: &[u8]) -> Output {
             let _ = stdin.write_all(input);
         });
         scope.spawn(move || {
-            if ended.recv_timeout(2 * PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            if ended.recv_timeout(patience_with_programs()) == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
+            {
                 let _ = kill_process(pid, Signal::KILL);
             }
         });

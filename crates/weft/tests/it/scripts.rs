@@ -28,7 +28,8 @@ fn every_script_is_one() {
 const ALONE: &str = r#"
 python3 -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh22x", b"lo", 0x41))'
-exec ./run
+# Who runs the tests in the background has Ctrl-C ignored, and so would all it starts.
+exec env --default-signal=INT ./run
 "#;
 
 /// A copy of the repository's outside, with what `./run` would build in its place.
