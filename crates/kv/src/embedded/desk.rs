@@ -127,6 +127,8 @@ impl Desk {
         let commits = batch.commits();
         let (mut buffers, changes, notes) = batch.into_parts();
         if commits > 0 {
+            // It may have broken while the batch waited for room.
+            self.whole()?;
             match self.log.append(&mut buffers.record, commits) {
                 Ok(()) => {}
                 Err(AppendError::Clean(error)) => return Err(error.op("write").about("the metadata log")),
@@ -144,9 +146,7 @@ impl Desk {
 
     /// Makes everything so far durable, and tells of the notes in it.
     pub(super) fn flush(&mut self) -> Result<()> {
-        if let Some(broken) = &self.state.broken {
-            return Err(again(broken));
-        }
+        self.whole()?;
         if self.state.flush_at.take().is_some() {
             let before = self.sys.clock().tick();
             if let Err(error) = self.log.flush() {
@@ -156,6 +156,11 @@ impl Desk {
             self.feeds.flushed(&self.notes);
         }
         Ok(())
+    }
+
+    /// Returns why nothing can be written until the engine is opened again, if that is so.
+    pub(super) fn whole(&self) -> Result<()> {
+        self.state.broken.as_ref().map_or(Ok(()), |broken| Err(again(broken)))
     }
 
     /// After a write or flush of the log failed nobody knows what is on the disk: says so to

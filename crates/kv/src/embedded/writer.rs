@@ -210,9 +210,7 @@ impl Writer {
 
     /// Waits until there is room in memory for more changes.
     async fn await_room(&mut self, desk: &mut Desk) -> Result<()> {
-        if let Some(broken) = &desk.state.broken {
-            return Err(again(broken));
-        }
+        desk.whole()?;
         while !desk.has_room() {
             match (&mut self.state.fold, &self.state.fold_failed) {
                 (Some(fold), _) => {
