@@ -50,11 +50,20 @@ const NUMBERS_FROM: u32 = 2;
 /// room for fails that stream.
 const STREAM_FRAMES: usize = 1024;
 
+/// Messages that may wait for room: of all files and calls that may be dropped at once. What is
+/// beyond ends with its session.
+const UNSAID_MAX: usize = limits::SESSION_OPENS_MAX + limits::RPC_CALLS_MAX;
+
 #[derive(Default)]
 struct Streams {
     last: u32,
     waiting: HashMap<u32, Waiting>,
     sessions: HashMap<u32, oneshot::Sender<Result<SessionGrant>>>,
+    /// Opens that nobody waits for any more, and whose session they are in: what comes of them is
+    /// given back.
+    opens_given_up: HashMap<u32, u32>,
+    /// What was to be said while there was no room, to be sent as soon as there is.
+    unsaid: Vec<Frame>,
     closed: Option<ErrorReport>,
 }
 
@@ -89,8 +98,8 @@ impl Connection {
         let welcome = sys.within(until, greet).await?;
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let streams = Arc::<Mutex<Streams>>::default();
-        drop(sys.spawn(write_all(to, queue)));
-        let reader = sys.spawn(read_all(frames, streams.clone()));
+        drop(sys.spawn(write_all(to, queue, streams.clone())));
+        let reader = sys.spawn(read_all(frames, streams.clone(), out.clone()));
         let numbers = AtomicU32::new(NUMBERS_FROM);
         Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader, numbers })))
     }
@@ -120,10 +129,10 @@ impl Connection {
         self.0.sys.within(until, self.send(Frame::new(0, message, Bytes::new()))).await
     }
 
-    /// Sends a message that belongs to no call, if there is room: for what is said
-    /// while something is being dropped. The server forgets by itself what is not said.
-    pub fn tell_if_room(&self, message: &ToServer) {
-        let _ = self.0.out.try_send(Frame::new(0, message, Bytes::new()));
+    /// Sends a message that belongs to no call without waiting: for what is said while something
+    /// is being dropped. It goes when there is room.
+    pub fn tell_soon(&self, message: &ToServer) {
+        self.streams().tell_soon(&self.0.out, Frame::new(0, message, Bytes::new()));
     }
 
     /// Begins or resumes a session under a number of our choice.
@@ -213,7 +222,8 @@ impl Connection {
             streams.waiting.insert(number, Waiting { messages, failed });
             number
         };
-        let stream = Stream { connection: self.clone(), number, incoming, failure, done: false };
+        let opens_in = matches!(body, CallBody::Open(..)).then_some(header.session);
+        let stream = Stream { connection: self.clone(), number, incoming, failure, opens_in, done: false };
         stream.connection.send(Frame::new(number, &ToServer::Call { header, body }, payload)).await?;
         Ok(stream)
     }
@@ -232,10 +242,24 @@ impl Connection {
 }
 
 impl Streams {
+    /// Says to everybody that the line has ended.
+    fn close(&mut self, why: &Error) {
+        *self = Self { closed: Some(why.into()), ..Self::default() };
+    }
+
+    /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
+    fn tell_soon(&mut self, out: &mpsc::Sender<Frame>, frame: Frame) {
+        if let Err(mpsc::error::TrySendError::Full(frame)) = out.try_send(frame)
+            && self.unsaid.len() < UNSAID_MAX
+        {
+            self.unsaid.push(frame);
+        }
+    }
+
     fn free_number(&mut self) -> u32 {
         loop {
             self.last = self.last.wrapping_add(1).max(1);
-            if !self.waiting.contains_key(&self.last) {
+            if !self.waiting.contains_key(&self.last) && !self.opens_given_up.contains_key(&self.last) {
                 return self.last;
             }
         }
@@ -253,6 +277,8 @@ pub(crate) struct Stream {
     number: u32,
     incoming: mpsc::Receiver<Incoming>,
     failure: watch::Receiver<Option<ErrorReport>>,
+    /// The session it opens a file in, if that is what it does.
+    opens_in: Option<u32>,
     done: bool,
 }
 
@@ -357,11 +383,16 @@ impl Sending {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        lock(&self.connection.0.streams).waiting.remove(&self.number);
-        if !self.done {
-            // If there is no room, the server gives the stream up by its own deadline.
-            let _ = self.connection.0.out.try_send(Frame::new(self.number, &ToServer::Cancel, Bytes::new()));
+        let mut streams = lock(&self.connection.0.streams);
+        streams.waiting.remove(&self.number);
+        if self.done || streams.closed.is_some() {
+            return;
         }
+        if let Some(session) = self.opens_in {
+            streams.opens_given_up.insert(self.number, session);
+        }
+        let cancel = Frame::new(self.number, &ToServer::Cancel, Bytes::new());
+        streams.tell_soon(&self.connection.0.out, cancel);
     }
 }
 
@@ -379,20 +410,33 @@ fn closed() -> Error {
     Error::new(ErrorKind::Unavailable, "the node closed the connection").hint("weft status")
 }
 
-async fn write_all(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Frame>) {
+async fn write_all(
+    mut to: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Frame>,
+    streams: Arc<Mutex<Streams>>,
+) {
     while let Some(frame) = queue.recv().await {
-        if write_frame(&mut to, &frame).await.is_err() {
-            // The reader meets the same end and says so to everybody.
-            return;
+        let unsaid = std::iter::once(frame).chain(std::mem::take(&mut lock(&streams).unsaid));
+        for frame in unsaid {
+            if write_frame(&mut to, &frame).await.is_err() {
+                // The reader meets the same end, and says why to those who wait. Whoever fails to
+                // send meanwhile must find that the line has ended.
+                lock(&streams).closed.get_or_insert_with(|| (&closed()).into());
+                return;
+            }
         }
     }
 }
 
-async fn read_all(mut frames: FrameReader<impl AsyncRead + Unpin>, streams: Arc<Mutex<Streams>>) {
+async fn read_all(
+    mut frames: FrameReader<impl AsyncRead + Unpin>,
+    streams: Arc<Mutex<Streams>>,
+    out: mpsc::Sender<Frame>,
+) {
     let why = loop {
         match frames.next().await {
             Ok(Some(frame)) => {
-                if let Err(error) = deliver(&frame, &streams) {
+                if let Err(error) = deliver(&frame, &streams, &out) {
                     break error;
                 }
             }
@@ -400,13 +444,10 @@ async fn read_all(mut frames: FrameReader<impl AsyncRead + Unpin>, streams: Arc<
             Err(error) => break error,
         }
     };
-    let mut streams = lock(&streams);
-    streams.closed = Some((&why).into());
-    streams.waiting.clear();
-    streams.sessions.clear();
+    lock(&streams).close(&why);
 }
 
-fn deliver(frame: &Frame, streams: &Mutex<Streams>) -> Result<()> {
+fn deliver(frame: &Frame, streams: &Mutex<Streams>, out: &mpsc::Sender<Frame>) -> Result<()> {
     match frame.message()? {
         ToClient::Begun { session, outcome } => {
             if let Some(waiting) = lock(streams).sessions.remove(&session) {
@@ -417,7 +458,16 @@ fn deliver(frame: &Frame, streams: &Mutex<Streams>) -> Result<()> {
         ToClient::Refused(report) => Err(report.into()),
         message => {
             let mut streams = lock(streams);
-            let Some(waiting) = streams.waiting.get(&frame.stream) else { return Ok(()) };
+            let Some(waiting) = streams.waiting.get(&frame.stream) else {
+                if let (Some(session), ToClient::Reply(reply)) =
+                    (streams.opens_given_up.remove(&frame.stream), &message)
+                    && let Ok(Answer::Opened { file, .. }) = &**reply
+                {
+                    let drop = ToServer::Drop { session, file: *file };
+                    streams.tell_soon(out, Frame::new(0, &drop, Bytes::new()));
+                }
+                return Ok(());
+            };
             if let ToClient::Failed(report) = &message {
                 waiting.failed.send_replace(Some(report.clone()));
             }

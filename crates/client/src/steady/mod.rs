@@ -165,9 +165,9 @@ impl Inner {
 }
 
 impl Link {
-    /// Whether an error says that the line is gone, and not just that the node refused.
-    fn is_lost(&self, error: &Error) -> bool {
-        error.kind() == ErrorKind::Unavailable && self.remote.connection().ended().is_some()
+    /// Whether the line is gone, whatever it ended with.
+    fn is_lost(&self) -> bool {
+        self.remote.connection().ended().is_some()
     }
 }
 
@@ -178,7 +178,7 @@ macro_rules! steadily {
         let mut $link = $inner.link();
         loop {
             match $act.await {
-                Err(error) if $link.is_lost(&error) && !$call.until.passed($inner.sys.clock()) => {
+                Err(error) if $link.is_lost() && !$call.until.passed($inner.sys.clock()) => {
                     $link = $inner.again(&$link, $call).await?;
                     if !($safe || ($call.once.is_some() && $link.resumed)) {
                         break Err(error);

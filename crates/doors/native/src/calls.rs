@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
@@ -17,7 +17,7 @@ use crate::Services;
 use crate::connection::Replies;
 use crate::download::download;
 use crate::sessions::OpenTable;
-use crate::upload::{Arrived, Upload};
+use crate::upload::{Inflow, Upload};
 
 /// A call under way, with all it needs.
 pub(crate) struct Calling {
@@ -26,8 +26,12 @@ pub(crate) struct Calling {
     pub(crate) stream: u32,
     pub(crate) call: Call,
     pub(crate) opens: Arc<OpenTable>,
+    /// Bytes that came with the call, if it takes any.
     pub(crate) payload: Bytes,
-    pub(crate) arrived: Option<mpsc::Receiver<Arrived>>,
+    /// Bytes that follow the call, if it takes any.
+    pub(crate) inflow: Option<Inflow>,
+    /// Ends when nobody waits for the answer any more.
+    pub(crate) given_up: watch::Receiver<()>,
     pub(crate) credited: mpsc::Receiver<u32>,
 }
 
@@ -46,7 +50,7 @@ impl Calling {
         let _ = self.replies.send(frame).await;
     }
 
-    /// Returns the answer, or `None` if a download has answered already.
+    /// Returns the answer, or `None` if a download has answered already, or nobody waits for it.
     async fn answer(&mut self, body: CallBody) -> Result<Option<Answer>> {
         let fs = &*self.services.fs;
         Ok(Some(match body {
@@ -77,7 +81,12 @@ impl Calling {
                     let slice = Duration::from_millis(ms.into()).min(limits::LOCK_WAIT_SLICE);
                     Wait::Until(Deadline::within(clock, slice))
                 });
-                let lease = fs.lock(&self.call, &at, &lock, wait).await?;
+                // A lock that nobody waits for is not taken: nobody would give it up.
+                let lease = tokio::select! {
+                    biased;
+                    lease = fs.lock(&self.call, &at, &lock, wait) => lease?,
+                    () = closed(&mut self.given_up) => return Ok(None),
+                };
                 Answer::Locked(u32::try_from(lease.until.since(clock.tick()).as_millis()).unwrap_or(u32::MAX))
             }
             CallBody::Test(at, lock) => Answer::InTheWay(fs.test(&self.call, &at, &lock).await?),
@@ -153,8 +162,8 @@ impl Calling {
 
     /// Returns the bytes that came with the call, or those that follow it.
     fn upload(&mut self, whole: bool) -> Box<dyn Source> {
-        match self.arrived.take() {
-            Some(arrived) if !whole => Box::new(Upload::new(self.stream, self.replies.clone(), arrived)),
+        match self.inflow.take() {
+            Some(inflow) if !whole => Box::new(Upload::new(self.stream, self.replies.clone(), inflow)),
             _ => Box::new(BytesSource::new(std::mem::take(&mut self.payload))),
         }
     }
@@ -235,4 +244,9 @@ impl Calling {
             AuditAsk::Verify => Answer::Verdict(audit.verify(caller).await?),
         })
     }
+}
+
+/// Ends when the other end is gone: nothing is ever said over it.
+async fn closed(other_end: &mut watch::Receiver<()>) {
+    while other_end.changed().await.is_ok() {}
 }

@@ -1,12 +1,13 @@
 //! One connection: its reader, its writer, and the calls between them.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::io::AsyncWrite;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
 use weft_rpc::{
     CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
@@ -17,7 +18,7 @@ use weft_sys::{Sys, Task};
 use crate::Services;
 use crate::calls::Calling;
 use crate::peer::Peer;
-use crate::upload::Arrived;
+use crate::upload::{Arrived, Intake};
 
 /// How often an open connection's sessions are renewed.
 const RENEW_EVERY: Duration = Duration::from_secs(30);
@@ -84,16 +85,19 @@ async fn write_all(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Fr
 
 /// What the reader can still do for a call under way.
 struct Stream {
-    data: mpsc::Sender<Arrived>,
+    /// For a call that takes bytes.
+    data: Option<Intake>,
     credit: mpsc::Sender<u32>,
     task: Option<Task<()>>,
     may_abandon: bool,
+    /// Taken away when nobody waits for the answer any more.
+    waited_for: Option<watch::Sender<()>>,
 }
 
 type Streams = Arc<Mutex<HashMap<u32, Stream>>>;
 
-/// Messages a call may have unread from the client. One that sends more is cut off.
-const STREAM_MESSAGES: usize = 256;
+/// Credits a call may have unread from the client. One that sends more is cut off.
+const CREDITS_MAX: usize = 256;
 
 struct Connection {
     services: Arc<Services>,
@@ -207,18 +211,22 @@ impl Connection {
             Ok(found) => found,
             Err(error) => return self.replies.send(reply(stream, &error)).await,
         };
-        let (data, arrived) = mpsc::channel(STREAM_MESSAGES);
-        let (credit, credited) = mpsc::channel(STREAM_MESSAGES);
+        let takes = taken(&body);
+        let (data, inflow) = (takes == Some(Taken::After)).then(Intake::new).unzip();
+        let (credit, credited) = mpsc::channel(CREDITS_MAX);
+        let (waited_for, given_up) = watch::channel(());
         let may_abandon = abandonable(&body);
-        lock(&self.streams).insert(stream, Stream { data, credit, task: None, may_abandon });
+        let entry = Stream { data, credit, task: None, may_abandon, waited_for: Some(waited_for) };
+        lock(&self.streams).insert(stream, entry);
         let calling = Calling {
             services: self.services.clone(),
             replies: self.replies.clone(),
             stream,
             call,
             opens,
-            payload,
-            arrived: Some(arrived),
+            payload: if takes == Some(Taken::With) { payload } else { Bytes::new() },
+            inflow,
+            given_up,
             credited,
         };
         let streams = self.streams.clone();
@@ -234,21 +242,21 @@ impl Connection {
 
     /// Hands upload bytes on. Those for a call that has ended meanwhile are dropped.
     fn pass(&self, stream: u32, arrived: Arrived) -> Result<()> {
-        let sent = lock(&self.streams).get(&stream).map(|stream| stream.data.try_send(arrived));
-        match sent {
-            Some(Err(mpsc::error::TrySendError::Full(_))) => {
-                Err(Error::invalid("the client sent more than it was granted"))
-            }
-            _ => Ok(()),
+        match lock(&self.streams).get(&stream).map(|stream| &stream.data) {
+            Some(Some(intake)) => intake.pass(arrived),
+            Some(None) => Err(Error::invalid("the client sent bytes to a call that takes none")),
+            None => Ok(()),
         }
     }
 
-    /// Nobody waits for the stream any more: a change is still made to its end, waiting
-    /// and reading stop.
+    /// Nobody waits for the stream any more: a change is still made to its end, waiting (for
+    /// changes, for a lock) and reading stop.
     fn cancel(&self, stream: u32) {
         let mut streams = lock(&self.streams);
-        if streams.get(&stream).is_some_and(|s| s.may_abandon)
-            && let Some(task) = streams.remove(&stream).and_then(|s| s.task)
+        let Entry::Occupied(mut entry) = streams.entry(stream) else { return };
+        entry.get_mut().waited_for = None;
+        if entry.get().may_abandon
+            && let Some(task) = entry.remove().task
         {
             task.abort();
         }
@@ -283,6 +291,27 @@ fn needs_session(body: &CallBody) -> bool {
         | CallBody::Lock(..)
         | CallBody::Test(..)
         | CallBody::Unlock(..) => true,
+    }
+}
+
+/// Where the bytes are that a call takes.
+#[derive(PartialEq, Eq)]
+enum Taken {
+    /// They came with it.
+    With,
+    /// They follow, as they are asked for.
+    After,
+}
+
+/// Returns where the bytes are that a call takes. What others send is not kept.
+fn taken(body: &CallBody) -> Option<Taken> {
+    use weft_rpc::{FileAsk, StageAsk};
+    match body {
+        CallBody::File(_, FileAsk::Write { whole, .. })
+        | CallBody::OnStage(_, StageAsk::Put { whole, .. }) => {
+            Some(if *whole { Taken::With } else { Taken::After })
+        }
+        _ => None,
     }
 }
 

@@ -1,6 +1,9 @@
 //! An upload: a source whose bytes the server asks for as it has room (law of
 //! server-directed movement: the server says when and how much).
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::mpsc;
@@ -17,32 +20,77 @@ pub(crate) enum Arrived {
     Aborted(ErrorReport),
 }
 
+/// Messages of an upload that may wait to be taken. A client that sends more is cut off.
+const MESSAGES_MAX: usize = 256;
+
+/// The reader's end of an upload. No more is kept than was asked for.
+pub(crate) struct Intake {
+    arrived: mpsc::Sender<Arrived>,
+    granted: Arc<AtomicU32>,
+}
+
+impl Intake {
+    /// Makes both ends of the upload that a call may become.
+    pub(crate) fn new() -> (Self, Inflow) {
+        let (sender, arrived) = mpsc::channel(MESSAGES_MAX);
+        let granted = Arc::<AtomicU32>::default();
+        (Self { arrived: sender, granted: granted.clone() }, Inflow { arrived, granted })
+    }
+
+    /// Hands on what came. Fails with `Invalid` where that is more than was asked for. What comes
+    /// for a call that takes no more is dropped.
+    pub(crate) fn pass(&self, arrived: Arrived) -> Result<()> {
+        if let Arrived::Bytes { bytes, .. } = &arrived {
+            let bytes = u32::try_from(bytes.len()).map_err(|_| more_than_granted())?;
+            let take = |granted: u32| granted.checked_sub(bytes);
+            self.granted
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+                .map_err(|_| more_than_granted())?;
+        }
+        match self.arrived.try_send(arrived) {
+            Err(mpsc::error::TrySendError::Full(_)) => Err(more_than_granted()),
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => Ok(()),
+        }
+    }
+}
+
+/// The call's end of an upload that nobody pulls yet.
+pub(crate) struct Inflow {
+    arrived: mpsc::Receiver<Arrived>,
+    granted: Arc<AtomicU32>,
+}
+
+fn more_than_granted() -> Error {
+    Error::invalid("the client sent more than it was granted")
+}
+
 pub(crate) struct Upload {
     stream: u32,
     replies: Replies,
-    arrived: mpsc::Receiver<Arrived>,
+    inflow: Inflow,
     ready: Bytes,
-    granted: u32,
+    /// Bytes asked for that have not been taken yet.
+    awaited: u32,
     /// However often a byte comes: a client that brings too few of them is given up.
     pace: Pace,
     ended: bool,
 }
 
 impl Upload {
-    pub(crate) fn new(stream: u32, replies: Replies, arrived: mpsc::Receiver<Arrived>) -> Self {
-        Self { stream, replies, arrived, ready: Bytes::new(), granted: 0, pace: Pace::START, ended: false }
+    pub(crate) fn new(stream: u32, replies: Replies, inflow: Inflow) -> Self {
+        Self { stream, replies, inflow, ready: Bytes::new(), awaited: 0, pace: Pace::START, ended: false }
     }
 
     async fn receive(&mut self) -> Result<()> {
-        if self.granted == 0 {
-            self.granted = limits::RPC_WINDOW_BYTES;
-            self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.granted), Bytes::new())).await?;
+        if self.awaited == 0 {
+            self.awaited = limits::RPC_WINDOW_BYTES;
+            self.inflow.granted.fetch_add(self.awaited, Ordering::AcqRel);
+            self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.awaited), Bytes::new())).await?;
         }
         match self.wait().await? {
             Arrived::Bytes { bytes, end } => {
-                let left = self.granted.checked_sub(bytes.len() as u32);
-                self.granted =
-                    left.ok_or_else(|| Error::invalid("the client sent more than it was granted"))?;
+                // No more was let in than was awaited.
+                self.awaited -= bytes.len() as u32;
                 (self.ready, self.ended) = (bytes, end);
                 Ok(())
             }
@@ -58,7 +106,7 @@ impl Upload {
         let sys = self.replies.sys();
         let (begun, until) = (sys.clock().tick(), Deadline::within(sys.clock(), self.pace.left()));
         let gone = || Error::new(ErrorKind::Unavailable, "the client went away in the middle of its upload");
-        let arrived = sys.within(until, async { self.arrived.recv().await.ok_or_else(gone) }).await?;
+        let arrived = sys.within(until, async { self.inflow.arrived.recv().await.ok_or_else(gone) }).await?;
         let brought = if let Arrived::Bytes { bytes, .. } = &arrived { bytes.len() } else { 0 };
         self.pace.waited(sys.clock().tick().since(begun), brought);
         Ok(arrived)
@@ -84,5 +132,27 @@ impl Source for Upload {
     /// Never ends by itself: whoever writes re-checks its right for every piece.
     fn stopped(&self) -> Stopped {
         Box::pin(std::future::pending())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_kept_of_an_upload_than_was_asked_for() {
+        let (intake, inflow) = Intake::new();
+        let bytes = |length: usize| Arrived::Bytes { bytes: vec![0; length].into(), end: false };
+        assert!(intake.pass(bytes(1)).is_err(), "nothing was asked for yet");
+        inflow.granted.store(10, Ordering::Release);
+        intake.pass(bytes(7)).expect("asked for");
+        assert!(intake.pass(bytes(4)).is_err());
+        intake.pass(bytes(3)).expect("the rest");
+        for _ in 2..MESSAGES_MAX {
+            intake.pass(bytes(0)).expect("a message");
+        }
+        assert!(intake.pass(bytes(0)).is_err(), "messages without bytes are bounded, too");
+        drop(inflow);
+        intake.pass(Arrived::Bytes { bytes: Bytes::new(), end: true }).expect("nobody takes more");
     }
 }

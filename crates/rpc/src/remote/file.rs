@@ -22,7 +22,7 @@ pub(super) struct RemoteFile {
 impl Drop for RemoteFile {
     fn drop(&mut self) {
         if let FileRef::Open(file) = self.file {
-            self.shared.connection.tell_if_room(&ToServer::Drop { session: self.session, file });
+            self.shared.connection.tell_soon(&ToServer::Drop { session: self.session, file });
         }
     }
 }

@@ -69,10 +69,11 @@ impl Volume {
                 Ok(node.id)
             })?;
             self.opens.lives(call.session)?;
+            // Before it is taken: whoever stops waiting in here must not have got it.
+            self.note_locker(call.session).await?;
             let reclaims = self.grace_is_over() || self.lockers.may_reclaim(call.session);
             if reclaims && self.locks.take(id, call.session, lock, waiter.as_ref())? {
                 self.stays(call, id)?;
-                self.note_locker(call.session).await?;
                 let until = self.sys.clock().tick().plus(limits::SESSION_IDLE);
                 return Ok(LockLease { until });
             }

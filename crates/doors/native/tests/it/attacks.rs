@@ -72,6 +72,25 @@ async fn who_breaks_the_rules_is_cut_off_and_nobody_else() {
 }
 
 #[tokio::test]
+async fn bytes_for_a_call_that_takes_none_cut_the_line() {
+    let world = World::new();
+    let (ack, wire) = (Ack::Applied, Wire::Private);
+    let header =
+        CallHeader { credential: 2, session: 1, once: None, ack, wire, trace: TraceId(1), left_ms: 60_000 };
+    let admin = world.domain.caller(ADMINISTRATOR);
+    let credential = admin.signed().expect("it was verified").clone();
+    let present = Frame::new(0, &ToServer::Present { number: 2, credential }, Bytes::new());
+    let begin = ToServer::Begin { session: 1, credential: 2, resume: None };
+    let begin = Frame::new(0, &begin, Bytes::new());
+    let at = At::id(FileId::ROOT);
+    let watch = CallBody::Request(weft_core::form::Request::Watch { at, since: ChangeSeq(0) });
+    let call = Frame::new(1, &ToServer::Call { header, body: watch }, Bytes::new());
+    let data = Frame::new(1, &ToServer::Data { end: false }, Bytes::from_static(b"unasked"));
+    let heard = exchange(&world, &[hello(), present, begin, call, data]).await;
+    assert!(refused(&heard), "{heard:?}");
+}
+
+#[tokio::test]
 async fn a_version_that_is_not_spoken_is_refused_with_what_is() {
     let heard =
         exchange(&World::new(), &[Frame::new(0, &ToServer::Hello { oldest: 99, newest: 100 }, Bytes::new())])

@@ -1,6 +1,7 @@
 //! The native protocol, both ends of it, over a line in memory.
 
 mod attacks;
+mod given_up;
 mod services;
 mod silent;
 mod slow;
