@@ -30,6 +30,7 @@ pub(super) struct Live {
     pub(super) turning: tokio::sync::Mutex<()>,
     /// Held while its bytes are flushed.
     pub(super) flushing: tokio::sync::Mutex<()>,
+    /// Innermost: who holds it takes no other lock, none of the store's tables either.
     state: Mutex<State>,
 }
 

@@ -52,14 +52,14 @@ impl Inner {
 
     /// If too many objects are open for writing, seals the one that was not written longest.
     pub(super) async fn make_room_for_writer(&self) -> Result<()> {
-        let idle = {
+        let open = {
             let writing = self.writing_table();
             if writing.len() < limits::STORE_WRITING_MAX {
                 return Ok(());
             }
-            writing.values().min_by_key(|live| live.state().written_at).cloned()
+            writing.values().cloned().collect::<Vec<_>>()
         };
-        match idle {
+        match open.into_iter().min_by_key(|live| live.state().written_at) {
             // One that cannot be sealed now does not stop others.
             Some(live) => self.seal(&live).await.map(drop).or(Ok(())),
             None => Ok(()),
@@ -89,12 +89,10 @@ impl Inner {
             return Ok(true);
         }
         let unverified = recorded.as_ref().ok().copied();
-        {
-            let mut state = live.state();
-            state.end_record(unverified);
-            if unverified.is_some() {
-                self.writing_table().remove(&live.id);
-            }
+        live.state().end_record(unverified);
+        if unverified.is_some() {
+            // Who opens it for writing again waits for `turning`: it cannot be in there anew.
+            self.writing_table().remove(&live.id);
         }
         recorded?;
         self.counters.seals.fetch_add(1, Ordering::Relaxed);
@@ -329,3 +327,6 @@ fn put_group(txn: &mut SpaceTxn<'_>, key: &[u8], old: &Group, new: &Group) -> Re
     }
     Ok(new.unverified() as i64 - old.unverified() as i64)
 }
+
+#[cfg(test)]
+mod tests;
