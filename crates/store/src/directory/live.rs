@@ -67,6 +67,17 @@ pub(super) enum Known {
     Elsewhere,
 }
 
+/// A write that was begun.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begun {
+    at: u64,
+    length: u64,
+    /// The stamp of its beginning.
+    stamp: u64,
+    /// The stamp that its first block had before, if that had changed since it was sealed.
+    pub(super) before: Option<u64>,
+}
+
 /// A block to be sealed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Todo {
@@ -250,8 +261,9 @@ impl State {
 
     /// Begins a write of a range: from now on its blocks count as changed. If the object grows,
     /// so does the block it ended in.
-    pub(super) fn begin_write(&mut self, at: u64, length: u64) {
+    pub(super) fn begin_write(&mut self, at: u64, length: u64) -> Begun {
         self.stamp += 1;
+        let before = self.changed.get(&block_of(at)).map(|changed| changed.stamp);
         if at > self.size {
             self.touch_end();
         }
@@ -260,17 +272,19 @@ impl State {
             changed.writers += 1;
             changed.passed = None;
         }
+        Begun { at, length, stamp: self.stamp, before }
     }
 
-    /// Ends a write. `passed` are the seals that were made in passing; none if it failed.
+    /// Ends a write. `passed` are the seals that were made in passing; none if it failed. Returns
+    /// the stamp that its blocks have now.
     pub(super) fn end_write(
         &mut self,
-        at: u64,
-        length: u64,
+        begun: Begun,
         done: bool,
         passed: &[(u64, Option<Seal>)],
         now: Tick,
-    ) {
+    ) -> u64 {
+        let Begun { at, length, .. } = begun;
         self.stamp += 1;
         let end = at + length;
         if done && end > self.size {
@@ -285,10 +299,12 @@ impl State {
         for block in blocks_of(at, length) {
             let Some(changed) = self.changed.get_mut(&block) else { continue };
             changed.writers -= 1;
+            // Else somebody wrote there meanwhile: what passed here is not all that is there.
+            let alone = changed.writers == 0 && changed.stamp == begun.stamp;
             changed.stamp = stamp;
             let seal = passed.iter().find(|(passed, _)| *passed == block).and_then(|(_, seal)| *seal);
             let up_to = end.min((block + 1) * limits::SEAL_BLOCK_BYTES);
-            changed.passed = seal.filter(|_| done && changed.writers == 0).map(|seal| (up_to, seal));
+            changed.passed = seal.filter(|_| done && alone).map(|seal| (up_to, seal));
         }
         self.ragged |= !done;
         self.writes += 1;
@@ -296,6 +312,7 @@ impl State {
         if done {
             self.recover(&(at..end));
         }
+        stamp
     }
 
     /// Forgets losses in a range that was written anew or cut off.

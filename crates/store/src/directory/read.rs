@@ -173,6 +173,16 @@ impl Inner {
         }
     }
 
+    /// The same before the object grows past `to` from inside a block: that block is sealed anew,
+    /// with zeros after its bytes.
+    pub(super) async fn check_before_growth(&self, live: &Arc<Live>, to: u64) -> Result<()> {
+        let size = live.state().size;
+        if to > size && !size.is_multiple_of(SEAL_BLOCK_BYTES) {
+            self.check_before_change(live, block_of(size)).await?;
+        }
+        Ok(())
+    }
+
     /// Returns what is known of a block, its seal fetched if need be, and its extent.
     pub(super) fn look_up(&self, live: &Live, block: u64) -> Result<(Known, u64, u64)> {
         loop {

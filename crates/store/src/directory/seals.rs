@@ -145,9 +145,27 @@ impl Group {
 
 /// Hashes a block while it passes by, so that it need not be read back.
 #[derive(Default)]
-pub(super) struct Passing(Option<(u64, Box<blake3::Hasher>)>);
+pub(super) struct Passing {
+    /// Where it goes on, and the hash up to there.
+    hashed: Option<(u64, Box<blake3::Hasher>)>,
+    /// The stamp that the last write left.
+    stamp: u64,
+}
 
 impl Passing {
+    /// Forgets what passed, unless the block it ended in still is as the last write left it:
+    /// `before` is the block's stamp. Else the hash would be of bytes that others have replaced.
+    pub(super) fn go_on(&mut self, before: Option<u64>) {
+        if before != Some(self.stamp) {
+            self.hashed = None;
+        }
+    }
+
+    /// Notes the stamp that a write left.
+    pub(super) fn left(&mut self, stamp: u64) {
+        self.stamp = stamp;
+    }
+
     /// Takes note of bytes written at `at`, and returns for each block they touch its seal as far
     /// as it has passed: `Some` if everything from the block's start to the end of `bytes` in it
     /// went through here in order.
@@ -166,7 +184,7 @@ impl Passing {
 
     fn step(&mut self, bytes: &[u8], at: u64) -> Option<Seal> {
         let end = at + bytes.len() as u64;
-        let hasher = match self.0.take() {
+        let hasher = match self.hashed.take() {
             Some((next, mut hasher)) if next == at && !at.is_multiple_of(SEAL_BLOCK_BYTES) => {
                 hasher.update(bytes);
                 hasher
@@ -180,7 +198,7 @@ impl Passing {
         };
         // Zeros are sealed by looking, so that a file of zeros costs no record.
         let seal = (!is_zero(bytes)).then(|| Seal::of_hash(*hasher.finalize().as_bytes()));
-        self.0 = Some((end, hasher));
+        self.hashed = Some((end, hasher));
         seal
     }
 }

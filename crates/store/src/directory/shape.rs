@@ -42,6 +42,7 @@ impl Inner {
             return Err(too_large());
         }
         self.check_edges(live, &[size]).await?;
+        self.check_before_growth(live, size).await?;
         let gate = self.alone(live).await?;
         let (live, now) = (live.clone(), self.clock().tick());
         let cut = move || {
@@ -63,6 +64,9 @@ impl Inner {
         let end = end_of(at, length)?;
         if at == end {
             return Ok(());
+        }
+        if !keep_size {
+            self.check_before_growth(live, end).await?;
         }
         let gate = self.alone(live).await?;
         let (live, now) = (live.clone(), self.clock().tick());

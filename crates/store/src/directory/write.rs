@@ -12,7 +12,7 @@ use weft_sys::Task;
 
 use super::Inner;
 use super::files::too_large;
-use super::live::{Live, Phase};
+use super::live::{Begun, Live, Phase};
 use super::read::{ObjectSource, stopped};
 use super::seals::{Passing, Seal, block_of};
 use crate::proof::Permit;
@@ -119,13 +119,15 @@ impl Inner {
                 self.check_before_change(live, block_of(edge)).await?;
             }
         }
-        let gate = loop {
+        self.check_before_growth(live, at).await?;
+        let (gate, begun) = loop {
             let gate = live.gate.clone().read_owned().await;
             {
                 let mut state = live.state();
                 if state.phase == Phase::Writing {
-                    state.begin_write(at, length);
-                    break gate;
+                    let begun = state.begin_write(at, length);
+                    drop(state);
+                    break (gate, begun);
                 }
             }
             drop(gate);
@@ -133,7 +135,7 @@ impl Inner {
         };
         let (live, file, now) = (live.clone(), live.file.clone(), self.clock().tick());
         let write = move || {
-            let landed = put(&live, piece, at, passing, now);
+            let landed = put(&live, piece, at, begun, passing, now);
             drop(gate);
             landed
         };
@@ -203,8 +205,9 @@ fn stretch_ended(at: u64, done: u64, length: u64) -> std::ops::Range<u64> {
 }
 
 /// Writes one piece whose blocks are marked as changed, and notes how it ended.
-fn put(live: &Live, piece: Piece, at: u64, mut passing: Passing, now: Tick) -> Landed {
+fn put(live: &Live, piece: Piece, at: u64, begun: Begun, mut passing: Passing, now: Tick) -> Landed {
     let length = piece.length() as u64;
+    passing.go_on(begun.before);
     let mut passed: Vec<(u64, Option<Seal>)> = Vec::new();
     let answer = match piece {
         Piece::Bytes(bytes) => live.file.write_at(&bytes, at).inspect(|()| passed = passing.pass(&bytes, at)),
@@ -214,7 +217,7 @@ fn put(live: &Live, piece: Piece, at: u64, mut passing: Passing, now: Tick) -> L
             Err(error) => Err(error),
         },
     };
-    live.state().end_write(at, length, answer.is_ok(), &passed, now);
+    passing.left(live.state().end_write(begun, answer.is_ok(), &passed, now));
     Landed { passing, answer }
 }
 
