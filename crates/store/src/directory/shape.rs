@@ -72,9 +72,13 @@ impl Inner {
         let (live, now) = (live.clone(), self.clock().tick());
         let reserve = move || {
             let _gate = gate;
-            live.file.reserve(at, length)?;
             let size = live.state().size;
-            if keep_size || end <= size {
+            // What lies beyond the end counts against no limit, so nothing is kept free there.
+            let end = if keep_size { end.min(size) } else { end };
+            if at < end {
+                live.file.reserve(at, end - at)?;
+            }
+            if end <= size {
                 return Ok(());
             }
             live.file.set_len(end)?;

@@ -62,6 +62,50 @@ fn a_flipped_bit_in_any_block_is_found_and_never_served() {
 }
 
 #[test]
+fn an_object_that_grows_from_inside_a_damaged_block_does_not_make_it_good() {
+    let far = 10 * BLOCK;
+    let shapes = [
+        Shape::Truncate(far),
+        Shape::Allocate { at: 5 * BLOCK, length: BLOCK, keep_size: false },
+        Shape::Zero { at: 5 * BLOCK, length: BLOCK, keep_size: false },
+    ];
+    for shape in shapes.into_iter().map(Some).chain([None]) {
+        simulated(async |node, disk| {
+            let bytes = pattern(1, 3 * BLOCK as usize / 2);
+            let bench = sealed(&node, &bytes).await;
+            disk.flip_bit(FILE, BLOCK + 77, 3).expect("it is there");
+            let grown = match shape {
+                Some(shape) => bench.store.shape(&bench.all, OBJECT, shape).await.map(drop),
+                None => bench.try_write(WriteAt::Offset(far), "x").await.map(drop),
+            };
+            assert_eq!(grown.err().map(|error| error.kind()), Some(ErrorKind::Corrupt), "{shape:?}");
+            bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+            let tail = Range { at: BLOCK, length: Some(100) };
+            assert_eq!(refused(read(&*bench.store, &bench.all, OBJECT, tail).await), ErrorKind::Corrupt);
+            // Sound again it grows, and reads as it was.
+            disk.flip_bit(FILE, BLOCK + 77, 3).expect("it is there");
+            bench.write(far, "x").await;
+            bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+            assert!(bench.read(0, Some(bytes.len() as u64)).await == bytes);
+        });
+    }
+}
+
+#[test]
+fn nothing_is_kept_free_beyond_an_objects_end() {
+    simulated(async |node, disk| {
+        let bench = sealed(&node, &pattern(1, 10_000)).await;
+        bench.store.shape(&bench.all, OBJECT, Shape::Truncate(3 * BLOCK)).await.expect("it takes no room");
+        let keep = |at, length| Shape::Allocate { at, length, keep_size: true };
+        bench.store.shape(&bench.all, OBJECT, keep(0, 2 * BLOCK)).await.expect("there is room");
+        let stat = bench.store.shape(&bench.all, OBJECT, keep(2 * BLOCK, 64 * BLOCK)).await;
+        let stat = stat.expect("there is room");
+        assert_eq!((stat.size, stat.used), (3 * BLOCK, 3 * BLOCK));
+        assert_eq!(disk.measure(FILE).expect("it is there").used, 3 * BLOCK);
+    });
+}
+
+#[test]
 fn a_damaged_block_is_made_good_by_writing_all_of_it() {
     simulated(async |node, disk| {
         let mut bytes = pattern(1, 2 * BLOCK as usize);
