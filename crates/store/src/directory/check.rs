@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_core::form::Ack;
+use weft_core::form::{Ack, Seek};
 use weft_core::service::{CheckReport, Finding, Severity};
 use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, limits};
 use weft_kv::{Order, Read, SpaceSnapshot, SpaceTxn, Txn, prefix_end};
@@ -29,9 +29,9 @@ use super::files::{OBJECTS_DIR, ORPHANS_DIR, least_next, number_of, path, record
 use super::live::{Known, Phase};
 use super::rows::{
     FILES, FileNumber, MEMBERS, NEXT_FILE, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING, member_key,
-    number_at, object_at, object_key,
+    number_at, object_at, object_key, seal_key,
 };
-use super::seals::{GROUP_BLOCKS, Group, Seal, blocks_in, extent};
+use super::seals::{GROUP_BLOCKS, Group, Seal, block_of, blocks_in, extent};
 
 /// How to check.
 #[derive(Clone, Copy, Debug, Default)]
@@ -290,7 +290,13 @@ impl Checking<'_> {
     /// the file are one finding, made before.
     async fn blocks(&mut self, live: &Arc<super::Live>) -> Result<()> {
         let blocks = blocks_in(live.state().size.min(live.file.len()?));
-        for block in 0..blocks {
+        let mut next = 0;
+        loop {
+            let block = self.inner.next_block(live, next).await?;
+            if block >= blocks {
+                return Ok(());
+            }
+            next = block + 1;
             let seal = match self.inner.seal_now(live, block) {
                 Ok(Some(seal)) => seal,
                 Ok(None) => continue,
@@ -319,7 +325,6 @@ impl Checking<'_> {
                 self.find_in(live.id, Severity::Loss, "object block", &what, repair);
             }
         }
-        Ok(())
     }
 
     async fn members(&mut self) -> Result<()> {
@@ -605,6 +610,21 @@ impl Inner {
     }
 
     /// Returns the seal a block has now; `None` if it has none.
+    /// Returns the first block from `block` on that holds bytes or may have a seal for some: what
+    /// lies between are holes that nothing else is said of.
+    async fn next_block(&self, live: &Arc<super::Live>, block: u64) -> Result<u64> {
+        let reading = live.clone();
+        let data = self.sys.blocking(move || reading.file.seek(extent(block, 0).0, Seek::Data)).await??;
+        let fresh = live.state().next_fresh(block);
+        let records = self.space.snapshot()?;
+        let (from, to) = (seal_key(live.id, block / GROUP_BLOCKS), prefix_end(&object_key(SEALS, live.id)));
+        let group = records.scan(&from, &to, Order::Rising).next().transpose()?;
+        let group = group.map(|(key, _)| number_at(&key, 17)).transpose()?;
+        let recorded = group.map(|group| group.saturating_mul(GROUP_BLOCKS).max(block));
+        let next = [data.map(block_of), fresh, recorded].into_iter().flatten().min();
+        Ok(next.unwrap_or(u64::MAX))
+    }
+
     fn seal_now(&self, live: &super::Live, block: u64) -> Result<Option<Seal>> {
         match self.look_up(live, block)?.0 {
             Known::Sealed { seal, .. } => Ok(Some(seal)),

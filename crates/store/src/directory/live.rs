@@ -94,7 +94,7 @@ pub(super) struct Todo {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) fresh: BTreeMap<u64, Seal>,
-    pub(super) voided: Vec<Range<u64>>,
+    pub(super) voided: Voided,
     pub(super) size: u64,
     pub(super) writes: u64,
 }
@@ -119,7 +119,7 @@ pub(super) struct State {
     /// Seals made since the last record.
     fresh: BTreeMap<u64, Seal>,
     /// Blocks whose recorded seals no longer count.
-    voided: Vec<Range<u64>>,
+    voided: Voided,
     groups: HashMap<u64, Arc<Group>>,
     /// Counts records made: what was fetched before one is not kept after it.
     records: u64,
@@ -139,7 +139,10 @@ impl Live {
         };
         // Of what lay beyond, nothing is left to be sealed.
         let beyond = blocks_in(size)..u64::MAX;
-        let voided = if phase == Phase::Writing { vec![beyond] } else { Vec::new() };
+        let mut voided = Voided::default();
+        if phase == Phase::Writing {
+            voided.add(beyond);
+        }
         let state = State {
             phase,
             size,
@@ -221,7 +224,7 @@ impl State {
         if let Some(seal) = self.fresh.get(&block) {
             return Some(*seal);
         }
-        if self.voided.iter().any(|range| range.contains(&block)) {
+        if self.voided.contains(block) {
             return Some(Seal::Hole);
         }
         self.groups.get(&(block / GROUP_BLOCKS)).map(|group| group.seal(block))
@@ -364,7 +367,7 @@ impl State {
             self.fresh.retain(|block, _| !inside.contains(block));
             self.checked.retain(|block| !inside.contains(block));
             self.clear_unsure(&inside);
-            self.voided.push(inside);
+            self.voided.add(inside);
         }
     }
 
@@ -406,10 +409,20 @@ impl State {
             .collect()
     }
 
+    /// Returns the first block that nobody has looked at since the node stopped, if any is left.
+    pub(super) fn first_unsure(&self) -> Option<u64> {
+        (!self.unsure.is_empty()).then_some(self.unsure.start)
+    }
+
     /// Returns the next few blocks that nobody has looked at since the node stopped, without
-    /// those that changed since, and where they end; `None` if there are none.
-    pub(super) fn unsure(&self) -> Option<(Vec<Todo>, u64)> {
-        let start = self.unsure.start;
+    /// those that changed since, and where they end; `None` if there are none. All before `data`
+    /// are holes in the file, and settled as such: what was recorded of them no longer counts.
+    pub(super) fn unsure_from(&mut self, data: u64) -> Option<(Vec<Todo>, u64)> {
+        let start = data.clamp(self.unsure.start, self.unsure.end.max(self.unsure.start));
+        if self.unsure.start < start {
+            self.voided.add(self.unsure.start..start);
+            self.unsure.start = start;
+        }
         let end = self.unsure.end.min(start.saturating_add(limits::STORE_SEAL_BLOCKS as u64));
         let quiet = (start..end).filter(|block| !self.changed.contains_key(block));
         (start < end).then(|| (quiet.map(|block| self.task(block, None)).collect(), end))
@@ -445,6 +458,11 @@ impl State {
         self.unsure.start = self.unsure.end.min(end);
     }
 
+    /// Returns the first block from `block` on that has a seal for bytes which is not recorded yet.
+    pub(super) fn next_fresh(&self, block: u64) -> Option<u64> {
+        self.fresh.range(block..).find(|(_, seal)| **seal != Seal::Hole).map(|(block, _)| *block)
+    }
+
     /// Returns what was recorded of a block before it became unsure; `None` if its group must be
     /// fetched first.
     pub(super) fn before(&self, block: u64) -> Option<Seal> {
@@ -471,7 +489,7 @@ impl State {
         self.phase = Phase::Sealed;
         self.unverified = unverified;
         self.fresh.clear();
-        self.voided.clear();
+        self.voided = Voided::default();
         self.groups.clear();
         self.records += 1;
     }
@@ -491,6 +509,35 @@ impl State {
     /// The present stamp: it moves with every change.
     pub(super) fn stamp(&self) -> u64 {
         self.stamp
+    }
+}
+
+/// Ranges of blocks that neither overlap nor touch, each by its start.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Voided(BTreeMap<u64, u64>);
+
+impl Voided {
+    fn add(&mut self, range: Range<u64>) {
+        if range.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (range.start, range.end);
+        // From the last range that may reach it on down: those that do become one with it.
+        while let Some((from, to)) = self.0.range(..=end).next_back().map(|(from, to)| (*from, *to))
+            && to >= start
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
+    }
+
+    fn contains(&self, block: u64) -> bool {
+        self.0.range(..=block).next_back().is_some_and(|(_, end)| block < *end)
+    }
+
+    pub(super) fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.0.iter().map(|(start, end)| *start..*end)
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_core::form::{Ack, Verifier};
+use weft_core::form::{Ack, Seek, Verifier};
 use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 use weft_kv::{Order, Read, SpaceTxn, Txn, prefix_end};
 use weft_sys::FlushSite;
@@ -14,7 +14,7 @@ use super::live::{Live, Phase, Record, Todo};
 use super::rows::{
     FileNumber, OBJECTS, ObjectRow, SEALS, WRITING, number_at, object_at, object_key, seal_key,
 };
-use super::seals::{GROUP_BLOCKS, Group, Seal};
+use super::seals::{GROUP_BLOCKS, Group, Seal, block_of, extent};
 use crate::proof::absent;
 
 impl Inner {
@@ -115,7 +115,12 @@ impl Inner {
     /// unverified elsewhere.
     async fn hash_unsure(&self, live: &Arc<Live>) -> Result<()> {
         loop {
-            let Some((todo, end)) = live.state().unsure() else { return Ok(()) };
+            let Some(from) = live.state().first_unsure() else { return Ok(()) };
+            let file = live.file.clone();
+            let data = self.sys.blocking(move || file.seek(extent(from, 0).0, Seek::Data)).await??;
+            let Some((todo, end)) = live.state().unsure_from(data.map_or(u64::MAX, block_of)) else {
+                return Ok(());
+            };
             for todo in &todo {
                 let (before, records) = {
                     let state = live.state();
@@ -191,7 +196,7 @@ impl Inner {
         // All but the last part go ahead; until the last the object stays marked as open.
         let last = parts.pop().unwrap_or_else(|| Arc::from([]));
         let (object, number, boot) = (live.id, live.number, self.boot);
-        let mut voided: Arc<[Range<u64>]> = record.voided.into();
+        let mut voided: Arc<[Range<u64>]> = record.voided.ranges().collect();
         for part in parts {
             let voids = std::mem::replace(&mut voided, Arc::from([]));
             let act = move |txn: &mut SpaceTxn<'_>| {
@@ -260,7 +265,7 @@ fn hash_all(live: &Live, todo: &[Todo]) -> Result<()> {
 }
 
 fn hash(live: &Live, todo: &Todo) -> Result<Seal> {
-    let data = live.file.seek(todo.at, weft_core::form::Seek::Data)?;
+    let data = live.file.seek(todo.at, Seek::Data)?;
     if data.is_none_or(|data| data >= todo.at + todo.length) {
         return Ok(Seal::Hole);
     }

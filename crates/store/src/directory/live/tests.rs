@@ -113,11 +113,67 @@ fn what_was_open_at_the_stop_is_unsure_until_looked_at() {
     let mut state = live.state();
     assert_eq!(state.known(0).0, Known::Unsealed);
     assert!(state.close_for_record().is_none());
-    let (todo, end) = state.unsure().expect("two blocks");
+    let (todo, end) = state.unsure_from(0).expect("two blocks");
     assert_eq!((todo.len(), end), (2, 2));
     state.take_seal(&todo[0], hashed(1), Some(hashed(1)));
     state.take_seal(&todo[1], hashed(2), Some(Seal::Hole));
     state.settle_unsure(end);
     let record = state.close_for_record().expect("all was looked at");
     assert!(!record.fresh[&0].is_unverified() && record.fresh[&1].is_unverified());
+}
+
+#[test]
+fn a_seal_in_passing_does_not_count_if_somebody_wrote_there_meanwhile() {
+    let live = live();
+    let mut state = live.state();
+    let passed = [(0, Some(hashed(1)))];
+    let long = state.begin_write(0, 10);
+    write(&mut state, 3, 1);
+    state.end_write(long, true, &passed, NOW);
+    assert_eq!(state.changed(0)[0].passed, None, "the other wrote while it did");
+    let alone = state.begin_write(0, 10);
+    let left = state.end_write(alone, true, &passed, NOW);
+    assert_eq!(state.changed(0)[0].passed, Some(hashed(1)));
+    assert_eq!(state.begin_write(10, 10).before, Some(left), "it goes on where it was");
+}
+
+#[test]
+fn what_is_voided_again_and_again_is_kept_once() {
+    let live = live();
+    let mut state = live.state();
+    write(&mut state, 0, 100 * BLOCK);
+    state.voided = Voided::default();
+    for _ in 0..100 {
+        for block in (0..90).rev().step_by(3) {
+            state.begin_void(block * BLOCK, (block + 1) * BLOCK);
+        }
+    }
+    assert_eq!(state.voided.ranges().count(), 30);
+    state.begin_void(2 * BLOCK, 50 * BLOCK);
+    state.begin_void(50 * BLOCK, 51 * BLOCK);
+    let ranges: Vec<_> = state.voided.ranges().collect();
+    assert_eq!(ranges[0], 2..51, "what touches is one");
+    assert_eq!(ranges.len(), 1 + 13);
+    assert!(state.voided.contains(2) && state.voided.contains(50) && !state.voided.contains(51));
+}
+
+#[test]
+fn a_hole_that_was_unsure_leaves_no_entry_for_each_of_its_blocks() {
+    let row = ObjectRow {
+        container: ContainerId(1),
+        file: FileNumber(0),
+        size: 10,
+        unverified: 0,
+        writes: 0,
+        boot: 0,
+    };
+    let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
+    let blocks = 1 << 40;
+    let live = Live::new(ObjectId(1), &row, file, Was::Writing { size: blocks * BLOCK }, NOW);
+    let mut state = live.state();
+    let (todo, end) = state.unsure_from(blocks - 2).expect("two blocks are left");
+    assert_eq!((todo[0].block, end), (blocks - 2, blocks));
+    assert_eq!(state.known(7).0, Known::Sealed { seal: Seal::Hole, checked: false });
+    assert!(state.fresh.is_empty() && state.checked.is_empty());
+    assert!(state.unsure_from(u64::MAX).is_none() && state.first_unsure().is_none());
 }
