@@ -74,8 +74,12 @@ impl Spare<'_> {
         }
     }
 
-    pub(super) fn used(mut self) {
+    /// Takes it for good, before its record is made: that may come to be though nobody waits for
+    /// it any more, and a file of two objects would be a loss. One that is forgotten then is a
+    /// spare again after the next start.
+    pub(super) fn used(mut self) -> FileNumber {
         self.used = true;
+        self.number
     }
 }
 
@@ -184,6 +188,11 @@ impl Files {
         Ok(())
     }
 
+    /// Gives a spare back whose record was refused.
+    pub(super) fn unused(&self, number: FileNumber) {
+        lock(&self.ready).push(number);
+    }
+
     /// Notes that a file's object was removed.
     pub(super) fn removed(&self, number: FileNumber, now: Tick) {
         lock(&self.removed).push_back((now, number));
@@ -198,6 +207,16 @@ impl Files {
     /// records go only when the files' names are gone from the disk.
     pub(super) async fn reap(&self, sys: &Sys, space: &Space) -> Result<()> {
         let _alone = self.reaping.lock().await;
+        self.reap_some(sys, space).await
+    }
+
+    /// The same, unless the files are to be kept just now: `false` then.
+    pub(super) async fn try_reap(&self, sys: &Sys, space: &Space) -> Result<bool> {
+        let Ok(_alone) = self.reaping.try_lock() else { return Ok(false) };
+        self.reap_some(sys, space).await.map(|()| true)
+    }
+
+    async fn reap_some(&self, sys: &Sys, space: &Space) -> Result<()> {
         let batch = {
             let mut removed = lock(&self.removed);
             let count = removed.len().min(limits::STORE_REAP_MAX);
@@ -283,8 +302,11 @@ fn make_dir(disk: &dyn Disk, dir: &str) -> Result<bool> {
 /// Makes empty files and flushes their names. Numbers that a crash kept from being recorded are
 /// made again.
 fn make_spares(disk: &dyn Disk, numbers: &[FileNumber]) -> Result<()> {
+    // Whoever asks for a directory's first file may ask again, because the flush of its name failed.
+    let begun = numbers.iter().filter(|number| number.0.is_multiple_of(limits::STORE_DIR_FILES));
+    let begun: BTreeSet<String> = begun.map(|number| dir_path(*number)).collect();
     for dir in dirs_of(numbers) {
-        if make_dir(disk, &dir)? {
+        if make_dir(disk, &dir)? || begun.contains(&dir) {
             disk.sync_dir(OBJECTS_DIR, FlushSite::StoreFanDir)?;
         }
     }

@@ -93,6 +93,8 @@ struct Inner {
     writing: Mutex<BTreeMap<ObjectId, Arc<Live>>>,
     shards: [tokio::sync::Mutex<()>; SHARDS],
     wake: Arc<tokio::sync::Notify>,
+    /// Wakes whoever flushes what is written.
+    written: Arc<tokio::sync::Notify>,
     /// Whether objects that were open when the node stopped are still to be looked at.
     unsure_at_start: AtomicBool,
     closing: tokio::sync::watch::Sender<bool>,
@@ -124,10 +126,11 @@ impl Directory {
             writing: Mutex::default(),
             shards: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
             wake: Arc::default(),
+            written: Arc::default(),
             unsure_at_start: AtomicBool::new(true),
             closing: tokio::sync::watch::Sender::new(false),
         });
-        tend::start(&inner)?;
+        tend::start(&inner);
         Ok(Self { inner })
     }
 
@@ -138,7 +141,7 @@ impl Directory {
         for live in self.inner.writing_now() {
             failed = self.inner.seal(&live).await.err().or(failed);
         }
-        self.inner.wake.notify_one();
+        self.inner.wake_all();
         self.inner.space.flush().await?;
         failed.map_or(Ok(()), Err)
     }
@@ -175,13 +178,19 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         self.inner.closing.send_replace(true);
-        self.inner.wake.notify_one();
+        self.inner.wake_all();
     }
 }
 
 impl Inner {
     fn clock(&self) -> &dyn Clock {
         self.sys.clock()
+    }
+
+    /// Wakes all who do the store's own work.
+    fn wake_all(&self) {
+        self.wake.notify_one();
+        self.written.notify_one();
     }
 
     fn shard(&self, object: ObjectId) -> &tokio::sync::Mutex<()> {
@@ -243,7 +252,7 @@ impl Inner {
         live.used.store(self.lookups.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         if live.state().phase == Phase::Writing {
             self.writing_table().insert(live.id, live.clone());
-            self.wake.notify_one();
+            self.wake_all();
         }
         let mut table = self.table();
         table.insert(live.id, live.clone());
@@ -304,8 +313,8 @@ impl Inner {
         let row =
             ObjectRow { container, file: spare.number(), size: 0, unverified: 0, writes: 0, boot: self.boot };
         let file = spare.open(length)?;
-        self.record_new(row, object).await?;
-        spare.used();
+        let number = spare.used();
+        self.record_new(row, object).await.inspect_err(|_| self.files.unused(number))?;
         let live = Arc::new(Live::new(object, &row, file, Was::MadeNow, self.clock().tick()));
         self.enter(&live);
         Ok(())
@@ -494,11 +503,16 @@ impl ObjectStore for Directory {
     }
 
     async fn relabel(&self, from: &Granted, to: &Granted, object: ObjectId) -> Result<()> {
-        self.inner.relabel(from, to, object).await.map_err(|error| error.op("relabel").about(object))
+        let (inner, from, to) = (self.inner.clone(), from.clone(), to.clone());
+        // What follows the commit is done whoever goes away meanwhile; below too.
+        let task = self.inner.sys.spawn(async move { inner.relabel(&from, &to, object).await });
+        task.await.and_then(|done| done).map_err(|error| error.op("relabel").about(object))
     }
 
     async fn remove(&self, granted: &Granted, object: ObjectId) -> Result<()> {
-        self.inner.remove(granted, object).await.map_err(|error| error.op("remove").about(object))
+        let (inner, granted) = (self.inner.clone(), granted.clone());
+        let task = self.inner.sys.spawn(async move { inner.remove(&granted, object).await });
+        task.await.and_then(|done| done).map_err(|error| error.op("remove").about(object))
     }
 
     async fn list(&self, granted: &Granted, after: Option<ObjectId>) -> Result<ObjectPage> {

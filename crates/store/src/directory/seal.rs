@@ -46,7 +46,7 @@ impl Inner {
             state.written_at = self.clock().tick();
         }
         self.writing_table().insert(live.id, live.clone());
-        self.wake.notify_one();
+        self.wake_all();
         Ok(())
     }
 

@@ -1,43 +1,72 @@
-//! The store's own work: seals what rests, flushes what waits, removes files, makes spares.
+//! The store's own work: seals what rests, removes files, makes spares; and beside that, so that
+//! none of it is waited for, flushes what waits.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use weft_core::{Result, Tick, limits};
 
 use super::Inner;
-use super::live::{Live, Phase};
+use super::live::{Live, Phase, State};
+
+/// Which part of the work.
+#[derive(Clone, Copy)]
+enum Work {
+    Tending,
+    Flushing,
+}
 
 /// Starts it. It ends when the store is dropped.
-pub(super) fn start(inner: &Arc<Inner>) -> Result<()> {
-    let (weak, wake, sys) = (Arc::downgrade(inner), inner.wake.clone(), inner.sys.clone());
-    // Nobody waits for it: it ends by itself.
-    drop(inner.sys.spawn(async move {
-        let mut next = Some(sys.clock().tick());
-        loop {
-            match next {
-                None => wake.notified().await,
-                Some(at) => {
-                    tokio::select! {
-                        () = wake.notified() => {}
-                        () = sys.sleep_until(at) => {}
+pub(super) fn start(inner: &Arc<Inner>) {
+    for (work, wake) in [(Work::Tending, &inner.wake), (Work::Flushing, &inner.written)] {
+        let (weak, wake, sys) = (Arc::downgrade(inner), wake.clone(), inner.sys.clone());
+        // Nobody waits for it: it ends by itself.
+        drop(inner.sys.spawn(async move {
+            let mut next = Some(sys.clock().tick());
+            loop {
+                match next {
+                    None => wake.notified().await,
+                    Some(at) => {
+                        tokio::select! {
+                            () = wake.notified() => {}
+                            () = sys.sleep_until(at) => {}
+                        }
                     }
                 }
+                match done(work, &weak).await {
+                    Some(due) => next = due,
+                    None => return,
+                }
             }
-            match tend(&weak).await {
-                Some(due) => next = due,
-                None => return,
-            }
-        }
-    }));
-    Ok(())
+        }));
+    }
 }
 
 /// Does what is due. Returns when to come again, if ever; `None` if the store is gone.
-async fn tend(weak: &Weak<Inner>) -> Option<Option<Tick>> {
+async fn done(work: Work, weak: &Weak<Inner>) -> Option<Option<Tick>> {
     let inner = weak.upgrade()?;
     if *inner.closing.borrow() {
         return None;
     }
+    let due = match work {
+        Work::Tending => tend(&inner).await,
+        Work::Flushing => flush(&inner).await,
+    };
+    Some(due.0)
+}
+
+/// Brings to disk what was written and has waited long enough.
+async fn flush(inner: &Arc<Inner>) -> Due {
+    let mut due = Due::default();
+    for live in inner.writing_now() {
+        let done = inner.flush_in_time(&live, &mut due).await;
+        inner.rest_after("flush an object", done, &mut due);
+    }
+    due
+}
+
+/// Does everything else.
+async fn tend(inner: &Arc<Inner>) -> Due {
     let mut due = Due::default();
     for (what, done) in [
         ("seal what a crash left open", inner.tend_unsure().await),
@@ -50,7 +79,7 @@ async fn tend(weak: &Weak<Inner>) -> Option<Option<Tick>> {
         let done = inner.tend_live(&live, &mut due).await;
         inner.rest_after("seal an object", done, &mut due);
     }
-    Some(due.0)
+    due
 }
 
 /// The earliest time at which there is something to do.
@@ -61,6 +90,13 @@ impl Due {
     fn at(&mut self, tick: Tick) {
         self.0 = Some(self.0.map_or(tick, |earlier| earlier.min(tick)));
     }
+}
+
+/// Returns what an object's state says, if there is something to be done for it.
+fn tended<T>(live: &Live, say: impl FnOnce(&State) -> T) -> Option<T> {
+    let state = live.state();
+    let done = state.phase == Phase::Sealed || state.removed || state.has_losses();
+    (!done).then(|| say(&state))
 }
 
 impl Inner {
@@ -98,36 +134,40 @@ impl Inner {
             due.at(at);
             return Ok(());
         }
-        self.files.reap(&self.sys, &self.space).await?;
+        // A backup keeps them, for as long as it takes.
+        let reaped = self.files.try_reap(&self.sys, &self.space).await?;
         if self.files.removed_since().is_some() {
-            due.at(self.clock().tick());
+            let rest = if reaped { Duration::ZERO } else { limits::STORE_RETRY };
+            due.at(self.clock().tick().plus(rest));
         }
         Ok(())
     }
 
-    /// Seals an object that rests; flushes one that does not and has waited long enough.
+    /// Seals an object that rests.
     async fn tend_live(&self, live: &Arc<Live>, due: &mut Due) -> Result<()> {
-        let (rests_at, flush_at) = {
-            let state = live.state();
-            if state.phase == Phase::Sealed || state.removed || state.has_losses() {
-                return Ok(());
-            }
-            let flush = state.unflushed_since.map(|since| since.plus(limits::APPLIED_FLUSH_DELAY));
-            (state.written_at.plus(limits::STORE_SEAL_IDLE), flush)
+        let Some(rests_at) = tended(live, |state| state.written_at.plus(limits::STORE_SEAL_IDLE)) else {
+            return Ok(());
         };
+        if rests_at > self.clock().tick() {
+            due.at(rests_at);
+        } else if !self.seal(live).await? {
+            due.at(self.clock().tick().plus(limits::STORE_SEAL_IDLE));
+        }
+        Ok(())
+    }
+
+    /// Flushes an object whose bytes have waited long enough.
+    async fn flush_in_time(&self, live: &Arc<Live>, due: &mut Due) -> Result<()> {
+        let Some(since) = tended(live, |state| state.unflushed_since) else { return Ok(()) };
         let now = self.clock().tick();
-        if rests_at <= now {
-            if !self.seal(live).await? {
-                due.at(self.clock().tick().plus(limits::STORE_SEAL_IDLE));
-            }
+        // One that has nothing to flush may be written at any moment.
+        let at = since.unwrap_or(now).plus(limits::APPLIED_FLUSH_DELAY);
+        if at > now {
+            due.at(at);
             return Ok(());
         }
-        due.at(rests_at);
-        match flush_at {
-            Some(at) if at <= now => self.flush_bytes(live).await?,
-            Some(at) => due.at(at),
-            None => {}
-        }
+        self.flush_bytes(live).await?;
+        due.at(self.clock().tick().plus(limits::APPLIED_FLUSH_DELAY));
         Ok(())
     }
 }

@@ -6,3 +6,4 @@ mod contract;
 mod crash;
 mod faults;
 mod node;
+mod upkeep;
