@@ -13,6 +13,7 @@
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
 //!   net  ── sockets, with `sendfile`           tokio
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
+//!   Folder ── a directory of people: no link below it is followed (real only)
 //! ```
 //!
 //! A crate takes a [`Sys`] and, if it keeps anything, an `Arc<dyn Disk>` of its own
@@ -27,6 +28,7 @@
 pub mod clock;
 pub mod disk;
 pub mod fault;
+pub mod folder;
 pub mod memory;
 pub mod net;
 pub mod process;
@@ -39,6 +41,7 @@ use weft_core::{Clock, Time};
 
 pub use clock::{RealClock, SimClock};
 pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, SimDisk};
+pub use folder::{Folder, Seen, Sort};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use task::{Task, simulate};
 

@@ -22,6 +22,15 @@ pub fn gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// Returns the permission bits that new files of this process do not get.
+pub fn umask() -> u16 {
+    use rustix::fs::Mode;
+    // It can only be told by setting it: meanwhile, files that another thread makes are this user's alone.
+    let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    rustix::process::umask(umask);
+    (umask.bits() & 0o777) as u16
+}
+
 /// Has the memory of large blocks go back to the machine as soon as they are freed. The C
 /// library would keep them, and on some versions never find room for an aligned block in what
 /// it kept: a hundred checks of passwords, a few at a time, then hold a gigabyte.
