@@ -204,7 +204,8 @@ impl Folder {
     /// Says why something was refused: a link on the way by its own name.
     fn refused(&self, errno: Errno, op: &'static str, name: &OsStr) -> Error {
         let shown = self.shown(name);
-        let is_link = || matches!(self.look(name), Ok(Some(Seen { sort: Sort::Symlink, .. })));
+        let stat = || rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
+        let is_link = || stat().is_ok_and(|stat| Seen::of(&stat).sort == Sort::Symlink);
         if matches!(errno, Errno::LOOP | Errno::NOTDIR) && is_link() {
             let error =
                 Error::new(ErrorKind::NotDirectory, "it is a symbolic link, and none is followed there");

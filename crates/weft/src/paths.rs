@@ -112,20 +112,42 @@ pub fn at(text: &OsStr) -> Result<At> {
 /// A path given to `cp`.
 pub enum Side {
     /// In the tree.
-    Tree(RelPath),
+    Tree(RelPath, Ending),
     /// On this machine.
-    Local(PathBuf),
+    Local(PathBuf, Ending),
     /// Standard input or output.
     Standard,
+}
+
+/// What the end of a path given to `cp` says of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// A name: of anything.
+    Name,
+    /// `/`: it is a directory.
+    Slash,
+    /// `/.`: it is a directory, and what is in it is meant.
+    Contents,
 }
 
 impl Side {
     /// Reads a path given to `cp`.
     pub fn parse(text: &OsString) -> Result<Self> {
-        match text.as_bytes() {
+        let bytes = text.as_bytes();
+        let ending = match bytes {
+            b"." | b".." => Ending::Contents,
+            _ if bytes.ends_with(b"/.") || bytes.ends_with(b"/..") => Ending::Contents,
+            _ if bytes.ends_with(b"/") => Ending::Slash,
+            _ => Ending::Name,
+        };
+        match bytes {
             b"-" => Ok(Self::Standard),
-            bytes if bytes.starts_with(MARK) => tree_path(text).map(Self::Tree),
-            _ => Ok(Self::Local(PathBuf::from(text))),
+            _ if bytes.starts_with(MARK) => {
+                let dot = if ending == Ending::Contents { b".".as_slice() } else { b"" };
+                let path = bytes.strip_suffix(dot).unwrap_or(bytes);
+                tree_path(OsStr::from_bytes(path)).map(|path| Self::Tree(path, ending))
+            }
+            _ => Ok(Self::Local(PathBuf::from(text), ending)),
         }
     }
 }
@@ -170,9 +192,33 @@ mod tests {
     #[test]
     fn only_the_mark_makes_a_path_of_the_tree_for_copying() {
         let side = |text: &str| Side::parse(&OsString::from(text)).expect("a good path");
-        assert!(matches!(side("weft:/a"), Side::Tree(_)));
-        assert!(matches!(side("/a"), Side::Local(_)));
+        assert!(matches!(side("weft:/a"), Side::Tree(_, Ending::Name)));
+        assert!(matches!(side("/a"), Side::Local(_, Ending::Name)));
         assert!(matches!(side("-"), Side::Standard));
-        assert!(matches!(side("./-"), Side::Local(_)));
+        assert!(matches!(side("./-"), Side::Local(_, Ending::Name)));
+    }
+
+    #[test]
+    fn the_end_of_a_path_to_copy_says_whether_a_directory_or_what_is_in_it_is_meant() {
+        let ending = |text: &str| match Side::parse(&OsString::from(text)).expect("a good path") {
+            Side::Tree(path, ending) => (format!("weft:{}", show(&path)), ending),
+            Side::Local(path, ending) => (path.display().to_string(), ending),
+            Side::Standard => panic!("{text}"),
+        };
+        for (text, path, expected) in [
+            ("weft:/a/", "weft:/a", Ending::Slash),
+            ("weft:/a/.", "weft:/a", Ending::Contents),
+            ("weft:/.", "weft:/", Ending::Contents),
+            ("weft:/", "weft:/", Ending::Slash),
+            ("weft:/a.", "weft:/a.", Ending::Name),
+            ("a/", "a/", Ending::Slash),
+            ("a/.", "a/.", Ending::Contents),
+            (".", ".", Ending::Contents),
+            ("..", "..", Ending::Contents),
+            ("..a", "..a", Ending::Name),
+        ] {
+            assert_eq!(ending(text), (path.to_owned(), expected), "{text}");
+        }
+        assert!(Side::parse(&OsString::from("weft:/a/..")).is_err());
     }
 }

@@ -61,7 +61,23 @@ impl Count {
 
     /// Lets something be printed meanwhile: whole lines.
     pub fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
-        match self.shown.bar.get() {
+        self.room().print(print)
+    }
+
+    /// Returns the way to print meanwhile.
+    pub fn room(&self) -> Beside {
+        Beside(self.shown.bar.clone())
+    }
+}
+
+/// Lets something be printed while something is shown: whole lines.
+#[derive(Clone, Default)]
+pub struct Beside(Arc<OnceLock<ProgressBar>>);
+
+impl Beside {
+    /// Prints.
+    pub fn print<T>(&self, print: impl FnOnce() -> T) -> T {
+        match self.0.get() {
             Some(bar) => bar.suspend(print),
             None => print(),
         }
@@ -90,20 +106,20 @@ pub fn reading(context: &Context) -> Count {
     count(is_for_people(context) && !std::io::stdin().is_terminal(), None, BYTES, "")
 }
 
-/// Shows how far copies of so many bytes are while `work` runs, and stops them cleanly at the first
-/// Ctrl-C.
-pub async fn watch<T>(
+/// Shows how far copies of so many bytes are while `work` runs, which is told how to print meanwhile,
+/// and stops them cleanly at the first Ctrl-C.
+pub async fn watch<T, F: Future<Output = T>>(
     context: &Context,
     progress: Arc<Progress>,
     total: u64,
-    work: impl Future<Output = T>,
+    work: impl FnOnce(Beside) -> F,
 ) -> T {
     let seen = progress.clone();
-    let _shown = show(is_for_people(context), Some(total), BAR, move |bar| {
+    let shown = show(is_for_people(context), Some(total), BAR, move |bar| {
         bar.set_position(seen.bytes());
         bar.set_message(format!("{} files", seen.files()));
     });
-    let mut work = std::pin::pin!(work);
+    let mut work = std::pin::pin!(work(Beside(shown.bar.clone())));
     loop {
         tokio::select! {
             outcome = &mut work => return outcome,

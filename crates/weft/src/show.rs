@@ -1,5 +1,7 @@
 //! How things are shown to people. JSON is made where the thing is known.
 
+use std::ffi::OsStr;
+
 use weft_core::Time;
 use weft_core::attr::{Attr, Kind};
 
@@ -17,6 +19,16 @@ pub fn size(bytes: u64) -> String {
     }
     let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Shows an argument as it is typed to a shell.
+pub fn argument(text: &OsStr) -> String {
+    let text = text.to_string_lossy();
+    let plain = |c: char| c.is_alphanumeric() || "/._-+:,@%=".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => text.into_owned(),
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
 }
 
 /// Shows kind and mode as `ls` does.
@@ -66,6 +78,15 @@ mod tests {
             assert_eq!(size(bytes), text);
         }
         assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn an_argument_is_one_word_to_a_shell() {
+        for (text, typed) in
+            [("weft:/a-b.c", "weft:/a-b.c"), ("a b", "'a b'"), ("it's", r"'it'\''s'"), ("", "''")]
+        {
+            assert_eq!(argument(OsStr::new(text)), typed);
+        }
     }
 
     #[test]

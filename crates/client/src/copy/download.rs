@@ -1,22 +1,26 @@
 //! One file out of the tree.
 
-use std::fs::{File, OpenOptions};
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Permissions, TryLockError};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use weft_core::attr::Attr;
 use weft_core::form::{At, OpenFile, OpenHow, Piece, Pin, Range, collect};
 use weft_core::{Error, ErrorKind, Result, Rights, Time, limits};
-use weft_sys::fault;
+use weft_sys::{Folder, Sort, fault};
 
 use super::{How, Outcome, Progress};
 use crate::Client;
 
 /// Bytes compared before an interrupted copy is trusted and gone on with.
 const COMPARED_BYTES: u64 = limits::SEAL_BLOCK_BYTES;
+/// How many copies may end under one that begins, each just between its open and its lock.
+const CLAIMED_AT_MOST: u32 = 8;
 
 /// A file of the tree, and what errors call it.
 #[derive(Clone, Copy)]
@@ -27,35 +31,56 @@ pub struct From<'a> {
     pub shown: &'a str,
 }
 
-/// Copies a file to a local path. What is there is replaced whole once every byte is
-/// on disk; an interrupted copy of the same version is gone on with.
+/// A name in a directory of this machine.
+#[derive(Clone, Copy)]
+pub struct Spot<'a> {
+    /// The directory.
+    pub folder: &'a Folder,
+    /// The name in it.
+    pub name: &'a OsStr,
+}
+
+/// Copies a file to a name in a local directory. A regular file there, or a symbolic link, is
+/// replaced whole once every byte is on disk; an interrupted copy of the same version is gone on
+/// with. Fails with `Busy` while another copy of that version to that name is under way.
 pub async fn download(
     client: &Client,
     from: From<'_>,
-    to: &Path,
+    to: Spot<'_>,
     how: How,
     progress: &Progress,
 ) -> Result<Outcome> {
     let open = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
     let opened = client.fs().open(&client.call(), from.at, &open).await.map_err(|e| e.said_of(from.shown))?;
     let attr = opened.attr;
-    let outcome = if !how.force && unchanged(to, &attr) {
+    let outcome = if !how.force && is_there(to, &attr)? {
         progress.add_bytes(attr.size)?;
         Outcome::Unchanged
     } else {
-        let resumed = Receiving { client, from, file: &*opened.file, attr: &attr, progress }.run(to).await?;
-        Outcome::Copied { resumed }
+        refuse_what_is_kept(to)?;
+        let mode = attr.mode & 0o777 & !how.umask;
+        let receiving = Receiving { client, from, file: &*opened.file, attr: &attr, mode, progress };
+        Outcome::Copied { bytes: attr.size, resumed: receiving.run(to).await? }
     };
     opened.file.close(&client.call()).await.map_err(|e| e.said_of(from.shown))?;
     progress.add_file();
     Ok(outcome)
 }
 
-fn unchanged(local: &Path, attr: &Attr) -> bool {
-    std::fs::symlink_metadata(local).is_ok_and(|m| {
-        let mtime = Time::from_unix(m.mtime(), m.mtime_nsec() as u32);
-        m.is_file() && m.len() == attr.size && mtime == attr.mtime
-    })
+/// Returns whether a regular file with a file's size and modification time stands at a name.
+pub fn is_there(local: Spot<'_>, attr: &Attr) -> Result<bool> {
+    let seen = local.folder.look(local.name)?;
+    Ok(seen.is_some_and(|s| s.sort == Sort::File && s.size == attr.size && s.mtime == attr.mtime))
+}
+
+/// Fails where something stands that a file does not replace.
+fn refuse_what_is_kept(to: Spot<'_>) -> Result<()> {
+    let error = match to.folder.look(to.name)?.map(|seen| seen.sort) {
+        None | Some(Sort::File | Sort::Symlink) => return Ok(()),
+        Some(Sort::Directory) => Error::new(ErrorKind::IsDirectory, "it is a directory"),
+        Some(Sort::Fifo | Sort::Other) => Error::exists("it is no regular file, and stays"),
+    };
+    Err(error.op("replace").about(to.folder.shown(to.name).display()))
 }
 
 /// Returns a time as the machine's files carry it. What they cannot carry is 1970.
@@ -69,38 +94,26 @@ struct Receiving<'a> {
     from: From<'a>,
     file: &'a dyn OpenFile,
     attr: &'a Attr,
+    mode: u16,
     progress: &'a Progress,
 }
 
 impl Receiving<'_> {
     /// Returns how many bytes were there already.
-    async fn run(&self, to: &Path) -> Result<u64> {
-        let partial = self.partial_path(to)?;
+    async fn run(&self, to: Spot<'_>) -> Result<u64> {
+        let name = partial_name(to.name, self.attr.version.0);
+        let local = claim(to.folder, &name)?;
+        let partial = to.folder.shown(&name);
         let failed = |e: io::Error| fault::error(e, "write", partial.display());
-        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(false).clone();
-        let local = options().open(&partial).map_err(failed)?;
         let resumed = self.trusted(&local).await?;
         local.set_len(resumed).map_err(failed)?;
         self.progress.add_bytes(resumed)?;
         self.receive(&local, resumed, &partial).await?;
-        local
-            .set_permissions(std::fs::Permissions::from_mode(u32::from(self.attr.mode & 0o777)))
-            .map_err(failed)?;
+        local.set_permissions(Permissions::from_mode(u32::from(self.mode))).map_err(failed)?;
         local.set_modified(system_time(self.attr.mtime)).map_err(failed)?;
         local.sync_all().map_err(failed)?;
-        std::fs::rename(&partial, to).map_err(|e| fault::error(e, "replace", to.display()))?;
+        to.folder.rename(&name, to.name)?;
         Ok(resumed)
-    }
-
-    /// The hidden file beside the target, named after the version: another version's
-    /// leftovers are never gone on with.
-    fn partial_path(&self, to: &Path) -> Result<PathBuf> {
-        let name =
-            to.file_name().ok_or_else(|| Error::invalid("the target has no name").about(to.display()))?;
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{:x}.weft-part", self.attr.version.0));
-        Ok(to.with_file_name(hidden))
     }
 
     /// Returns how many bytes of an earlier attempt can be kept: all of them if the
@@ -140,11 +153,72 @@ impl Receiving<'_> {
     }
 }
 
+/// The hidden file beside the target, named after the version: another version's leftovers are
+/// never gone on with. A name too long for that stands there as its digest.
+fn partial_name(name: &OsStr, version: u128) -> OsString {
+    let hidden = |name: &OsStr| {
+        let mut hidden = OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{version:x}.weft-part"));
+        hidden
+    };
+    let whole = hidden(name);
+    if whole.len() <= limits::NAME_BYTES_MAX {
+        return whole;
+    }
+    hidden(OsStr::new(blake3::hash(name.as_bytes()).to_hex().as_str()))
+}
+
+/// Opens a hidden file and takes its lock, or fails with `Busy` if somebody has it.
+fn claim(folder: &Folder, name: &OsStr) -> Result<File> {
+    for _ in 0..CLAIMED_AT_MOST {
+        let file = folder.write(name)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => break,
+            // A file system without locks: then nobody else has one either.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => {
+                return Err(fault::error(e, "lock", folder.shown(name).display()));
+            }
+        }
+        // Whoever had it before may have renamed it into place meanwhile.
+        if folder.holds(name, &file)? {
+            return Ok(file);
+        }
+    }
+    let busy = Error::new(ErrorKind::Busy, "another copy of it to this place is under way");
+    Err(busy.op("write").about(folder.shown(name).display()).hint("wait for it, then copy again"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_hidden_name_is_never_too_long_and_belongs_to_one_name_and_version() {
+        let (longest, other) = (OsString::from("a".repeat(255)), OsString::from("b".repeat(255)));
+        for name in [OsStr::new("a"), &longest] {
+            assert!(partial_name(name, u128::MAX).len() <= limits::NAME_BYTES_MAX);
+            assert_eq!(partial_name(name, 1), partial_name(name, 1));
+            assert_ne!(partial_name(name, 1), partial_name(name, 2));
+            assert_ne!(partial_name(name, 1), partial_name(&other, 1));
+        }
+        assert_eq!(partial_name(OsStr::new("a"), 10), ".a.a.weft-part");
+    }
+
+    #[test]
+    fn what_another_copy_writes_is_not_taken_over_and_what_it_left_is() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let (folder, name) = (Folder::open(dir.path()).expect("it is there"), OsStr::new(".a"));
+        let first = claim(&folder, name).expect("nobody has it");
+        let refused = claim(&folder, name).expect_err("it is taken");
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+        drop(first);
+        claim(&folder, name).expect("nobody has it any more");
+    }
 
     #[test]
     fn times_before_1970_are_kept_as_those_after_it() {

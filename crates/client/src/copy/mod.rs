@@ -7,7 +7,8 @@
 //!
 //! Out of Weft, bytes of one pinned version go to a hidden file beside the target,
 //! named after that version, which is renamed into place when it is whole and on
-//! disk. The next copy goes on where it ends, after comparing its last block.
+//! disk. The next copy goes on where it ends, after comparing its last block. Whoever
+//! writes it holds a lock on it.
 
 mod download;
 mod local;
@@ -17,15 +18,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weft_core::{Error, ErrorKind, Result};
 
-pub use download::{From, download};
+pub use download::{From, Spot, download, is_there};
 pub use local::{LocalSource, times_and_mode};
-pub use upload::upload;
+pub use upload::{is_up, upload};
 
 /// What a copy did with one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was copied; so many bytes were there already from an earlier attempt.
+    /// It was copied.
     Copied {
+        /// Bytes in it.
+        bytes: u64,
         /// Bytes that did not have to be sent again.
         resumed: u64,
     },
@@ -38,6 +41,8 @@ pub enum Outcome {
 pub struct How {
     /// Copy even what has the same size and modification time on both sides.
     pub force: bool,
+    /// Permission bits that files made here do not get.
+    pub umask: u16,
 }
 
 /// How far a copy has got; shared with whoever shows it, and the way to stop it.
@@ -59,6 +64,11 @@ impl Progress {
         self.files.load(Ordering::Relaxed)
     }
 
+    /// Returns whether the copies were asked to stop.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
     /// Asks every copy that reports here to stop at its next piece. What was staged
     /// stays, for the next attempt.
     pub fn stop(&self) {
@@ -67,9 +77,8 @@ impl Progress {
 
     pub(crate) fn add_bytes(&self, bytes: u64) -> Result<()> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Unavailable, "interrupted")
-                .hint("the same command goes on where it stopped"));
+        if self.stopped() {
+            return Err(Error::new(ErrorKind::Unavailable, "interrupted"));
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! One local file into the tree.
 
 use std::fs::File;
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use weft_core::attr::{Attr, Kind, SetTime};
-use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Want};
-use weft_core::{ErrorKind, FileId, Name, Result, limits};
+use weft_core::attr::{Kind, SetAttr};
+use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Walked, Want};
+use weft_core::{Error, ErrorKind, FileId, Name, Result, Time, limits};
 use weft_sys::fault;
 
 use super::local::{LocalFile, LocalSource, times_and_mode};
@@ -15,70 +15,95 @@ use crate::Client;
 
 /// Bytes in every part but the last.
 const PART_BYTES: u64 = 64 << 20;
+/// How often other copies to a name, each just begun, may make one send its bytes again.
+const BEGUN_AGAIN_AT_MOST: u32 = 3;
 
-/// Copies a local file to a name in a directory. What is there is replaced whole; an
-/// interrupted copy of it is taken up again.
+/// Copies an open regular file to a name in a directory. What is there is replaced whole; an
+/// interrupted copy of it is taken up again. Of several copies to one name at once the last wins.
 pub async fn upload(
     client: &Client,
-    from: &Path,
+    file: File,
     dir: FileId,
     name: &Name,
     how: How,
     progress: &Progress,
 ) -> Result<Outcome> {
-    let unreadable = |e| fault::error(e, "read", from.display());
-    let file = File::open(from).map_err(unreadable)?;
-    let metadata = file.metadata().map_err(unreadable)?;
+    let metadata = file.metadata().map_err(|e| fault::error(e, "read", "the local file"))?;
     let (size, set) = (metadata.len(), times_and_mode(&metadata));
-    let target = At::name(dir, name.clone());
-    if !how.force && unchanged(present(client, &target).await?.as_ref(), size, set.mtime) {
+    let mtime = Time::from_unix(metadata.mtime(), metadata.mtime_nsec() as u32);
+    if !how.force && is_up(client, dir, name, size, mtime).await? {
         progress.add_bytes(size)?;
         progress.add_file();
         return Ok(Outcome::Unchanged);
     }
-    let sending = Sending { client, file: Arc::new(LocalFile(file)), size, progress };
-    let (stage, kept) = sending.take_up(dir, name).await?;
-    let hint = StageHint { length: Some(size), ..StageHint::default() };
-    let stage = match stage {
-        Some(stage) => stage,
-        None => client.fs().stage(&client.call(), &target, &hint).await?,
-    };
-    let resumed = kept.iter().map(|part| part.bytes).sum();
-    let parts = sending.send(&*stage, kept).await?;
-    stage.publish(&client.call(), &parts, &set, &Guard::NONE).await?;
+    let sending = Sending { client, file: Arc::new(LocalFile(file)), dir, name, size, set, progress };
+    let resumed = sending.run().await?;
     progress.add_file();
-    Ok(Outcome::Copied { resumed })
+    Ok(Outcome::Copied { bytes: size, resumed })
 }
 
-async fn present(client: &Client, target: &At) -> Result<Option<Attr>> {
-    match client.fs().walk(&client.call(), target, Want::default()).await {
-        Ok(walked) => Ok(Some(walked.attr)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+/// Returns whether a file of this size and modification time stands at a name.
+pub async fn is_up(client: &Client, dir: FileId, name: &Name, size: u64, mtime: Time) -> Result<bool> {
+    let at = At::name(dir, name.clone());
+    match client.fs().walk(&client.call(), &at, Want::default()).await {
+        Ok(Walked { attr, .. }) => Ok(attr.kind == Kind::File && attr.size == size && attr.mtime == mtime),
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
         Err(e) => Err(e),
     }
 }
 
-fn unchanged(there: Option<&Attr>, size: u64, mtime: Option<SetTime>) -> bool {
-    there.is_some_and(|attr| {
-        attr.kind == Kind::File && attr.size == size && Some(SetTime::At(attr.mtime)) == mtime
-    })
+/// Whether a stage was published, dropped or written by somebody else. What the node says has no
+/// cause behind it; what this machine says of the local file has.
+fn is_anothers_doing(error: &Error) -> bool {
+    use ErrorKind::{Conflict, Invalid, NotFound, Stale};
+    matches!(error.kind(), Conflict | Invalid | NotFound | Stale)
+        && std::error::Error::source(error).is_none()
 }
 
 struct Sending<'a> {
     client: &'a Client,
     file: Arc<LocalFile>,
+    dir: FileId,
+    name: &'a Name,
     size: u64,
+    set: SetAttr,
     progress: &'a Progress,
 }
 
 impl Sending<'_> {
+    /// Returns how many bytes were there already. If another copy to the name took the stage, all
+    /// is sent again in one that nobody looks for any more: copies look when they begin.
+    async fn run(&self) -> Result<u64> {
+        let mut again = 0;
+        loop {
+            match self.attempt(again == 0).await {
+                Err(e) if again < BEGUN_AGAIN_AT_MOST && is_anothers_doing(&e) => again += 1,
+                outcome => return outcome,
+            }
+        }
+    }
+
+    async fn attempt(&self, takes_up: bool) -> Result<u64> {
+        let (client, target) = (self.client, At::name(self.dir, self.name.clone()));
+        let (stage, kept) = if takes_up { self.take_up().await? } else { (None, Vec::new()) };
+        let hint = StageHint { length: Some(self.size), ..StageHint::default() };
+        let stage = match stage {
+            Some(stage) => stage,
+            None => client.fs().stage(&client.call(), &target, &hint).await?,
+        };
+        let resumed = kept.iter().map(|part| part.bytes).sum();
+        let parts = self.send(&*stage, kept).await?;
+        stage.publish(&client.call(), &parts, &self.set, &Guard::NONE).await?;
+        Ok(resumed)
+    }
+
     /// Looks for a stage that an earlier copy to the same name left, and returns it
     /// with those of its parts that hold what the local file holds.
-    async fn take_up(&self, dir: FileId, name: &Name) -> Result<(Option<Arc<dyn Stage>>, Vec<Part>)> {
+    async fn take_up(&self) -> Result<(Option<Arc<dyn Stage>>, Vec<Part>)> {
         let (fs, mut from) = (self.client.fs(), None);
         loop {
-            let page = fs.stages(&self.client.call(), &At::id(dir), from).await?;
-            for entry in page.stages.iter().filter(|entry| entry.name == *name) {
+            let page = fs.stages(&self.client.call(), &At::id(self.dir), from).await?;
+            for entry in page.stages.iter().filter(|entry| entry.name == *self.name) {
                 let stage = fs.staged(&self.client.call(), entry.id).await?;
                 let kept = self.matching(&*stage).await?;
                 if !kept.is_empty() {

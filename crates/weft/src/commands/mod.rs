@@ -25,9 +25,11 @@ mod user;
 mod whoami;
 mod why;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Subcommand;
+use clap::error::ErrorKind as Misuse;
+use clap::{CommandFactory, Subcommand};
 use weft_core::Result;
 
 use crate::context::Context;
@@ -116,7 +118,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Group(command) => group::run(context, &command),
         Command::Ls(args) => return ls::run(context, &args),
         Command::Cat(args) => return cat::run(context, &args),
-        Command::Cp(args) => cp::run(context, &args),
+        Command::Cp(args) => return cp::run(context, &args),
         Command::Mv(args) => return mv::run(context, &args),
         Command::Rm(args) => return rm::run(context, &args),
         Command::Mkdir(args) => return mkdir::run(context, &args),
@@ -132,4 +134,24 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Revoke(args) => revoke::run(context, &args),
     };
     done.map(|()| ExitCode::SUCCESS)
+}
+
+/// Splits what a command was given into sources and a target, wherever options stand between them.
+/// Ends as clap does where there are not both: its own count would be of those between two options.
+fn sources_and_target<'a>(
+    context: &Context,
+    command: &str,
+    paths: &'a [OsString],
+) -> (&'a [OsString], &'a OsString) {
+    if let Some((target, sources)) = paths.split_last()
+        && !sources.is_empty()
+    {
+        return (sources, target);
+    }
+    let mut cli = crate::Cli::command();
+    cli.build();
+    let misused = cli.find_subcommand_mut(command).expect("a command names itself");
+    let error = misused.error(Misuse::TooFewValues, "a source and a target are needed");
+    crate::failure::usage(&error, context.json());
+    std::process::exit(error.exit_code())
 }

@@ -18,7 +18,7 @@ use crate::progress;
 #[derive(Args)]
 pub struct MvArgs {
     /// What to rename, then the new name or the directory to move it to
-    #[arg(required = true, num_args = 2..)]
+    #[arg(required = true)]
     paths: Vec<OsString>,
     /// Fail if the new name is taken
     #[arg(short, long)]
@@ -29,10 +29,10 @@ pub struct MvArgs {
 }
 
 pub fn run(context: &Context, args: &MvArgs) -> Result<ExitCode> {
+    let (sources, target) = super::sources_and_target(context, "mv", &args.paths);
     context.wait(async {
         let renames = progress::counting(context, "renamed", false);
         let client = context.client().await?;
-        let (target, sources) = args.paths.split_last().expect("at least two paths are required");
         let target = TreePath::read(target)?;
         let into = directory(&client, &target).await.map_err(|e| e.op("rename to"))?;
         if sources.len() > 1 && into.is_none() {

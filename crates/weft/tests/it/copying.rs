@@ -88,7 +88,7 @@ fn single_files_go_where_cp_would_put_them() {
 }
 
 /// Starts a copy, and ends it with a signal once it has moved so many bytes.
-fn cut_off(node: &Node, args: &[&str], moved: u64, how: Signal) -> Said {
+pub fn cut_off(node: &Node, args: &[&str], moved: u64, how: Signal) -> Said {
     let mut command = node.command();
     let child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let until = Instant::now() + Duration::from_secs(60);
@@ -106,7 +106,7 @@ fn cut_off(node: &Node, args: &[&str], moved: u64, how: Signal) -> Said {
 }
 
 /// What a process has read from files or written to them so far, whichever is more.
-fn bytes_moved(child: &Child) -> u64 {
+pub fn bytes_moved(child: &Child) -> u64 {
     let io = fs::read_to_string(format!("/proc/{}/io", child.id())).unwrap_or_default();
     let of = |name: &str| io.lines().find_map(|line| line.strip_prefix(name)?.parse().ok());
     [of("rchar: "), of("wchar: ")].into_iter().flatten().max().unwrap_or(u64::MAX)

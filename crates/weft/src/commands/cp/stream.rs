@@ -1,37 +1,116 @@
-//! Standard input into a file of the tree.
+//! What is no regular file of this machine: standard input, pipes and devices. Their bytes are
+//! taken, or put into them, as they come.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::{BufMut, BytesMut};
-use tokio::io::AsyncReadExt;
-use weft_core::attr::SetAttr;
-use weft_core::form::{At, Guard, Piece, Source, StageHint, Stopped};
-use weft_core::{RelPath, Result, limits};
+use bytes::Bytes;
+use weft_core::attr::{Attr, SetAttr};
+use weft_core::form::{At, Guard, OpenHow, Piece, Pin, Range, Source, StageHint, Stopped};
+use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 use weft_sys::fault;
 
 use super::Job;
+use super::goal::TreeGoal;
 use crate::progress::{self, Count};
 
 /// Copies standard input to a file: all of it or nothing.
-pub async fn from_input(job: &Job<'_>, to: RelPath) -> Result<()> {
-    let (client, read) = (job.client, progress::reading(job.context));
-    let target = At::root(to).following();
-    let stage = client.fs().stage(&client.call(), &target, &StageHint::default()).await?;
-    let call = client.call_within(limits::TRANSFER_WITHIN);
-    let part = stage.put(&call, 1, 0, &mut Input(tokio::io::stdin(), read)).await?;
-    stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await.map(drop)
+pub async fn from_input(job: &Job<'_>, to: &TreeGoal) -> Result<()> {
+    let (dir, name) = to.spot(None)?;
+    if job.args.dry_run {
+        return job.report.would("standard input");
+    }
+    let input = io::stdin().as_fd().try_clone_to_owned();
+    let input = input.map_err(|e| fault::error(e, "read", "standard input"))?;
+    let count = progress::reading(job.context);
+    take(job, input.into(), "standard input", count, (dir, &name)).await
 }
 
-struct Input(tokio::io::Stdin, Count);
+/// Copies what a pipe or a device gives until it ends: all of it or nothing.
+pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name)) -> Result<()> {
+    if job.args.dry_run {
+        return job.report.would(from.display());
+    }
+    let path = from.to_path_buf();
+    let file = aside(move || File::open(path)).await?;
+    let file = file.map_err(|e| fault::error(e, "read", from.display()))?;
+    let count = progress::reading(job.context);
+    take(job, file, &from.display().to_string(), count, to).await
+}
+
+/// Writes a file's bytes into a pipe or a device, as it is.
+pub async fn into_file(job: &Job<'_>, from: &Attr, shown: &str, to: &Path) -> Result<()> {
+    if job.args.dry_run {
+        return job.report.would(shown);
+    }
+    let (client, failed) = (job.client, |e| fault::error(e, "write", to.display()));
+    let path = to.to_path_buf();
+    let file = Arc::new(aside(move || File::options().write(true).open(path)).await?.map_err(failed)?);
+    let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
+    let unreadable = |e: Error| e.said_of(shown);
+    let opened = client.fs().open(&client.call(), &At::id(from.id), &how).await.map_err(unreadable)?;
+    let call = client.call_within(limits::TRANSFER_WITHIN);
+    let mut source = opened.file.read(&call, Range::ALL).await.map_err(unreadable)?;
+    let (count, mut bytes) = (progress::printing(job.context, opened.attr.size), 0);
+    while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.map_err(unreadable)? {
+        let (piece, file) = (Piece::into_bytes(piece)?, file.clone());
+        let length = piece.len() as u64;
+        aside(move || (&*file).write_all(&piece)).await?.map_err(failed)?;
+        count.add(length);
+        bytes += length;
+    }
+    opened.file.close(&client.call()).await.map_err(unreadable)?;
+    job.report.add_stream(bytes);
+    Ok(())
+}
+
+async fn take(
+    job: &Job<'_>,
+    file: File,
+    shown: &str,
+    count: Count,
+    (dir, name): (FileId, &Name),
+) -> Result<()> {
+    let client = job.client;
+    let target = At::name(dir, name.clone());
+    let stage = client.fs().stage(&client.call(), &target, &StageHint::default()).await?;
+    let call = client.call_within(limits::TRANSFER_WITHIN);
+    let mut input = Input { file: Arc::new(file), shown, count };
+    let part = stage.put(&call, 1, 0, &mut input).await?;
+    stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await?;
+    job.report.add_stream(part.bytes);
+    Ok(())
+}
+
+/// Does what may wait for somebody else away from the thread that speaks to the node.
+async fn aside<T: Send + 'static>(act: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    let done = tokio::task::spawn_blocking(act).await;
+    done.map_err(|e| Error::new(ErrorKind::Internal, "what was done aside did not end").caused_by(e))
+}
+
+struct Input<'a> {
+    file: Arc<File>,
+    shown: &'a str,
+    count: Count,
+}
 
 #[async_trait]
-impl Source for Input {
+impl Source for Input<'_> {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let max = max.min(limits::PIECE_BYTES_MAX);
-        let mut bytes = BytesMut::with_capacity(max);
-        let read = self.0.read_buf(&mut (&mut bytes).limit(max)).await;
-        let read = read.map_err(|e| fault::error(e, "read", "standard input"))?;
-        self.1.add(bytes.len() as u64);
-        Ok((read > 0).then(|| Piece::Bytes(bytes.freeze())))
+        let (file, max) = (self.file.clone(), max.min(limits::PIECE_BYTES_MAX));
+        let read = aside(move || {
+            let mut bytes = vec![0; max];
+            let read = (&*file).read(&mut bytes)?;
+            bytes.truncate(read);
+            io::Result::Ok(Bytes::from(bytes))
+        });
+        let bytes = read.await?.map_err(|e| fault::error(e, "read", self.shown))?;
+        self.count.add(bytes.len() as u64);
+        Ok((!bytes.is_empty()).then_some(Piece::Bytes(bytes)))
     }
 
     fn length(&self) -> Option<u64> {
