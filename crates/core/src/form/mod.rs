@@ -20,6 +20,7 @@ mod answer;
 mod batch;
 mod call;
 mod file_system;
+mod held;
 mod lock;
 mod source;
 mod watch;
@@ -35,6 +36,7 @@ pub use file_system::{
     FileSystem, Make, New, OpenFile, OpenHow, PageMax, Pin, Range, Scope, Seek, Shape, Stage, StageHint,
     SyncScope, WriteAt, check_carried,
 };
+pub use held::HeldLocks;
 pub use lock::{Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 pub use source::{BytesSource, OpenedFile, Piece, Source, Stopped, collect};
 pub use watch::{Change, ChangeKind, ChangeSeq, Changes};

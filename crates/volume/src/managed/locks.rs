@@ -1,14 +1,14 @@
 //! Locks: ranges that split and merge, whole files beside them, and who waits for whom.
 //! In memory; they die with their session.
 //!
-//! Ranges are kept per holder, sorted and apart, so that taking, giving up and looking
+//! What each holder has is kept sorted ([`HeldLocks`]), so that taking, giving up and looking
 //! for what is in the way are walks over short sorted lists.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
-use weft_core::form::{Lock, LockKind, LockOwner, LockRange, LockScope};
+use weft_core::form::{HeldLocks, Lock, LockKind, LockOwner, LockScope};
 use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 
 /// Who holds or waits: an owner of a session.
@@ -27,14 +27,6 @@ impl Holder {
     }
 }
 
-/// What one holder has of one file: sorted ranges that neither overlap nor, if of one
-/// kind, touch; and the whole file, which ranges do not see.
-#[derive(Clone, Default)]
-struct Held {
-    ranges: BTreeMap<u64, (u64, LockKind)>,
-    whole: Option<LockKind>,
-}
-
 /// Every lock, and everyone who waits for one.
 #[derive(Default)]
 pub(super) struct Locks {
@@ -45,7 +37,7 @@ pub(super) struct Locks {
 
 #[derive(Default)]
 struct State {
-    files: HashMap<FileId, HashMap<Holder, Held>>,
+    files: HashMap<FileId, HashMap<Holder, HeldLocks>>,
     waiting: HashMap<u64, Wanted>,
     last_waiter: u64,
 }
@@ -62,78 +54,6 @@ struct Wanted {
 pub(super) struct Waiter<'a> {
     locks: &'a Locks,
     number: u64,
-}
-
-impl Held {
-    /// Returns the first lock of this holder that another's would clash with.
-    fn in_the_way(&self, scope: LockScope, kind: LockKind) -> Option<(LockScope, LockKind)> {
-        let clash = |held: LockKind| held == LockKind::Exclusive || kind == LockKind::Exclusive;
-        match scope {
-            LockScope::Whole => self.whole.filter(|held| clash(*held)).map(|held| (LockScope::Whole, held)),
-            LockScope::Range(range) => self
-                .over(range.at, range.end())
-                .find(|(_, _, held)| clash(*held))
-                .map(|(at, end, held)| (LockScope::Range(span(at, end)), held)),
-        }
-    }
-
-    /// Ranges that share a byte with `at..end`, in order.
-    fn over(&self, at: u64, end: u64) -> impl Iterator<Item = (u64, u64, LockKind)> + '_ {
-        let first = self.ranges.range(..=at).next_back().map_or(at, |(start, _)| *start);
-        self.ranges
-            .range(first..end)
-            .map(|(start, (stop, kind))| (*start, *stop, *kind))
-            .filter(move |(_, stop, _)| *stop > at)
-    }
-
-    fn give_up(&mut self, scope: LockScope) {
-        let LockScope::Range(range) = scope else {
-            self.whole = None;
-            return;
-        };
-        let (at, end) = (range.at, range.end());
-        let cut: Vec<_> = self.over(at, end).collect();
-        for (start, stop, kind) in cut {
-            self.ranges.remove(&start);
-            if start < at {
-                self.ranges.insert(start, (at, kind));
-            }
-            if stop > end {
-                self.ranges.insert(end, (stop, kind));
-            }
-        }
-    }
-
-    fn take(&mut self, scope: LockScope, kind: LockKind) {
-        self.give_up(scope);
-        let LockScope::Range(range) = scope else {
-            self.whole = Some(kind);
-            return;
-        };
-        let (mut at, mut end) = (range.at, range.end());
-        if let Some((start, (stop, held))) = self.ranges.range(..at).next_back().map(|(a, b)| (*a, *b))
-            && stop == at
-            && held == kind
-        {
-            self.ranges.remove(&start);
-            at = start;
-        }
-        if let Some((stop, held)) = self.ranges.get(&end).copied()
-            && held == kind
-        {
-            self.ranges.remove(&end);
-            end = stop;
-        }
-        self.ranges.insert(at, (end, kind));
-    }
-
-    fn count(&self) -> usize {
-        self.ranges.len() + usize::from(self.whole.is_some())
-    }
-}
-
-fn span(at: u64, end: u64) -> LockRange {
-    LockRange { at, length: if end == u64::MAX { 0 } else { end - at } }
 }
 
 impl State {
@@ -153,7 +73,7 @@ impl State {
     fn take(&mut self, wanted: &Wanted) -> Result<()> {
         let file = self.files.entry(wanted.file).or_default();
         let mut held = file.get(&wanted.by).cloned().unwrap_or_default();
-        let before: usize = file.values().map(Held::count).sum::<usize>() - held.count();
+        let before: usize = file.values().map(HeldLocks::count).sum::<usize>() - held.count();
         held.take(wanted.scope, wanted.kind);
         if before + held.count() > limits::LOCKS_PER_FILE_MAX {
             return Err(Error::new(ErrorKind::Busy, "the file carries as many locks as it may"));

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use weft_core::VolumeId;
+use weft_core::form::LockRange;
 
 use super::*;
 
@@ -62,9 +63,13 @@ fn ranges_split_and_merge_as_a_table_of_bytes_would() {
         }
         let state = locks.lock();
         for (holder, held) in state.files.get(&FILE).into_iter().flatten() {
-            let runs = held.ranges.iter().zip(held.ranges.iter().skip(1));
-            for ((_, (end, kind)), (at, (_, next))) in runs {
-                assert!(end < at || (end == at && kind != next), "apart, or of another kind");
+            let runs: Vec<_> = held.each().collect();
+            for pair in runs.windows(2) {
+                let [(LockScope::Range(one), kind), (LockScope::Range(next), other)] = pair else {
+                    panic!("no whole locks were taken")
+                };
+                let apart = one.end() < next.at || (one.end() == next.at && kind != other);
+                assert!(apart, "apart, or of another kind");
             }
             assert_eq!(holder.session, SessionId(1));
         }
