@@ -62,8 +62,9 @@ pub const CREDENTIAL_LIFE: Duration = Duration::from_secs(12 * 3600);
 /// How long a capability issued on a node lives.
 pub const CAPABILITY_LIFE: Duration = Duration::from_secs(3600);
 
-/// Answers kept for replay, per session (request-form law 8).
-pub const ONCE_RING: usize = 256;
+/// Answers kept for replay, per session (request-form law 8): more than a mount has calls under
+/// way, or one that was made would be forgotten before it can be asked for again.
+pub const ONCE_RING: usize = 1024;
 /// Bytes in one kept answer.
 pub const ONCE_REPLY_BYTES_MAX: usize = 1 << 10;
 /// Sessions a node keeps.
@@ -270,6 +271,14 @@ pub const RPC_ANSWER_GRACE: Duration = Duration::from_secs(1);
 pub const RPC_CALLS_MAX: usize = 1024;
 /// Frames that wait to be written to one connection.
 pub const RPC_QUEUE_FRAMES: usize = 64;
+/// How long a client that came back over a new connection tries to take its locks back and to
+/// open its files again.
+pub const RECLAIM_WITHIN: Duration = SESSION_GRACE;
+/// Files that such a client opens again at the same time.
+pub const REOPENS_AT_ONCE: usize = 64;
+/// Connections lost under one call after which it is not made over another: it may be what
+/// ends them.
+pub const RECONNECTS_MAX: usize = 8;
 /// Credentials, and sessions, one connection may have presented.
 pub const RPC_NUMBERS_MAX: usize = 4096;
 
@@ -408,9 +417,16 @@ pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
 /// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
 pub const MOUNT_BUFFERS_KEPT: usize = 16;
 /// Requests of a mount that wait for their answer, waits for locks apart.
-pub const MOUNT_CALLS_MAX: usize = 1024;
-/// Programs of a mount that wait for a lock; one more is refused.
-pub const MOUNT_LOCK_WAITS_MAX: usize = 4096;
+pub const MOUNT_CALLS_MAX: usize = 448;
+/// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's
+/// one connection, and whoever holds the lock needs room to give it up.
+pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
+/// How long a mount rests before it tries again to give up a lock that nobody holds any more.
+pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
+/// Bytes of one `copy_file_range`: who asks for more is told how many it were, and asks again.
+pub const MOUNT_COPY_BYTES_MAX: u64 = 64 << 20;
+/// How long a program may wait for bytes to be on the disk.
+pub const MOUNT_SYNC_WITHIN: Duration = Duration::from_secs(600);
 /// Readahead and other requests nobody waits for that the kernel may have under way.
 pub const MOUNT_BACKGROUND_MAX: u16 = 64;
 /// How long a call goes on for a program that was interrupted: signals that are no
@@ -454,3 +470,7 @@ const _: () =
 const _: () = assert!(STORE_SEAL_TXN_BLOCKS * 64 < KV_TXN_BYTES_MAX);
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
+// Beside calls and waits: what the readers have just begun, the watch, and locks that are given
+// up behind a program's back.
+const _: () = assert!(MOUNT_CALLS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
+const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{At, BytesSource, Expect, New, Replace, Reply, Request, Scope, StageHint, Want};
 use weft_core::policy::PolicyEdit;
-use weft_core::{ErrorKind, FileId, SessionId};
+use weft_core::{ErrorKind, FileId, SessionId, limits};
 
 use super::Subject;
 use super::site::*;
@@ -98,8 +98,8 @@ pub async fn another_sessions_ids_are_its_own(subject: &dyn Subject) {
     again.works();
 }
 
-/// The last 256 answers of a session are kept.
-pub async fn the_last_256_answers_are_kept(subject: &dyn Subject) {
+/// The last answers of a session are kept, [`limits::ONCE_RING`] of them.
+pub async fn as_many_answers_are_kept_as_there_is_room_for(subject: &dyn Subject) {
     let site = Site::of(subject);
     let make = |n: u64| {
         let site = &site;
@@ -109,10 +109,11 @@ pub async fn the_last_256_answers_are_kept(subject: &dyn Subject) {
         }
     };
     let mut first = Vec::new();
-    for n in 1..=256 {
+    let room = limits::ONCE_RING as u64;
+    for n in 1..=room {
         first.push(make(n).await.works());
     }
-    for n in [1, 2, 128, 256] {
+    for n in [1, 2, room / 2, room] {
         assert_eq!(make(n).await.works(), first[n as usize - 1]);
     }
 }

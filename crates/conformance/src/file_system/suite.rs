@@ -123,7 +123,7 @@ laws! { $
         every_kind_of_change_is_made_once,
         an_id_used_for_another_request_is_invalid,
         another_sessions_ids_are_its_own,
-        the_last_256_answers_are_kept,
+        as_many_answers_are_kept_as_there_is_room_for,
         a_failed_request_may_be_made_again,
         a_batch_answers_in_order_and_is_made_once,
     ]

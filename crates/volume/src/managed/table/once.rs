@@ -1,4 +1,4 @@
-//! Answers kept for replay: the last 256 of each session, written with the act itself.
+//! Answers kept for replay: the last of each session ([`limits::ONCE_RING`]), written with the act itself.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -77,7 +77,7 @@ pub(crate) fn has(read: &dyn Read, session: SessionId) -> Result<bool> {
     Ok(read.get(&Key::of(Table::OnceHead).u128(session.0))?.is_some())
 }
 
-/// Forgets everything kept for a session: at most a few hundred rows.
+/// Forgets everything kept for a session: at most a few thousand rows.
 pub(crate) fn forget(txn: &mut dyn Txn, session: SessionId) -> Result<()> {
     txn.delete(&Key::of(Table::OnceHead).u128(session.0))?;
     for table in [Table::OnceSlot, Table::Once] {
