@@ -1,6 +1,7 @@
 //! An open file that is opened again when its connection is lost.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Version, Wcc};
@@ -9,39 +10,55 @@ use weft_core::form::{
 };
 use weft_core::{Error, ErrorKind, FileId, Result};
 
-use super::{Inner, Link, steadily};
+use super::{Inner, Link, Repeat, steadily};
+
+/// Every file that is open.
+#[derive(Default)]
+pub(super) struct Files {
+    last: u64,
+    open: HashMap<u64, Weak<SteadyFile>>,
+}
+
+impl Files {
+    pub(super) fn each(&self) -> Vec<Arc<SteadyFile>> {
+        self.open.values().filter_map(Weak::upgrade).collect()
+    }
+}
 
 pub(super) struct SteadyFile {
     inner: Arc<Inner>,
+    number: u64,
     id: FileId,
     /// How to open it again: never making or cutting it.
     how: OpenHow,
     version: Version,
+    /// The link it was opened over last, and as what.
     open: Mutex<(u64, Arc<dyn OpenFile>)>,
 }
 
 impl SteadyFile {
+    /// Notes that a file was opened over the link of an epoch.
     pub(super) fn new(
         inner: &Arc<Inner>,
         epoch: u64,
         how: &OpenHow,
         attr: &Attr,
         file: Arc<dyn OpenFile>,
-    ) -> Self {
+    ) -> Arc<Self> {
         let how = OpenHow { need: how.need, pin: how.pin, ..OpenHow::default() };
-        Self {
-            inner: inner.clone(),
-            id: attr.id,
-            how,
-            version: attr.version,
-            open: Mutex::new((epoch, file)),
-        }
+        let mut files = inner.files();
+        files.last += 1;
+        let number = files.last;
+        let (id, version, open) = (attr.id, attr.version, Mutex::new((epoch, file)));
+        let file = Arc::new(Self { inner: inner.clone(), number, id, how, version, open });
+        files.open.insert(number, Arc::downgrade(&file));
+        file
     }
 
     /// Returns the file as it is open over this link, opening it if it is not yet.
-    async fn over(&self, link: &Link, call: &Call) -> Result<Arc<dyn OpenFile>> {
+    pub(super) async fn over(&self, link: &Link, call: &Call) -> Result<Arc<dyn OpenFile>> {
         let (epoch, file) = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if epoch == link.epoch {
+        if epoch >= link.epoch {
             return Ok(file);
         }
         let opened = link.remote.open(call, &At::id(self.id), &self.how).await?;
@@ -51,15 +68,28 @@ impl SteadyFile {
         *self.open.lock().unwrap_or_else(PoisonError::into_inner) = (link.epoch, opened.file.clone());
         Ok(opened.file)
     }
+
+    /// Acts on the bytes, unless a program here relies on a lock of the file that is
+    /// somebody else's now. Asked after the link is there: that is when locks are lost.
+    async fn guarded<T>(&self, act: impl Future<Output = Result<T>>) -> Result<T> {
+        self.inner.check_locks(self.id)?;
+        act.await
+    }
 }
 
-/// Makes a call of the file over whatever link there is, again if that is `$safe`.
+impl Drop for SteadyFile {
+    fn drop(&mut self) {
+        self.inner.files().open.remove(&self.number);
+    }
+}
+
+/// Makes a call of the file over whatever link there is, again if `$repeat` allows it.
 macro_rules! over {
     ($self:ident, $call:ident, |$file:ident| $act:expr) => {
-        over!($self, $call, true, |$file| $act)
+        over!($self, $call, Repeat::Safe, |$file| $act)
     };
-    ($self:ident, $call:ident, $safe:expr, |$file:ident| $act:expr) => {
-        steadily!($self.inner, $call, $safe, |link| async {
+    ($self:ident, $call:ident, $repeat:expr, |$file:ident| $act:expr) => {
+        steadily!($self.inner, $call, $repeat, |link| async {
             let $file = $self.over(&link, $call).await?;
             $act.await
         })
@@ -77,23 +107,19 @@ impl OpenFile for SteadyFile {
     }
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
-        over!(self, call, |file| file.read(call, range))
+        over!(self, call, |file| self.guarded(file.read(call, range)))
     }
 
-    /// Not repeated: the source has been pulled from. The kernel keeps the bytes and
-    /// whoever wrote them is told at `fsync`.
+    /// Not repeated: the source has been pulled from, and another may have written since.
+    /// A write that meets the end of the line fails at once. One of a page that was mapped
+    /// is told at `fsync` or `close`, as Linux does, and the page is gone.
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
-        let link = self.inner.link();
-        let link = match link.remote.connection().ended() {
-            Some(_) => self.inner.again(&link, call).await?,
-            None => link,
-        };
-        self.over(&link, call).await?.write(call, at, data).await
+        over!(self, call, Repeat::Never, |file| self.guarded(file.write(call, at, &mut *data)))
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
         // Cutting a file twice would cut what somebody else wrote in between.
-        over!(self, call, false, |file| file.shape(call, shape))
+        over!(self, call, Repeat::Never, |file| self.guarded(file.shape(call, shape)))
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
@@ -101,7 +127,7 @@ impl OpenFile for SteadyFile {
     }
 
     async fn sync(&self, call: &Call, range: Range) -> Result<Verifier> {
-        over!(self, call, |file| file.sync(call, range))
+        over!(self, call, |file| self.guarded(file.sync(call, range)))
     }
 
     async fn close(&self, call: &Call) -> Result<()> {

@@ -14,12 +14,7 @@ use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{CallerName, FileId, Result, Rights, StageId, VolumeId};
 
 use super::file::SteadyFile;
-use super::{Steady, steadily};
-
-/// May be made twice: it changes nothing, or making it twice comes to the same.
-const SAFE: bool = true;
-/// Is made once: repeated only under its mark.
-const ONCE: bool = false;
+use super::{Repeat, Steady, steadily};
 
 #[async_trait]
 impl FileSystem for Steady {
@@ -28,67 +23,72 @@ impl FileSystem for Steady {
     }
 
     async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
-        steadily!(self.0, call, SAFE, |link| link.remote.walk(call, at, want))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.walk(call, at, want))
     }
 
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
-        steadily!(self.0, call, SAFE, |link| link.remote.list(call, dir, from.clone(), max, want))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.list(call, dir, from.clone(), max, want))
     }
 
     async fn target(&self, call: &Call, at: &At) -> Result<LinkTarget> {
-        steadily!(self.0, call, SAFE, |link| link.remote.target(call, at))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.target(call, at))
     }
 
     async fn tags(&self, call: &Call, at: &At, from: Option<TagName>) -> Result<TagPage> {
-        steadily!(self.0, call, SAFE, |link| link.remote.tags(call, at, from.clone()))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.tags(call, at, from.clone()))
     }
 
     async fn policy(&self, call: &Call, at: &At) -> Result<Policy> {
-        steadily!(self.0, call, SAFE, |link| link.remote.policy(call, at))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.policy(call, at))
     }
 
     async fn why(&self, call: &Call, at: &At, need: Rights, who: Option<CallerName>) -> Result<Why> {
-        steadily!(self.0, call, SAFE, |link| link.remote.why(call, at, need, who.clone()))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.why(call, at, need, who.clone()))
     }
 
     async fn space(&self, call: &Call, at: &At) -> Result<Space> {
-        steadily!(self.0, call, SAFE, |link| link.remote.space(call, at))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.space(call, at))
     }
 
     async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage> {
-        steadily!(self.0, call, SAFE, |link| link.remote.stages(call, dir, from))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.stages(call, dir, from))
     }
 
     async fn test(&self, call: &Call, at: &At, lock: &Lock) -> Result<Option<Lock>> {
-        steadily!(self.0, call, SAFE, |link| link.remote.test(call, at, lock))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.test(call, at, lock))
     }
 
     async fn sync(&self, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {
-        steadily!(self.0, call, SAFE, |link| link.remote.sync(call, at, scope))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.sync(call, at, scope))
     }
 
     async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
-        steadily!(self.0, call, SAFE, |link| link.remote.watch(call, at, since))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.watch(call, at, since))
     }
 
     async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
-        steadily!(self.0, call, SAFE, |link| link.remote.copy(call, from, range, to, offset))
+        // Copying twice would overwrite what somebody else wrote in between.
+        steadily!(self.0, call, Repeat::Never, |link| async {
+            self.0.check_locks(from.base)?;
+            self.0.check_locks(to.base)?;
+            link.remote.copy(call, from, range, to, offset).await
+        })
     }
 
     async fn staged(&self, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
-        steadily!(self.0, call, SAFE, |link| link.remote.staged(call, id))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.staged(call, id))
     }
 
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
-        steadily!(self.0, call, SAFE, |link| link.remote.file(call, id, need))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.file(call, id, need))
     }
 
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.make(call, at, new.clone(), set))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.make(call, at, new.clone(), set))
     }
 
     async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.link(call, file, to))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.link(call, file, to))
     }
 
     async fn rename(
@@ -99,19 +99,19 @@ impl FileSystem for Steady {
         how: Replace,
         guard: &Guard,
     ) -> Result<Changed<()>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.rename(call, from, to, how, guard))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.rename(call, from, to, how, guard))
     }
 
     async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.remove(call, at, kind, guard))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.remove(call, at, kind, guard))
     }
 
     async fn set(&self, call: &Call, at: &At, set: &SetAttr, guard: &Guard) -> Result<Changed<Attr>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.set(call, at, set, guard))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.set(call, at, set, guard))
     }
 
     async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.tag(call, at, edits, guard))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.tag(call, at, edits, guard))
     }
 
     async fn protect(
@@ -121,32 +121,37 @@ impl FileSystem for Steady {
         scope: Scope,
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.protect(call, at, scope, edit))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.protect(call, at, scope, edit))
     }
 
     async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>> {
-        steadily!(self.0, call, ONCE, |link| link.remote.stage(call, target, hint))
+        steadily!(self.0, call, Repeat::Marked, |link| link.remote.stage(call, target, hint))
     }
 
     async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
-        // Opening changes nothing unless it cuts the file, or makes it only if it is new.
-        let safe = !how.truncate && !how.make.as_ref().is_some_and(|make| make.exclusive);
-        let (epoch, opened) = steadily!(self.0, call, safe, |link| async {
+        // The node knows no mark for opening. To cut a file twice cuts what others wrote in
+        // between; to make one twice that must be new finds one's own in the way.
+        let changes = how.truncate || how.make.as_ref().is_some_and(|make| make.exclusive);
+        let repeat = if changes { Repeat::Never } else { Repeat::Safe };
+        let (epoch, opened) = steadily!(self.0, call, repeat, |link| async {
             link.remote.open(call, at, how).await.map(|opened| (link.epoch, opened))
         })?;
         let file = SteadyFile::new(&self.0, epoch, how, &opened.attr, opened.file.clone());
-        Ok(Opened { file: Arc::new(file), ..opened })
+        Ok(Opened { file, ..opened })
     }
 
     async fn lock(&self, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
-        let lease = steadily!(self.0, call, SAFE, |link| link.remote.lock(call, at, lock, wait))?;
-        self.0.held().took(at, lock);
+        let lease = steadily!(self.0, call, Repeat::Safe, |link| link.remote.lock(call, at, lock, wait))?;
+        self.0.locks().took(at, lock);
         Ok(lease)
     }
 
+    /// Forgotten only once it is done: after a failure the owner has the lock still, and
+    /// would be right to rely on it.
     async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
-        self.0.held().gave_up(at, lock);
-        steadily!(self.0, call, SAFE, |link| link.remote.unlock(call, at, lock))
+        steadily!(self.0, call, Repeat::Safe, |link| link.remote.unlock(call, at, lock))?;
+        self.0.locks().gave_up(at, lock);
+        Ok(())
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {

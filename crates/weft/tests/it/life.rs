@@ -183,16 +183,24 @@ fn a_mount_that_is_told_to_end_as_soon_as_it_is_ready_leaves_nothing_mounted() {
     }
 }
 
-/// Holds a file open and locked, and says and does what it is told, a line at a time.
+/// Holds a file open and locked, and says and does what it is told, a line at a time. Two more
+/// are open and not used till the end; one of them has no name from the beginning.
 const HOLDER: &str = r#"
 import fcntl, os, sys
 held = os.open(sys.argv[1], os.O_RDWR)
 fcntl.flock(held, fcntl.LOCK_EX)
+idle = [os.open(sys.argv[1] + name, os.O_RDWR | os.O_CREAT) for name in (".orphan", ".named")]
+for file in idle:
+    os.write(file, b"idle")
+    os.fsync(file)
+os.unlink(sys.argv[1] + ".orphan")
 print("held", flush=True)
 sys.stdin.readline()
 os.pwrite(held, b"after", 6)
 os.fsync(held)
 print(os.pread(held, 100, 0).decode(), flush=True)
+sys.stdin.readline()
+print(*(os.pread(file, 100, 0).decode() for file in idle), flush=True)
 sys.stdin.readline()
 "#;
 
@@ -245,6 +253,10 @@ fn a_mount_goes_on_after_kill_9_of_its_node_with_files_open_and_locks_held() {
     // after that is held.
     locked_within("g", 60);
     assert_eq!(rival(&other.join("f")), "refused\n");
+    // What has no name any more goes when nobody has it open, and here somebody has.
+    fs::remove_file(other.join("f.named")).expect("removed");
+    told.write_all(b"\n").expect("it waits");
+    assert_eq!(said.next().as_deref(), Some("idle idle"));
     told.write_all(b"\n").expect("it waits");
     assert!(wait(&mut holder).success());
     // The kernel tells a mount of a close after the process has gone.

@@ -1,0 +1,4 @@
+//! The client against a node in this process, which goes away and comes back as told.
+
+mod node;
+mod restarts;
