@@ -1,9 +1,8 @@
 //! The door: from the kernel's requests to the form, one method each, in the files
 //! below. It decides nothing: every answer is the file system's.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -20,10 +19,12 @@ use crate::errno::Failure;
 use crate::handles::Handles;
 use crate::nodes::Nodes;
 use crate::{CallSource, OVERFLOW_ID};
+use lockers::Lockers;
 
 mod attributes;
 mod files;
 mod listing;
+mod lockers;
 mod locks;
 mod names;
 mod tags;
@@ -36,12 +37,11 @@ pub(crate) struct Door {
     uid: u32,
     gid: u32,
     root: FileId,
-    pub(crate) patience: Duration,
+    patience: Duration,
     pub(crate) device: Device,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
-    /// Who took locks through this mount on what: the process, for `F_GETLK`.
-    locks: Mutex<HashMap<(FileId, u64), u32>>,
+    lockers: Lockers,
     /// Whether changes by others are being pushed, so that what the kernel keeps may be
     /// believed for long.
     pub(crate) watching: AtomicBool,
@@ -99,7 +99,7 @@ impl Door {
             nodes: Nodes::new(&root),
             root: root.id,
             handles: Handles::default(),
-            locks: Mutex::default(),
+            lockers: Lockers::default(),
             watching: AtomicBool::new(false),
             fs,
             calls,
@@ -137,7 +137,7 @@ impl Door {
                 self.write(handle, at, marks, flags, bytes).await
             }
             Request::Flush { owner } => self.flush(node, owner).await,
-            Request::Release { handle, unlock } => self.release(handle, unlock).await,
+            Request::Release { handle } => self.release(handle).await,
             Request::Sync { handle } => self.sync(handle).await,
             Request::OpenDirectory => self.open_directory(node).await,
             Request::ReadDirectory { at, size, attributes } => {
@@ -159,6 +159,19 @@ impl Door {
                 self.copy_range((node, at), (to_node, to_at), length).await
             }
         }
+    }
+
+    /// Returns how long a request may take.
+    pub(crate) fn patience(&self, opcode: u32) -> Duration {
+        match opcode {
+            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => self.patience.max(limits::MOUNT_SYNC_WITHIN),
+            _ => self.patience,
+        }
+    }
+
+    /// Returns what accompanies a call that brings bytes to the disk.
+    fn durable(&self) -> Call {
+        self.call_within(self.patience(abi::opcode::FSYNC)).durable()
     }
 
     /// Returns what accompanies the next call, with the whole patience to go.
@@ -251,11 +264,18 @@ impl Door {
     }
 
     /// Has the kernel drop what it keeps of a node, and waits until it has. On a thread
-    /// of its own: the kernel may first wait for reads that are answered here.
+    /// of its own: the kernel may first wait for reads that are answered here. Pages are
+    /// dropped because the table of nodes said so, and it hears when they are.
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
         let door = self.clone();
+        let work = move || {
+            door.device.expire_node(node, pages);
+            if pages {
+                door.nodes.dropped(node);
+            }
+        };
         // A runtime that stops takes the mount with it.
-        let _ = tokio::task::spawn_blocking(move || door.device.expire_node(node, pages)).await;
+        let _ = tokio::task::spawn_blocking(work).await;
     }
 
     /// The same, without waiting: for answers during which the kernel holds what it
@@ -287,7 +307,7 @@ impl Door {
         }
         if let Some(handle) = undo.handle {
             let door = self.clone();
-            tokio::spawn(async move { door.release(handle, None).await });
+            tokio::spawn(async move { door.release(handle).await });
         }
     }
 }

@@ -16,26 +16,82 @@ pub(crate) struct Handle {
     pub file: Arc<dyn OpenFile>,
     /// The rights it was opened with.
     pub rights: Rights,
-    /// The verifier of the first write since the last sync.
-    unsynced: Mutex<Option<Verifier>>,
+    /// What was written to the file through this mount, by whichever open file.
+    pub written: Arc<Written>,
+    /// How many losses of it this one was told of, or found when it was opened.
+    told: AtomicU64,
 }
 
 impl Handle {
-    pub(crate) fn new(node: u64, file: Arc<dyn OpenFile>, rights: Rights) -> Self {
-        Self { node, file, rights, unsynced: Mutex::new(None) }
+    pub(crate) fn new(node: u64, file: Arc<dyn OpenFile>, rights: Rights, written: Arc<Written>) -> Self {
+        let told = AtomicU64::new(written.losses());
+        Self { node, file, rights, written, told }
     }
 
+    /// Notes a sync that was asked for when `noted` was what had been written. Fails with `EIO`,
+    /// once for each open file, if some of it may be lost, whoever wrote it and whoever found out.
+    pub(crate) fn synced(&self, noted: Option<Noted>, verifier: Verifier) -> Result<(), Errno> {
+        let lost = self.written.synced(noted, verifier);
+        let losses = self.written.losses();
+        let told = self.told.swap(losses, Ordering::Relaxed);
+        if lost || told < losses { Err(Errno::IO) } else { Ok(()) }
+    }
+}
+
+/// The writes of one file that no sync has been seen after, and how often some were lost.
+#[derive(Default)]
+pub(crate) struct Written(Mutex<Unsynced>);
+
+#[derive(Default)]
+struct Unsynced {
+    noted: Option<Noted>,
+    count: u64,
+    losses: u64,
+}
+
+/// Some writes: under which verifiers the first and the last were, and how many there were ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Noted {
+    first: Verifier,
+    last: Verifier,
+    count: u64,
+}
+
+impl Written {
     /// Notes a write. Returns nothing: a loss is told to whoever syncs, as Linux does.
     pub(crate) fn wrote(&self, verifier: Verifier) {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(verifier);
+        let mut state = self.lock();
+        state.count += 1;
+        let first = state.noted.map_or(verifier, |noted| noted.first);
+        state.noted = Some(Noted { first, last: verifier, count: state.count });
     }
 
-    /// Notes a sync. Fails with `EIO` once if what was written before it may be lost.
-    pub(crate) fn synced(&self, verifier: Verifier) -> Result<(), Errno> {
-        match self.unsynced.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            Some(written) if written != verifier => Err(Errno::IO),
-            _ => Ok(()),
+    /// Returns what no sync has been seen after: for the sync that is about to be asked for.
+    pub(crate) fn noted(&self) -> Option<Noted> {
+        self.lock().noted
+    }
+
+    fn losses(&self) -> u64 {
+        self.lock().losses
+    }
+
+    /// Notes that what was noted has been synced, and no more than that. Returns whether some
+    /// of it may be lost.
+    fn synced(&self, noted: Option<Noted>, verifier: Verifier) -> bool {
+        let Some(noted) = noted else { return false };
+        let lost = noted.first != verifier;
+        let mut state = self.lock();
+        if let Some(now) = state.noted.filter(|now| now.first == noted.first && now.count >= noted.count) {
+            state.losses += u64::from(lost);
+            // What came since is of this life of the node, or of a later one.
+            let since = Noted { first: if lost { now.last } else { verifier }, ..now };
+            state.noted = (now.count > noted.count).then_some(since);
         }
+        lost
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Unsynced> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -80,5 +136,37 @@ impl Handles {
             *rights |= handle.rights;
         }
         nodes.into_iter().map(|(node, (file, rights))| (node, file, rights)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: Verifier = Verifier(1);
+    const AFTER: Verifier = Verifier(2);
+
+    #[test]
+    fn a_sync_answers_for_what_was_written_before_it_was_asked_for_and_no_more() {
+        let written = Written::default();
+        written.wrote(BEFORE);
+        let first = written.noted();
+        written.wrote(BEFORE);
+        assert!(!written.synced(first, BEFORE));
+        let second = written.noted();
+        assert!(second.is_some(), "what came while it was under way is not synced");
+        assert!(written.synced(second, AFTER), "and was lost");
+        assert_eq!((written.noted(), written.losses()), (None, 1));
+    }
+
+    #[test]
+    fn a_loss_that_two_syncs_find_at_once_is_one_loss() {
+        let written = Written::default();
+        written.wrote(BEFORE);
+        let noted = written.noted();
+        assert!(written.synced(noted, AFTER) && written.synced(noted, AFTER));
+        assert_eq!(written.losses(), 1);
+        written.wrote(AFTER);
+        assert!(!written.synced(written.noted(), AFTER));
     }
 }

@@ -37,6 +37,7 @@ mod handles;
 mod nodes;
 mod pending;
 mod session;
+mod signals;
 mod watch;
 
 use std::path::{Path, PathBuf};

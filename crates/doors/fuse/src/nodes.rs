@@ -9,15 +9,18 @@
 //!   own write, nothing between  ─────────▶ pages good for the new version (the kernel has them)
 //!   anything else  ──────────────────────▶ pages must go before the answer does
 //! ```
+//!
+//! While they go, an open that comes in between is told to keep none.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind, Version, Wcc};
 use weft_core::{ContainerId, FileId};
 
 use crate::abi::ROOT_NODE;
+use crate::handles::Written;
 
 /// The nodes of one mount.
 pub(crate) struct Nodes {
@@ -39,6 +42,10 @@ struct Node {
     /// The version its pages are of, or an older one if they were dropped since; `None`
     /// while it was never opened and so has none.
     pages: Option<Version>,
+    /// How often those pages are being dropped just now: till then they are not of the version.
+    dropping: u32,
+    /// What was written to it through this mount.
+    written: Arc<Written>,
     /// For an open directory: how often it is open, and what it was then. Fifos, whose
     /// opens the kernel keeps to itself, count as open.
     held: Option<Box<(u64, Attr)>>,
@@ -49,6 +56,9 @@ struct Node {
 pub(crate) struct Kept {
     /// The pages are those of the version that was opened.
     pub pages: bool,
+    /// There may be pages, of another version: they are to be dropped, and then
+    /// [`Nodes::dropped`] is to be called.
+    pub stale: bool,
     /// The attributes are those of the file that was opened.
     pub attributes: bool,
 }
@@ -74,7 +84,7 @@ impl Nodes {
     }
 
     /// Counts a lookup of a file. Returns its node, and whether the kernel's pages of
-    /// it are of another version.
+    /// it are of another version: then they are to be dropped, and [`Nodes::dropped`] called.
     pub(crate) fn found(&self, attr: &Attr) -> (u64, bool) {
         let mut table = self.lock();
         if let Some(number) = table.by_file.get(&attr.id).copied()
@@ -91,30 +101,59 @@ impl Nodes {
     }
 
     /// Notes what the kernel is told of a node. Returns whether its pages are of
-    /// another version.
+    /// another version: then they are to be dropped, and [`Nodes::dropped`] called.
     pub(crate) fn told(&self, number: u64, attr: &Attr) -> bool {
         self.lock().nodes.get_mut(&number).is_some_and(|node| node.told(attr))
     }
 
     /// Notes a change made through this mount, whose bytes the kernel has as well.
-    /// Returns whether somebody else's change came between, so that its pages must go.
+    /// Returns whether somebody else's change came between, so that its pages must go, and
+    /// [`Nodes::dropped`] be called.
     pub(crate) fn changed(&self, number: u64, change: &Wcc) -> bool {
         let mut table = self.lock();
         let (Some(node), Some(after)) = (table.nodes.get_mut(&number), &change.after) else { return false };
         let ours_alone = change.before.is_some_and(|before| before.change == node.change);
         let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
         node.pages = node.pages.map(|_| after.version);
+        node.dropping += u32::from(stale);
         node.change = node.change.max(after.change);
         node.container = after.container;
         stale
     }
 
-    /// Notes an open. The kernel drops the pages it may not keep.
+    /// Notes that the kernel is about to drop pages for another reason.
+    pub(crate) fn drops(&self, number: u64) {
+        if let Some(node) = self.lock().nodes.get_mut(&number) {
+            node.dropping += 1;
+        }
+    }
+
+    /// Notes that the kernel has dropped pages that were said to be of another version. Until
+    /// then an open may keep none: what it would keep is what is being dropped.
+    pub(crate) fn dropped(&self, number: u64) {
+        if let Some(node) = self.lock().nodes.get_mut(&number) {
+            node.dropping = node.dropping.saturating_sub(1);
+        }
+    }
+
+    /// Returns what was written to a node's file through this mount.
+    pub(crate) fn written(&self, number: u64) -> Arc<Written> {
+        self.lock().nodes.get(&number).map(|node| node.written.clone()).unwrap_or_default()
+    }
+
+    /// Notes an open.
     pub(crate) fn opened(&self, number: u64, attr: &Attr) -> Kept {
         let mut table = self.lock();
-        let Some(node) = table.nodes.get_mut(&number) else { return Kept { pages: false, attributes: true } };
-        let kept = Kept { pages: node.pages == Some(attr.version), attributes: node.change == attr.change };
+        let Some(node) = table.nodes.get_mut(&number) else {
+            return Kept { pages: false, stale: false, attributes: true };
+        };
+        let kept = Kept {
+            pages: node.pages == Some(attr.version) && node.dropping == 0,
+            stale: node.pages.is_some_and(|version| version != attr.version),
+            attributes: node.change == attr.change,
+        };
         node.pages = Some(attr.version);
+        node.dropping += u32::from(kept.stale);
         node.change = node.change.max(attr.change);
         node.container = attr.container;
         kept
@@ -178,7 +217,8 @@ impl Node {
     fn new(attr: &Attr, lookups: u64) -> Self {
         let Attr { id: file, container, change, .. } = *attr;
         let held = (attr.kind == Kind::Fifo).then(|| Box::new((1, *attr)));
-        Self { file, lookups, container, change, pages: None, held }
+        let (pages, dropping, written) = (None, 0, Arc::default());
+        Self { file, lookups, container, change, pages, dropping, written, held }
     }
 
     fn told(&mut self, attr: &Attr) -> bool {
@@ -194,6 +234,7 @@ impl Node {
         let other = self.pages.is_some_and(|version| version != attr.version);
         if other {
             self.pages = Some(attr.version);
+            self.dropping += 1;
         }
         other
     }

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use rustix::io::Errno;
 use tokio::runtime::Handle as Runtime;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 use weft_core::{ErrorKind, limits};
 
 use crate::abi::request::{self, Header};
@@ -26,6 +26,7 @@ use crate::device::{Buffers, Received};
 use crate::door::{Door, Outcome};
 use crate::errno::Failure;
 use crate::pending::Pending;
+use crate::signals;
 
 type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
@@ -131,14 +132,12 @@ impl Session {
         };
         let interrupted = self.pending.wait(ticket.header.unique);
         // The call carries its deadline; this one is for an implementation that forgets it.
-        let patience = self.door.patience + limits::MOUNT_INTERRUPT_GRACE;
+        let patience = self.door.patience(ticket.header.opcode) + limits::MOUNT_INTERRUPT_GRACE;
+        let wished = stop_wished(ticket.header.opcode, ticket.header.pid, interrupted);
         self.runtime.spawn(async move {
             let given_up = async {
                 tokio::select! {
-                    Ok(()) = interrupted => {
-                        tokio::time::sleep(limits::MOUNT_INTERRUPT_GRACE).await;
-                        Errno::INTR
-                    }
+                    () = wished => Errno::INTR,
                     () = tokio::time::sleep(patience) => Errno::TIMEDOUT,
                 }
             };
@@ -167,6 +166,20 @@ impl Session {
             }
             drop(permit);
         });
+    }
+}
+
+/// Ends when a call that was interrupted is to be given up. One that changes something goes on
+/// for a program that lives on: it would be told that nothing was done, and do it again.
+async fn stop_wished(code: u32, thread: u32, interrupted: oneshot::Receiver<()>) {
+    if interrupted.await.is_err() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(limits::MOUNT_INTERRUPT_GRACE).await;
+        if !opcode::changes(code) || signals::is_dying(thread) {
+            return;
+        }
     }
 }
 

@@ -71,6 +71,17 @@ struct Due {
     drop: Option<Option<ContainerId>>,
 }
 
+/// What the kernel keeps of an open file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    /// May be shown still.
+    Still,
+    /// Is of another version than the file's now.
+    Another,
+    /// May not be seen any more.
+    NoMore,
+}
+
 impl Due {
     fn is_any(&self) -> bool {
         self.look || self.drop.is_some()
@@ -138,9 +149,9 @@ impl Watcher {
         let session = self.door.call().session;
         if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
             self.drop_nodes(None).await;
-        } else {
-            self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         }
+        // Names too: to drop a node leaves the names that lead to it.
+        self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         self.ask_from = Instant::now() + limits::MOUNT_WATCH_REST;
     }
 
@@ -182,13 +193,19 @@ impl Watcher {
     async fn look_again(&self) {
         let mut gone = Vec::new();
         for (node, file, rights) in self.door.handles.each_node() {
-            if !self.shows_still(node, file, rights).await {
-                gone.push(node);
+            match self.shows_still(node, file, rights).await {
+                Shows::Still => {}
+                shows => gone.push((node, shows)),
             }
         }
         let door = self.door.clone();
         self.blocking(move || {
-            gone.iter().for_each(|node| door.device.expire_node(*node, true));
+            for (node, shows) in gone {
+                door.device.expire_node(node, true);
+                if shows == Shows::Another {
+                    door.nodes.dropped(node);
+                }
+            }
             door.nodes.all(None).iter().for_each(|node| door.device.expire_node(*node, false));
         })
         .await;
@@ -196,15 +213,17 @@ impl Watcher {
 
     /// Returns whether what the kernel keeps of an open file may go on being shown: the right
     /// is there, and the bytes are not of another version, of whose making nobody was told.
-    async fn shows_still(&self, node: u64, file: FileId, opened_with: Rights) -> bool {
+    async fn shows_still(&self, node: u64, file: FileId, opened_with: Rights) -> Shows {
         let want = Want { attr: true, rights: true };
         let needed = opened_with & (Rights::READ | Rights::EXECUTE);
-        match self.door.fs.walk(&self.door.call(), &At::id(file), want).await {
-            Ok(walked) => {
-                let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
-                may && !self.door.nodes.told(node, &walked.attr)
-            }
-            Err(_) => false,
+        let Ok(walked) = self.door.fs.walk(&self.door.call(), &At::id(file), want).await else {
+            return Shows::NoMore;
+        };
+        let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
+        match (may, may && self.door.nodes.told(node, &walked.attr)) {
+            (false, _) => Shows::NoMore,
+            (true, true) => Shows::Another,
+            (true, false) => Shows::Still,
         }
     }
 

@@ -70,6 +70,31 @@ pub(crate) mod opcode {
     pub(crate) const RENAME2: u32 = 45;
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const COPY_FILE_RANGE: u32 = 47;
+
+    /// Whether a request changes something, so that it must not be made a second time because
+    /// it seemed not to have been made.
+    pub(crate) fn changes(opcode: u32) -> bool {
+        matches!(
+            opcode,
+            SETATTR
+                | SYMLINK
+                | MKNOD
+                | MKDIR
+                | UNLINK
+                | RMDIR
+                | RENAME
+                | RENAME2
+                | LINK
+                | OPEN
+                | CREATE
+                | WRITE
+                | SETXATTR
+                | REMOVEXATTR
+                | SETLK
+                | FALLOCATE
+                | COPY_FILE_RANGE
+        )
+    }
 }
 
 /// What both sides can do, agreed on when the mount begins.
@@ -120,8 +145,6 @@ pub(crate) mod mark {
     pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
     /// OPEN that cuts the file must clear set-id bits.
     pub(crate) const OPEN_KILL_SUIDGID: u32 = 1 << 0;
-    /// RELEASE ends a `flock`.
-    pub(crate) const RELEASE_FLOCK_UNLOCK: u32 = 1 << 1;
     /// SETLK speaks of `flock`, not of `fcntl`.
     pub(crate) const LK_FLOCK: u32 = 1 << 0;
 }

@@ -59,6 +59,7 @@ pub(crate) struct SetAttrIn {
 /// A lock as the kernel describes it: both ends belong to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LockIn {
+    pub handle: u64,
     pub owner: u64,
     pub start: u64,
     pub end: u64,
@@ -86,7 +87,7 @@ pub(crate) enum Request {
     Read { handle: u64, at: u64, size: u32 },
     Write { handle: u64, at: u64, marks: u32, flags: u32, bytes: Bytes },
     Flush { owner: u64 },
-    Release { handle: u64, unlock: Option<u64> },
+    Release { handle: u64 },
     Sync { handle: u64 },
     OpenDirectory,
     ReadDirectory { at: u64, size: u32, attributes: bool },
@@ -176,12 +177,7 @@ impl Request {
                 Self::ReadDirectory { at, size, attributes: opcode == opcode::READDIRPLUS }
             }),
             opcode::FLUSH => fields.longs::<3>().map(|[_, _, owner]| Self::Flush { owner }),
-            opcode::RELEASE => fields.u64().and_then(|handle| {
-                let [_, marks] = fields.numbers()?;
-                let owner = fields.u64()?;
-                let unlock = (marks & mark::RELEASE_FLOCK_UNLOCK != 0).then_some(owner);
-                Ok(Self::Release { handle, unlock })
-            }),
+            opcode::RELEASE => fields.u64().map(|handle| Self::Release { handle }),
             opcode::FSYNC => fields.u64().map(|handle| Self::Sync { handle }),
             opcode::FALLOCATE => fields.longs::<3>().and_then(|[handle, at, length]| {
                 let [mode, _] = fields.numbers()?;
@@ -311,9 +307,9 @@ impl Fields {
     }
 
     fn lock(&mut self) -> Result<LockIn, Errno> {
-        let [_handle, owner, start, end] = self.longs()?;
+        let [handle, owner, start, end] = self.longs()?;
         let [kind, pid, marks, _] = self.numbers()?;
-        Ok(LockIn { owner, start, end, kind, pid, flock: marks & mark::LK_FLOCK != 0 })
+        Ok(LockIn { handle, owner, start, end, kind, pid, flock: marks & mark::LK_FLOCK != 0 })
     }
 
     fn set_attr(&mut self) -> Result<SetAttrIn, Errno> {

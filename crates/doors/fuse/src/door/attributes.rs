@@ -44,7 +44,7 @@ impl Door {
     pub(super) async fn set_attr(self: &Arc<Self>, node: u64, asked: &SetAttrIn) -> Outcome {
         let at = self.at(node)?;
         self.check_owner(node, asked).await?;
-        let mut set = self.wanted(node, asked).await?;
+        let mut set = wanted(asked);
         let mut attr = None;
         // An open file may be cut by whoever opened it, whatever its mode says now.
         if let (Some(size), Some(handle)) = (set.size, asked.handle) {
@@ -63,6 +63,10 @@ impl Door {
             Some(attr) => attr,
             None => self.attr(node, asked.handle).await?,
         };
+        if asked.valid & fattr::KILL_SUIDGID != 0 && asked.valid & fattr::MODE == 0 {
+            let cleared = self.clear_set_id(node, &attr).await;
+            return Ok(self.attributes(&cleared.unwrap_or(attr)));
+        }
         Ok(self.attributes(&attr))
     }
 
@@ -77,34 +81,21 @@ impl Door {
         if other { Err(Errno::PERM.into()) } else { Ok(()) }
     }
 
-    /// Returns what the file system is to set.
-    async fn wanted(&self, node: u64, asked: &SetAttrIn) -> Result<SetAttr, Failure> {
-        let has = |bit: u32| asked.valid & bit != 0;
-        let time = |given: u32, now: u32, (seconds, nanos): (u64, u32)| match (has(now), has(given)) {
-            (true, _) => Some(SetTime::Now),
-            (false, true) => Some(SetTime::At(Time::from_unix(seconds as i64, nanos))),
-            (false, false) => None,
-        };
-        let mut set = SetAttr {
-            mode: has(fattr::MODE).then(|| permissions(asked.mode)),
-            size: has(fattr::SIZE).then_some(asked.size),
-            atime: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime),
-            mtime: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime),
-            ..SetAttr::default()
-        };
-        if has(fattr::KILL_SUIDGID) && set.mode.is_none() {
-            set.mode = without_set_id(self.attr(node, asked.handle).await?.mode);
+    /// Clears set-id bits, as a write or a cut has to, and returns what came of it. Those who
+    /// may write and not change attributes leave them, and that fails nothing: the bytes are
+    /// changed already, and here the bits have no effect.
+    pub(super) async fn clear_set_id(self: &Arc<Self>, node: u64, attr: &Attr) -> Option<Attr> {
+        let set = SetAttr { mode: Some(without_set_id(attr.mode)?), ..SetAttr::default() };
+        match self.fs.set(&self.change(), &At::id(attr.id), &set, &Guard::NONE).await {
+            Ok(change) => {
+                self.changed(node, &change.file);
+                Some(change.value)
+            }
+            Err(error) => {
+                tracing::debug!(node, %error, "set-id bits stay");
+                None
+            }
         }
-        Ok(set)
-    }
-
-    /// Clears set-id bits, as a write or a cut has to.
-    pub(super) async fn clear_set_id(self: &Arc<Self>, node: u64, attr: &Attr) -> Result<(), Failure> {
-        let Some(mode) = without_set_id(attr.mode) else { return Ok(()) };
-        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
-        let change = self.fs.set(&self.change(), &At::id(attr.id), &set, &Guard::NONE).await?;
-        self.changed(node, &change.file);
-        Ok(())
     }
 
     pub(super) async fn access(&self, node: u64, mask: u32) -> Outcome {
@@ -134,8 +125,25 @@ impl Door {
     }
 
     pub(super) async fn sync_directory(&self, node: u64) -> Outcome {
-        self.fs.sync(&self.call().durable(), &self.at(node)?, SyncScope::File).await?;
+        self.fs.sync(&self.durable(), &self.at(node)?, SyncScope::File).await?;
         done()
+    }
+}
+
+/// Returns what the file system is to set.
+fn wanted(asked: &SetAttrIn) -> SetAttr {
+    let has = |bit: u32| asked.valid & bit != 0;
+    let time = |given: u32, now: u32, (seconds, nanos): (u64, u32)| match (has(now), has(given)) {
+        (true, _) => Some(SetTime::Now),
+        (false, true) => Some(SetTime::At(Time::from_unix(seconds as i64, nanos))),
+        (false, false) => None,
+    };
+    SetAttr {
+        mode: has(fattr::MODE).then(|| permissions(asked.mode)),
+        size: has(fattr::SIZE).then_some(asked.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime),
+        ..SetAttr::default()
     }
 }
 

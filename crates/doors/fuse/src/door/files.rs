@@ -13,6 +13,7 @@ use super::{Door, Outcome, Reply, Undo, done, permissions, refuse};
 use crate::abi::{fopen, mark, open, reply};
 use crate::errno::Failure;
 use crate::handles::Handle;
+use crate::nodes::Kept;
 
 /// The two questions `lseek` puts to a file system.
 const SEEK_DATA: u32 = 3;
@@ -25,13 +26,17 @@ impl Door {
         let kept = self.nodes.opened(node, &opened.attr);
         // What was cached of it is of another state, and a program that opens after a
         // change must see it. Not while cutting: then the kernel holds the file.
-        if !kept.attributes && !truncate {
-            self.expire(node, false).await;
+        match (kept, truncate) {
+            // The kernel cuts its pages as well.
+            (Kept { stale: true, .. }, true) => self.nodes.dropped(node),
+            (Kept { stale: true, .. }, false) => self.expire(node, true).await,
+            (Kept { attributes: false, .. }, false) => self.expire(node, false).await,
+            _ => {}
         }
         if kill_privileges && truncate {
-            self.clear_set_id(node, &opened.attr).await?;
+            self.clear_set_id(node, &opened.attr).await;
         }
-        let handle = self.handles.add(Handle::new(node, opened.file, rights));
+        let handle = self.handles.add(Handle::new(node, opened.file, rights, self.nodes.written(node)));
         let keep = if kept.pages { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
@@ -42,11 +47,12 @@ impl Door {
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
         let (entry, stale) = self.entry_out(&opened.attr);
-        self.nodes.opened(entry.node, &opened.attr);
-        if stale {
+        let kept = self.nodes.opened(entry.node, &opened.attr);
+        if stale || kept.stale {
             self.expire_later(entry.node);
         }
-        let handle = self.handles.add(Handle::new(entry.node, opened.file, rights));
+        let written = self.nodes.written(entry.node);
+        let handle = self.handles.add(Handle::new(entry.node, opened.file, rights, written));
         let mut head = reply::entry(&entry);
         reply::put_open(&mut head, handle, 0);
         Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
@@ -95,30 +101,32 @@ impl Door {
         let append = flags & open::APPEND != 0 && marks & mark::WRITE_CACHE == 0;
         let place = if append { WriteAt::End } else { WriteAt::Offset(at) };
         let written = handle.file.write(&self.call(), place, &mut BytesSource::new(bytes)).await?;
-        handle.wrote(written.verifier);
+        handle.written.wrote(written.verifier);
         self.changed(handle.node, &written.file);
         // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
         if written.at != at {
+            self.nodes.drops(handle.node);
             self.expire_later(handle.node);
         }
         if let (true, Some(after)) = (marks & mark::WRITE_KILL_SUIDGID != 0, &written.file.after) {
-            self.clear_set_id(handle.node, after).await?;
+            self.clear_set_id(handle.node, after).await;
         }
         Ok(reply::size(u32::try_from(written.bytes).unwrap_or(u32::MAX)).into())
     }
 
-    pub(super) async fn release(&self, handle: u64, unlock: Option<u64>) -> Outcome {
-        let Some(handle) = self.handles.remove(handle) else { return refuse(Errno::BADF) };
-        if let Some(owner) = unlock {
-            self.unlock_whole(handle.file.id(), owner).await?;
-        }
+    pub(super) async fn release(self: &Arc<Self>, number: u64) -> Outcome {
+        let Some(handle) = self.handles.remove(number) else { return refuse(Errno::BADF) };
+        self.unlock_all(number).await;
         handle.file.close(&self.call()).await?;
         done()
     }
 
     pub(super) async fn sync(&self, handle: u64) -> Outcome {
         let handle = self.handles.find(handle)?;
-        handle.synced(handle.file.sync(&self.call().durable(), Range::ALL).await?)?;
+        // Of what was written before it is asked, and no later: that may not have come along.
+        let noted = handle.written.noted();
+        let verifier = handle.file.sync(&self.durable(), Range::ALL).await?;
+        handle.synced(noted, verifier)?;
         done()
     }
 
@@ -158,8 +166,8 @@ impl Door {
         length: u64,
     ) -> Outcome {
         let (source, target) = (self.at(from.0)?, self.at(to.0)?);
-        // The answer has 32 bits, and the kernel asks again for the rest.
-        let length = length.min(u64::from(u32::MAX >> 1));
+        // Whoever asks for more is told how much it was, and asks again for the rest.
+        let length = length.min(limits::MOUNT_COPY_BYTES_MAX);
         let range = Range { at: from.1, length: Some(length) };
         match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
             Ok(copied) => {

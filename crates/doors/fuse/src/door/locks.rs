@@ -1,13 +1,14 @@
 //! Locks: `fcntl`'s by range, `flock`'s by open file, both the file system's own, so
 //! that programs on two mounts see each other's.
 
-use std::sync::PoisonError;
+use std::sync::Arc;
 
 use bytes::{BufMut, BytesMut};
 use rustix::io::Errno;
 use weft_core::form::{At, Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 use weft_core::{Deadline, ErrorKind, FileId, limits};
 
+use super::lockers::{Asked, Locker};
 use super::{Door, Outcome, done};
 use crate::abi::request::LockIn;
 use crate::abi::{lock, reply};
@@ -36,14 +37,12 @@ impl Door {
             return done();
         }
         let lock = wanted(asked)?;
+        let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
+        self.lockers.ask(locker, asked.pid, asked.handle);
         if wait {
             self.wait_for(&at, &lock).await?
         } else {
             self.take(&at, &lock).await?
-        }
-        if !asked.flock {
-            let mut locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-            locks.insert((at.base, asked.owner), asked.pid);
         }
         done()
     }
@@ -72,27 +71,56 @@ impl Door {
 
     /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it.
     pub(super) async fn flush(&self, node: u64, owner: u64) -> Outcome {
-        let file = self.nodes.file(node)?;
-        let held = self.locks.lock().unwrap_or_else(PoisonError::into_inner).remove(&(file, owner));
-        if held.is_some() {
-            let range = LockRange { at: 0, length: 0 };
-            let lock = lock_of(owner, LockKind::Exclusive, LockScope::Range(range));
-            self.fs.unlock(&self.call(), &At::id(file), &lock).await?;
+        let locker = Locker { file: self.nodes.file(node)?, owner, whole: false };
+        if let Some(asked) = self.lockers.asked(locker) {
+            self.give_up(locker, asked).await?;
         }
         done()
     }
 
-    /// The last descriptor of a `flock`ed open file was closed.
-    pub(super) async fn unlock_whole(&self, file: FileId, owner: u64) -> Result<(), Failure> {
-        let lock = lock_of(owner, LockKind::Exclusive, LockScope::Whole);
-        Ok(self.fs.unlock(&self.call(), &At::id(file), &lock).await?)
+    /// An open file was closed for good: whatever was locked through it and not given up yet
+    /// goes. Of that are `flock`'s locks, open file description locks, and what a close could
+    /// not give up. Nobody waits for it, so it is tried until it is done.
+    pub(super) async fn unlock_all(self: &Arc<Self>, handle: u64) {
+        for (locker, asked) in self.lockers.through(handle) {
+            if let Err(failure) = self.give_up(locker, asked).await {
+                tracing::warn!(file = %locker.file, ?failure, "a lock could not be given up yet");
+                tokio::spawn(self.clone().give_up_later(locker, asked));
+            }
+        }
+    }
+
+    /// Gives up all that a locker may hold. It is forgotten only once that is done.
+    async fn give_up(&self, locker: Locker, asked: Asked) -> Result<(), Failure> {
+        let all = LockScope::Range(LockRange { at: 0, length: 0 });
+        let scope = if locker.whole { LockScope::Whole } else { all };
+        let lock = lock_of(locker.owner, LockKind::Exclusive, scope);
+        match self.fs.unlock(&self.call(), &At::id(locker.file), &lock).await {
+            // With the file its locks went.
+            Err(error) if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
+                return Err(error.into());
+            }
+            _ => self.lockers.gave_up(locker, asked),
+        }
+        Ok(())
+    }
+
+    async fn give_up_later(self: Arc<Self>, locker: Locker, asked: Asked) {
+        let until = tokio::time::Instant::now() + limits::SESSION_IDLE;
+        while tokio::time::Instant::now() < until {
+            tokio::time::sleep(limits::MOUNT_UNLOCK_REST).await;
+            // Who asked again holds what it was given since.
+            if self.lockers.asked(locker) != Some(asked) || self.give_up(locker, asked).await.is_ok() {
+                return;
+            }
+        }
+        tracing::error!(file = %locker.file, "a lock stays that nobody holds any more");
     }
 
     /// Returns the process that holds a lock; 0 if it is none of this mount's.
     fn holder(&self, file: FileId, owner: &LockOwner) -> u32 {
         let Ok(owner) = <[u8; 8]>::try_from(&owner.0[..]) else { return 0 };
-        let locks = self.locks.lock().unwrap_or_else(PoisonError::into_inner);
-        locks.get(&(file, u64::from_be_bytes(owner))).copied().unwrap_or(0)
+        self.lockers.pid(Locker { file, owner: u64::from_be_bytes(owner), whole: false })
     }
 }
 

@@ -47,11 +47,11 @@ fn own_writes_keep_pages_and_a_foreign_one_between_drops_them() {
     let (node, _) = nodes.found(&attr(2, 5, 50));
     assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "the first open knows of no pages");
     assert!(!nodes.changed(node, &write(&attr(2, 5, 50), &attr(2, 6, 60))));
-    assert_eq!(nodes.opened(node, &attr(2, 6, 60)), Kept { pages: true, attributes: true });
+    assert_eq!(nodes.opened(node, &attr(2, 6, 60)), Kept { pages: true, stale: false, attributes: true });
     // Somebody else wrote between: 7 was never seen here.
     assert!(nodes.changed(node, &write(&attr(2, 7, 70), &attr(2, 8, 80))));
     // And between that and the next open.
-    assert_eq!(nodes.opened(node, &attr(2, 9, 90)), Kept { pages: false, attributes: false });
+    assert_eq!(nodes.opened(node, &attr(2, 9, 90)), Kept { pages: false, stale: true, attributes: false });
 }
 
 #[test]
@@ -63,4 +63,24 @@ fn attributes_of_another_version_say_that_pages_must_go_once() {
     assert!(nodes.told(node, &attr(2, 3, 30)));
     assert!(!nodes.told(node, &attr(2, 3, 30)));
     assert!(!nodes.told(node, &attr(2, 1, 10)), "an answer that was overtaken");
+}
+
+#[test]
+fn an_open_keeps_no_pages_while_they_are_being_dropped() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (node, _) = nodes.found(&attr(2, 1, 10));
+    nodes.opened(node, &attr(2, 1, 10));
+    let keeps = || nodes.opened(node, &attr(2, 2, 20)).pages;
+    // One open finds another version and drops; a second comes before that is done.
+    assert!(nodes.opened(node, &attr(2, 2, 20)).stale);
+    assert!(!keeps());
+    nodes.dropped(node);
+    assert!(keeps());
+    // The same while a look, or a write after somebody else's, drops them.
+    assert!(nodes.told(node, &attr(2, 3, 30)));
+    assert!(nodes.changed(node, &write(&attr(2, 4, 40), &attr(2, 5, 50))));
+    nodes.dropped(node);
+    assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "one of two is under way still");
+    nodes.dropped(node);
+    assert!(nodes.opened(node, &attr(2, 5, 50)).pages);
 }

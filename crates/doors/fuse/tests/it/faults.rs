@@ -13,7 +13,7 @@ use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{is_child, say, start, until};
+use crate::raw::{be_interrupted, is_child, say, start, until};
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -22,7 +22,13 @@ fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
 fn faulty(patience: Duration) -> (Bed, Arc<AtomicU64>) {
     let lost = Arc::new(AtomicU64::new(0));
     let shared = lost.clone();
-    (Bed::with(move |inner| Arc::new(Faulty { inner, lost: shared, deaf: false }), patience), lost)
+    (
+        Bed::with(
+            move |inner| Arc::new(Faulty { inner, lost: shared, deaf: false, busy: Arc::default() }),
+            patience,
+        ),
+        lost,
+    )
 }
 
 #[test]
@@ -103,6 +109,63 @@ fn a_sync_after_a_loss_fails_once() {
     file.write_all(b"three").expect("written");
     file.sync_data().expect("this was not lost");
     File::open(bed.path()).expect("opened").sync_all().expect("a directory too");
+}
+
+#[test]
+fn a_loss_is_told_to_each_open_file_once_whichever_it_was_written_through() {
+    if !can_mount("a_loss_is_told_to_each_open_file_once_whichever_it_was_written_through") {
+        return;
+    }
+    let (bed, lost) = faulty(limits::CALL_DEADLINE);
+    fs::write(bed.join("f"), "one").expect("written");
+    lost.fetch_add(1, Ordering::SeqCst);
+    // As `sync FILE` does.
+    let (first, second) =
+        (File::open(bed.join("f")).expect("opened"), File::open(bed.join("f")).expect("opened"));
+    assert_eq!(number(first.sync_all()), Some(Errno::IO));
+    assert_eq!(number(second.sync_all()), Some(Errno::IO));
+    first.sync_all().expect("it was told");
+    second.sync_all().expect("it was told");
+    File::open(bed.join("f")).expect("opened").sync_all().expect("the loss is an old one");
+}
+
+/// Renames in a child that is interrupted. Returns how the child ended.
+fn rename_interrupted(test: &str, to: &str, signal: i32) -> std::process::ExitStatus {
+    let (bed, _) = faulty(limits::CALL_DEADLINE);
+    fs::write(bed.join("f"), "x").expect("written");
+    let mut child = start(&format!("faults::{test}"), "rename", &bed.join(to));
+    child.hear("begun");
+    let thread = child.waits_in(libc::SYS_rename);
+    child.signal(thread, signal);
+    let status = child.end();
+    assert_eq!(bed.join("f").exists(), to != "slow", "what was not answered as done is not done");
+    status
+}
+
+fn is_renaming_child() -> bool {
+    let Some(path) = is_child("rename") else { return false };
+    be_interrupted();
+    say("begun");
+    let answer = number(fs::rename(path.with_file_name("f"), path));
+    std::process::exit(if answer == Some(Errno::INTR) { 44 } else { i32::from(answer.is_some()) });
+}
+
+#[test]
+fn a_change_that_is_made_is_not_answered_as_interrupted() {
+    const TEST: &str = "a_change_that_is_made_is_not_answered_as_interrupted";
+    if is_renaming_child() || !can_mount(TEST) {
+        return;
+    }
+    assert_eq!(rename_interrupted(TEST, "slow", libc::SIGUSR1).code(), Some(0));
+}
+
+#[test]
+fn a_program_in_a_stuck_change_can_be_killed() {
+    const TEST: &str = "a_program_in_a_stuck_change_can_be_killed";
+    if is_renaming_child() || !can_mount(TEST) {
+        return;
+    }
+    assert_eq!(rename_interrupted(TEST, "stuck", libc::SIGTERM).signal(), Some(libc::SIGTERM));
 }
 
 mounted! {

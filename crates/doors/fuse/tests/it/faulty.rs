@@ -1,8 +1,10 @@
-//! A `Model` that gets stuck, panics or loses what was not synced, where a test says so.
+//! A `Model` that gets stuck, is slow, busy or panics, or loses what was not synced, where a
+//! test says so.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Changed, SetAttr, TagEdit, TagName, Wcc};
@@ -14,17 +16,24 @@ use weft_core::form::{
 };
 use weft_core::model::Model;
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{CallerName, FileId, Result, Rights, StageId, VolumeId};
+use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, StageId, VolumeId, limits};
 
 /// Looking up `stuck-walk…` never ends, `panic` panics, and reading a file named `stuck-read`
-/// never ends.
+/// never ends. A rename to `slow` takes [`SLOW`], one to `stuck` never ends. A lock that is
+/// waited for is taken when it is free, whether anybody waits for it still or not.
 pub struct Faulty {
     pub inner: Arc<Model>,
     /// Added to every verifier: raising it says that unsynced bytes were lost.
     pub lost: Arc<AtomicU64>,
     /// Whether its change feed tells of nothing.
     pub deaf: bool,
+    /// How many unlocks are refused because too much is under way.
+    pub busy: Arc<AtomicU64>,
 }
+
+/// Longer than a program that was interrupted waits for an answer.
+pub const SLOW: Duration = Duration::from_millis(2500);
+const _: () = assert!(SLOW.as_millis() > limits::MOUNT_INTERRUPT_GRACE.as_millis());
 
 struct FaultyFile {
     inner: Arc<dyn OpenFile>,
@@ -65,6 +74,11 @@ impl FileSystem for Faulty {
         how: Replace,
         guard: &Guard,
     ) -> Result<Changed<()>> {
+        match to.path.as_bytes() {
+            b"slow" => tokio::time::sleep(SLOW).await,
+            b"stuck" => pending().await,
+            _ => {}
+        }
         self.inner.rename(call, from, to, how, guard).await
     }
     async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
@@ -123,12 +137,18 @@ impl FileSystem for Faulty {
         self.inner.stages(call, dir, from).await
     }
     async fn lock(&self, call: &Call, at: &At, lock: &Lock, wait: Wait) -> Result<LockLease> {
-        self.inner.lock(call, at, lock, wait).await
+        let (inner, call, at, lock) = (self.inner.clone(), call.clone(), at.clone(), lock.clone());
+        let taken = tokio::spawn(async move { inner.lock(&call, &at, &lock, wait).await });
+        taken.await.expect("no panic")
     }
     async fn test(&self, call: &Call, at: &At, lock: &Lock) -> Result<Option<Lock>> {
         self.inner.test(call, at, lock).await
     }
     async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
+        let less = |busy: u64| busy.checked_sub(1);
+        if self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+            return Err(Error::new(ErrorKind::Busy, "too much is under way"));
+        }
         self.inner.unlock(call, at, lock).await
     }
     async fn sync(&self, call: &Call, at: &At, scope: SyncScope) -> Result<Verifier> {

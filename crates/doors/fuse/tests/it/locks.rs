@@ -3,12 +3,18 @@
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
-use crate::raw::{Kind, SOON, be_interrupted, in_the_way, is_child, lock, say, start, until};
+use crate::faulty::Faulty;
+use crate::raw::{
+    Kind, SOON, be_interrupted, in_the_way, is_child, lock, lock_description, say, start, until,
+};
 
 fn open(path: impl AsRef<Path>) -> File {
     File::options().read(true).write(true).create(true).truncate(false).open(path).expect("opened")
@@ -33,6 +39,15 @@ fn as_child() -> bool {
         say("begun");
         let answer = number(lock(&file, Kind::Write, 0, 0, true));
         std::process::exit(if answer == Some(Errno::INTR) { 44 } else { 45 });
+    }
+    if let Some(path) = is_child("stay") {
+        be_interrupted();
+        let file = open(path);
+        say("begun");
+        assert_eq!(number(lock(&file, Kind::Write, 0, 0, true)), Some(Errno::INTR));
+        say("interrupted");
+        std::thread::park_timeout(SOON * 6);
+        return true;
     }
     false
 }
@@ -81,6 +96,17 @@ mounted! {
         flock(&twice, FlockOperation::NonBlockingLockShared).expect("shared");
         flock(&there, FlockOperation::Unlock).expect("given up");
         flock(&twice, FlockOperation::NonBlockingLockExclusive).expect("alone now");
+    }
+
+    fn locks_of_an_open_file_description_end_with_its_last_close(bed) {
+        let again = bed.mount_again("alice", 2);
+        let (here, there) = (open(bed.join("f")), open(again.join("f")));
+        lock_description(&here, Kind::Write).expect("free");
+        let copy = here.try_clone().expect("duplicated");
+        drop(here);
+        assert_eq!(number(lock_description(&there, Kind::Write)), Some(Errno::AGAIN), "its duplicate holds it");
+        drop(copy);
+        until("the lock is free", || lock_description(&there, Kind::Write).is_ok());
     }
 
     fn a_wait_ends_when_the_lock_is_given_up(bed) {
@@ -187,4 +213,62 @@ fn locks_end_with_the_mount() {
         fs::read(again.join("f")).expect("the mount stands");
     }
     until("the lock is free", || lock(&there, Kind::Write, 0, 0, false).is_ok());
+}
+
+/// A bed whose file system goes on with a wait for a lock that was given up, and is too busy
+/// for so many unlocks.
+fn faulty(unlocks: u64) -> Bed {
+    let (lost, busy) = (Arc::default(), Arc::new(AtomicU64::new(unlocks)));
+    Bed::with(move |inner| Arc::new(Faulty { inner, lost, deaf: false, busy }), limits::CALL_DEADLINE)
+}
+
+#[test]
+fn a_lock_that_was_granted_after_its_wait_was_given_up_goes_with_the_process() {
+    const TEST: &str = "a_lock_that_was_granted_after_its_wait_was_given_up_goes_with_the_process";
+    if as_child() || !can_mount(TEST) {
+        return;
+    }
+    let bed = faulty(0);
+    let again = bed.mount_again("alice", 2);
+    let there = open(again.join("f"));
+    lock(&there, Kind::Write, 0, 0, false).expect("free");
+    let mut child = start(&format!("locks::{TEST}"), "stay", &bed.join("f"));
+    child.hear("begun");
+    let thread = child.waits_in(libc::SYS_fcntl);
+    child.signal(thread, libc::SIGUSR1);
+    child.hear("interrupted");
+    lock(&there, Kind::None, 0, 0, false).expect("given up");
+    until("the child is given it all the same", || in_the_way(&there, Kind::Write, 0, 0).is_some());
+    child.kill();
+    child.end();
+    until("the dead process's lock is free", || lock(&there, Kind::Write, 0, 0, false).is_ok());
+}
+
+#[test]
+fn a_lock_that_could_not_be_given_up_at_once_is_given_up_later() {
+    if !can_mount("a_lock_that_could_not_be_given_up_at_once_is_given_up_later") {
+        return;
+    }
+    // The flush of the first close, its release, and one more try.
+    let bed = faulty(3);
+    let again = bed.mount_again("alice", 2);
+    let (here, there) = (open(bed.join("f")), open(again.join("f")));
+    lock(&here, Kind::Write, 0, 0, false).expect("free");
+    drop(here);
+    until("the lock is free", || lock(&there, Kind::Write, 0, 0, false).is_ok());
+}
+
+#[test]
+fn an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close() {
+    if !can_mount("an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close") {
+        return;
+    }
+    let bed = faulty(1);
+    let again = bed.mount_again("alice", 2);
+    let (here, there) = (open(bed.join("f")), open(again.join("f")));
+    flock(&here, FlockOperation::LockExclusive).expect("free");
+    assert_eq!(flock(&here, FlockOperation::Unlock), Err(Errno::BUSY));
+    assert_eq!(flock(&there, FlockOperation::NonBlockingLockShared), Err(Errno::AGAIN));
+    drop(here);
+    until("the lock is free", || flock(&there, FlockOperation::NonBlockingLockShared).is_ok());
 }

@@ -13,6 +13,7 @@ use rustix::fs::{
     UTIME_NOW, UTIME_OMIT, XattrFlags,
 };
 use rustix::io::Errno;
+use weft_core::limits;
 
 use crate::bed::mounted;
 use crate::raw::Mapping;
@@ -291,6 +292,20 @@ mounted! {
         to.set_permissions(fs::Permissions::from_mode(0o000)).expect("changed");
         let copied = rustix::fs::copy_file_range(&from, Some(&mut 0), &to, Some(&mut 0), 100);
         assert_eq!(copied, Ok(100));
+    }
+
+    fn a_large_copy_is_made_in_parts_and_each_part_is_told(bed) {
+        let most = limits::MOUNT_COPY_BYTES_MAX as usize;
+        let from = File::options().read(true).write(true).create_new(true).open(bed.join("a")).expect("made");
+        from.set_len(most as u64 + 10).expect("made long");
+        from.write_all_at(b"end", most as u64 + 7).expect("written");
+        let to = File::options().read(true).write(true).create_new(true).open(bed.join("b")).expect("made");
+        let (mut at, mut to_at) = (0, 0);
+        let mut copy = || rustix::fs::copy_file_range(&from, Some(&mut at), &to, Some(&mut to_at), most * 4);
+        assert_eq!([copy(), copy(), copy()], [Ok(most), Ok(10), Ok(0)]);
+        let mut end = [0; 3];
+        to.read_exact_at(&mut end, most as u64 + 7).expect("read");
+        assert_eq!(&end, b"end");
     }
 
     fn what_is_written_through_a_mapping_is_in_the_file_and_the_other_way_round(bed) {

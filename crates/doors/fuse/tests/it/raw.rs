@@ -29,6 +29,14 @@ pub fn lock(file: &File, kind: Kind, start: i64, length: i64, wait: bool) -> Res
     if answer == 0 { Ok(()) } else { Err(Error::last_os_error()) }
 }
 
+/// Takes an open file description lock on all of a file, if it is free.
+pub fn lock_description(file: &File, kind: Kind) -> Result<()> {
+    let lock = flock_of(kind, 0, 0);
+    // SAFETY: the descriptor is open and the structure outlives the call.
+    let answer = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &lock) };
+    if answer == 0 { Ok(()) } else { Err(Error::last_os_error()) }
+}
+
 /// Returns what stands in the way of a lock: first byte, length and process.
 pub fn in_the_way(file: &File, kind: Kind, start: i64, length: i64) -> Option<(i64, i64, i32)> {
     let mut lock = flock_of(kind, start, length);

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use weft_core::Rights;
+use weft_core::form::{At, FileSystem, Guard, Replace};
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
@@ -60,6 +61,22 @@ mounted! {
         until("its mode changed", || fs::metadata(bed.join("g")).expect("there").mode() & 0o777 == 0o640);
         fs::remove_file(again.join("g")).expect("removed");
         until("it is gone", || !bed.join("g").exists());
+    }
+
+    fn names_change_also_beside_a_change_of_policy(bed) {
+        let [log, moved] = ["log", "log.1"].map(|name| At::root(name.try_into().expect("a name")));
+        for round in 0..10_u8 {
+            bed.store("log", &[round]);
+            until("it is shown", || fs::read(bed.join("log")).is_ok_and(|read| read == [round]));
+            bed.allow(&[("bob", if round % 2 == 0 { Rights::READ } else { Rights::NONE })]);
+            let call = bed.call("alice", 99);
+            let renamed = bed.model.rename(&call, &log, &moved, Replace::Any, &Guard::NONE);
+            bed.runtime.block_on(renamed).expect("renamed");
+            bed.store("log", &[100 + round]);
+            until("the name leads to the new file", || {
+                fs::read(bed.join("log")).is_ok_and(|read| read == [100 + round])
+            });
+        }
     }
 
     fn a_write_is_seen_by_other_clients_when_it_returns(bed) {
@@ -163,7 +180,7 @@ mounted! {
 /// A mount that is told of no change: what follows must hold without.
 fn deaf_bed() -> Bed {
     let bed = Bed::with(
-        |inner| Arc::new(Faulty { inner, lost: Arc::default(), deaf: true }),
+        |inner| Arc::new(Faulty { inner, lost: Arc::default(), deaf: true, busy: Arc::default() }),
         weft_core::limits::CALL_DEADLINE,
     );
     bed.store("f", &[1; 10_000]);

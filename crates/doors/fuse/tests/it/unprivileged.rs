@@ -5,6 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 
 use weft_conformance::run::not_run;
+use weft_core::Rights;
 
 use crate::bed::{Bed, can_mount};
 use crate::raw::{command, is_child, say};
@@ -70,5 +71,16 @@ fn as_nobody() {
     fs::set_permissions(bed.join("d/f"), fs::Permissions::from_mode(0o6755)).expect("changed");
     fs::File::create(bed.join("d/f")).expect("cut");
     assert_eq!(fs::metadata(bed.join("d/f")).expect("there").mode() & 0o7777, 0o755);
+    // Who may write and not change attributes: the bits stay, and the writing is done all the same.
+    let writer = Rights::READ | Rights::WRITE | Rights::APPEND | Rights::TRAVERSE | Rights::LIST;
+    bed.allow(&[("bob", writer)]);
+    let of_bob = bed.mount_again("bob", 2);
+    fs::set_permissions(bed.join("d/f"), fs::Permissions::from_mode(0o6777)).expect("changed");
+    let file = fs::File::options().append(true).open(of_bob.join("d/f")).expect("opened");
+    std::io::Write::write_all(&mut &file, b"more").expect("written, and answered so");
+    file.set_len(2).expect("cut, and answered so");
+    fs::File::create(of_bob.join("d/f")).expect("opened and cut, and answered so");
+    assert_eq!(fs::metadata(bed.join("d/f")).expect("there").len(), 0);
+    drop((file, of_bob));
     bed.runtime.block_on(bed.mount().unmount()).expect("unmounted");
 }
