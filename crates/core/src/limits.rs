@@ -9,7 +9,7 @@ use std::time::Duration;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes in a path as a caller gives it: doors refuse longer ones before parsing.
 pub const PATH_BYTES_MAX: usize = 16 << 10;
-/// Names in a path below its base.
+/// Names in a path below its base, and directories made one below the other.
 pub const PATH_DEPTH_MAX: usize = 1024;
 /// Bytes in a symbolic link's target (POSIX `PATH_MAX` less the NUL).
 pub const LINK_TARGET_BYTES_MAX: usize = 4095;
@@ -79,12 +79,16 @@ pub const SESSION_GRACE: Duration = Duration::from_secs(30);
 pub const SESSION_OPENS_MAX: usize = 65_536;
 /// Locks one file may carry.
 pub const LOCKS_PER_FILE_MAX: usize = 4096;
+/// Locks one session may have, over all files.
+pub const LOCKS_PER_SESSION_MAX: usize = 16_384;
 /// Bytes that name a lock's owner.
 pub const LOCK_OWNER_BYTES_MAX: usize = 1024;
 /// How long one slice of a lock wait lasts before it must be renewed.
 pub const LOCK_WAIT_SLICE: Duration = Duration::from_secs(30);
 /// Changes a volume keeps for watchers.
 pub const CHANGES_KEPT: usize = 65_536;
+/// Bytes that these may take: the way from the root is kept with each.
+pub const CHANGES_BYTES_KEPT: usize = 64 << 20;
 /// Changes in one page.
 pub const CHANGES_PAGE_MAX: usize = 1024;
 

@@ -47,8 +47,35 @@ impl Drop for Waits<'_> {
 #[derive(Default)]
 struct Ring {
     kept: VecDeque<Noted>,
+    /// Bytes that these take, about.
+    bytes: usize,
     /// The position of the last note that was taken in.
     last: u64,
+}
+
+impl Noted {
+    /// Returns about how many bytes it takes in memory.
+    fn weight(&self) -> usize {
+        let names = [&self.change.place, &self.change.to].into_iter().flatten();
+        let names: usize = names.map(|(_, name)| name.as_bytes().len()).sum();
+        size_of::<Self>() + self.within.len() * size_of::<FileId>() + names
+    }
+}
+
+impl Ring {
+    fn keep(&mut self, noted: Noted) {
+        self.bytes += noted.weight();
+        self.kept.push_back(noted);
+    }
+
+    /// Lets go of the oldest change if there is too much. The newest always stays.
+    fn let_go(&mut self) -> Option<Noted> {
+        let many = self.kept.len() > limits::CHANGES_KEPT;
+        let much = self.bytes > limits::CHANGES_BYTES_KEPT && self.kept.len() > 1;
+        let oldest = if many || much { self.kept.pop_front() } else { None };
+        self.bytes -= oldest.as_ref().map_or(0, Noted::weight);
+        oldest
+    }
 }
 
 impl Feed {
@@ -78,7 +105,7 @@ impl Feed {
             match postcard::from_bytes::<Noted>(&note.bytes) {
                 Ok(mut noted) => {
                     noted.change.seq = ChangeSeq(note.position.0);
-                    ring.kept.push_back(noted);
+                    ring.keep(noted);
                 }
                 Err(error) => {
                     tracing::error!(%error, position = note.position.0, "a change note is malformed")
@@ -86,8 +113,8 @@ impl Feed {
             }
         }
         let mut dropped = None;
-        while ring.kept.len() > limits::CHANGES_KEPT {
-            dropped = ring.kept.pop_front().map(|noted| NotePosition(noted.change.seq.0));
+        while let Some(oldest) = ring.let_go() {
+            dropped = Some(NotePosition(oldest.change.seq.0));
         }
         drop(ring);
         self.more.notify_waiters();
@@ -194,3 +221,6 @@ impl View<'_> {
         Ok(!settled.allowed().is_empty())
     }
 }
+
+#[cfg(test)]
+mod tests;

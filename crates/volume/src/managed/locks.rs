@@ -38,6 +38,8 @@ pub(super) struct Locks {
 #[derive(Default)]
 struct State {
     files: HashMap<FileId, HashMap<Holder, HeldLocks>>,
+    /// How many locks each session has, of all files.
+    counts: HashMap<SessionId, usize>,
     waiting: HashMap<u64, Wanted>,
     last_waiter: u64,
 }
@@ -71,15 +73,30 @@ impl State {
     }
 
     fn take(&mut self, wanted: &Wanted) -> Result<()> {
-        let file = self.files.entry(wanted.file).or_default();
-        let mut held = file.get(&wanted.by).cloned().unwrap_or_default();
-        let before: usize = file.values().map(HeldLocks::count).sum::<usize>() - held.count();
+        let file = self.files.get(&wanted.file);
+        let mut held = file.and_then(|file| file.get(&wanted.by)).cloned().unwrap_or_default();
+        let had = held.count();
+        let of_file = file.map_or(0, |file| file.values().map(HeldLocks::count).sum()) - had;
+        let of_session = self.counts.get(&wanted.by.session).map_or(0, |count| *count) - had;
         held.take(wanted.scope, wanted.kind);
-        if before + held.count() > limits::LOCKS_PER_FILE_MAX {
+        if of_file + held.count() > limits::LOCKS_PER_FILE_MAX {
             return Err(Error::new(ErrorKind::Busy, "the file carries as many locks as it may"));
         }
-        file.insert(wanted.by.clone(), held);
+        if of_session + held.count() > limits::LOCKS_PER_SESSION_MAX {
+            return Err(Error::new(ErrorKind::Busy, "the session has as many locks as it may"));
+        }
+        self.count(wanted.by.session, had, held.count());
+        self.files.entry(wanted.file).or_default().insert(wanted.by.clone(), held);
         Ok(())
+    }
+
+    /// Notes that of the locks of a session some that were `had` are `now` so many.
+    fn count(&mut self, session: SessionId, had: usize, now: usize) {
+        let count = self.counts.entry(session).or_default();
+        *count = *count + now - had;
+        if *count == 0 {
+            self.counts.remove(&session);
+        }
     }
 
     /// Returns whether one of `from`, or someone it waits for, waits for `to`.
@@ -156,10 +173,13 @@ impl Locks {
     pub(super) fn give_up(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<()> {
         let by = Holder::of(session, lock)?;
         let mut state = self.lock();
+        let (mut had, mut now) = (0, 0);
         if let Some(holders) = state.files.get_mut(&file) {
             if let Some(held) = holders.get_mut(&by) {
+                had = held.count();
                 held.give_up(lock.scope);
-                if held.count() == 0 {
+                now = held.count();
+                if now == 0 {
                     holders.remove(&by);
                 }
             }
@@ -167,6 +187,7 @@ impl Locks {
                 state.files.remove(&file);
             }
         }
+        state.count(session, had, now);
         drop(state);
         self.given_up.notify_waiters();
         Ok(())
@@ -179,13 +200,18 @@ impl Locks {
             holders.retain(|holder, _| holder.session != session);
         }
         state.files.retain(|_, holders| !holders.is_empty());
+        state.counts.remove(&session);
         drop(state);
         self.given_up.notify_waiters();
     }
 
     /// Drops everything about a file that is gone, and lets those who wait find that out.
     pub(super) fn forget(&self, file: FileId) {
-        self.lock().files.remove(&file);
+        let mut state = self.lock();
+        for (holder, held) in state.files.remove(&file).into_iter().flatten() {
+            state.count(holder.session, held.count(), 0);
+        }
+        drop(state);
         self.given_up.notify_waiters();
     }
 

@@ -102,6 +102,9 @@ impl Act<'_, '_> {
             Some(SetTime::At(time)) => time,
             Some(SetTime::Now) | None => now,
         };
+        if kind == Kind::Directory {
+            self.view().must_not_be_too_deep(dir)?;
+        }
         let container = self.view().home(dir)?;
         let mut inode = blank(kind, container, now);
         inode.generation = self.volume.generation;
@@ -229,6 +232,15 @@ impl Act<'_, '_> {
 }
 
 impl View<'_> {
+    /// Checks that a directory may come to lie in another: what a path cannot lead to is of no
+    /// use, and every change is told with all that lies above it.
+    pub(super) fn must_not_be_too_deep(&self, into: &Node) -> Result<()> {
+        if self.lineage(into)?.len() <= limits::PATH_DEPTH_MAX {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::TooLong, "directories lie at most 1024 deep"))
+    }
+
     pub(super) fn must_be_empty(&self, node: &Node) -> Result<()> {
         if !node.inode.is_directory() || entries::is_empty(self.read, node.serial())? {
             return Ok(());

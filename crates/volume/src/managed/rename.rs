@@ -45,7 +45,7 @@ impl Act<'_, '_> {
             }
             _ => {}
         }
-        view.must_not_loop(&moved, &to.dir)?;
+        view.must_fit_in(&moved, &to.dir)?;
         let before = self.before(&moved)?;
         let above = [self.before(&from.dir)?, self.before(&to.dir)?];
         self.catch_up(&mut moved)?;
@@ -120,7 +120,7 @@ impl Act<'_, '_> {
         (there, other): (&Node, &Link),
     ) -> Result<Epochs> {
         let view = self.view();
-        view.must_not_loop(there, &from.dir)?;
+        view.must_fit_in(there, &from.dir)?;
         let moves = view.moves(moved, &from.dir, &to.dir)?;
         let back = view.moves(there, &to.dir, &from.dir)?;
         // Both old rows go before either new one comes: the two may be of one directory.
@@ -177,11 +177,15 @@ impl View<'_> {
         Ok(if by_rename { Rights::RENAME } else { Rights::REMOVE })
     }
 
-    fn must_not_loop(&self, moved: &Node, into: &Node) -> Result<()> {
-        if moved.inode.is_directory() && self.lineage(into)?.iter().any(|above| above.id == moved.id) {
+    fn must_fit_in(&self, moved: &Node, into: &Node) -> Result<()> {
+        if !moved.inode.is_directory() {
+            return Ok(());
+        }
+        if self.lineage(into)?.iter().any(|above| above.id == moved.id) {
             return Err(Error::new(ErrorKind::Loop, "a directory cannot come to lie below itself"));
         }
-        Ok(())
+        // How deep it is itself is not looked at: that would be a walk through all below it.
+        if moved.inode.parent == into.serial() { Ok(()) } else { self.must_not_be_too_deep(into) }
     }
 
     /// Returns the members that change container when something moves between

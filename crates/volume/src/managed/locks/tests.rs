@@ -100,3 +100,34 @@ fn waiting_in_a_circle_is_a_deadlock_and_ends_when_one_gives_up_waiting() {
     drop(waits);
     assert!(!locks.take(FILE, SessionId(1), &b, Some(&second)).unwrap());
 }
+
+#[test]
+fn a_session_has_a_bounded_number_of_locks_over_all_files_and_gets_back_what_it_gives_up() {
+    let locks = Locks::default();
+    let (one, other) = (SessionId(1), SessionId(2));
+    let file = |n: usize| FileId::new(VolumeId(0), n as u64 / 64 + 1, 0);
+    // Ranges that do not touch, 64 of each file.
+    let range = |n: usize| lock(1, LockKind::Exclusive, n as u64 % 64 * 10, 5);
+    let take = |n: usize, session| locks.take(file(n), session, &range(n), None).map_err(|e| e.kind());
+    for n in 0..limits::LOCKS_PER_SESSION_MAX {
+        assert_eq!(take(n, one), Ok(true), "{n}");
+    }
+    let next = limits::LOCKS_PER_SESSION_MAX;
+    assert_eq!(take(next, one), Err(ErrorKind::Busy));
+    assert_eq!(take(next - 1, one), Ok(true), "what it has it may take again");
+    assert_eq!(take(next, other), Ok(true), "another session is another matter");
+    locks.give_up(file(next), other, &range(next)).unwrap();
+    locks.give_up(file(3), one, &range(3)).unwrap();
+    assert_eq!(take(next, one), Ok(true));
+    assert_eq!(take(3, one), Err(ErrorKind::Busy));
+    // A file that is gone takes its locks along.
+    locks.forget(file(64));
+    for n in 0..64 {
+        assert_eq!(take(next + 64 + n, one), Ok(true), "{n}");
+    }
+    assert_eq!(take(3, one), Err(ErrorKind::Busy));
+    locks.end_session(one);
+    assert_eq!(take(3, one), Ok(true));
+    locks.end_session(one);
+    assert!(locks.lock().counts.is_empty() && locks.count() == 0);
+}
