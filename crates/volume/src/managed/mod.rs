@@ -178,6 +178,10 @@ struct Volume {
     /// Rises with every change of policy or place: who holds a lease looks again.
     policy_changes: AtomicU64,
     policy_changed: Notify,
+    /// Leases of credentials that are limited to paths: they look again when names change.
+    confined: Arc<std::sync::atomic::AtomicUsize>,
+    /// Held while a whole subtree is looked at.
+    surveying: tokio::sync::Mutex<()>,
     /// Sessions that took locks, before the last restart or since.
     lockers: locks_kept::Lockers,
     /// Wakes the worker that moves members, labels and garbage.
@@ -296,6 +300,8 @@ impl Volume {
             making: Mutex::default(),
             policy_changes: AtomicU64::new(0),
             policy_changed: Notify::new(),
+            confined: Arc::default(),
+            surveying: tokio::sync::Mutex::default(),
             lockers,
             to_tidy: Notify::new(),
             stuck: left::Stuck::default(),
@@ -394,6 +400,13 @@ impl Volume {
         }
         self.policy_changes.fetch_add(1, Ordering::AcqRel);
         self.policy_changed.notify_waiters();
+    }
+
+    /// Tells those who hold leases that reach only some paths that names have changed.
+    fn names_have_changed(&self) {
+        if self.confined.load(Ordering::Acquire) > 0 {
+            self.policy_has_changed(&[]);
+        }
     }
 
     /// Keeps the sweep off an object until the guard is dropped.

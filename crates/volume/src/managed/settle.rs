@@ -37,7 +37,9 @@ pub(super) async fn settle_behind(sys: Sys, volume: Weak<Volume>, writing: Arc<W
         match volume.settle(&writing, serial).await {
             Ok(true) => return,
             Ok(false) => pause = limits::OBJECT_IDLE,
-            Err(error) if error.kind() == ErrorKind::Unavailable => return,
+            // The engine is closed, or nothing can be made durable any more: the next start mends.
+            // A store that fails alone may recover, and nothing else tells of what was written.
+            Err(error) if error.kind() == ErrorKind::Unavailable && volume.is_closed().await => return,
             Err(error) => {
                 tracing::warn!(%error, inode = serial, "a written file could not be settled yet");
                 pause = limits::OBJECT_IDLE.max(Duration::from_secs(1)) * 2;
@@ -79,6 +81,11 @@ impl Managed {
 }
 
 impl Volume {
+    /// Whether nothing can be written any more until the next start.
+    async fn is_closed(&self) -> bool {
+        self.space.write(Ack::Applied, |_| Ok(())).await.is_err()
+    }
+
     /// Settles a file. `false` if somebody is at it: later, then.
     async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<bool> {
         let Ok(_alone) = writing.gate.try_write() else { return Ok(false) };

@@ -96,14 +96,7 @@ impl Volume {
         let (volume, again) = (self.clone(), call.clone());
         let (at, edit) = (at.clone(), edit.clone());
         self.undropped(call, async move {
-            let below = volume.look(&again, |view| match (scope, view.existing(&at)) {
-                (Scope::Subtree, Ok(node)) if view.has(&node, Rights::ACL_WRITE)? => {
-                    let own = view.governing(view.home(&node)?)?.rules.root == node.serial();
-                    if own { Ok(Below::Few) } else { view.below(&node) }
-                }
-                // What is refused is refused in the transaction.
-                _ => Ok(Below::Few),
-            })?;
+            let below = volume.below(&again, &at, scope).await?;
             let number = volume.number().await?;
             // A policy counts from its reply on, and the issuer is told only what is on
             // disk: so it always is.
@@ -122,6 +115,27 @@ impl Volume {
             Ok(answer)
         })
         .await
+    }
+
+    /// Returns how much a change of policy is about. Looking through a subtree takes as long as it
+    /// is large: off the threads that serve everybody, and one at a time.
+    async fn below(self: &Arc<Self>, call: &Call, at: &At, scope: Scope) -> Result<Below> {
+        if scope != Scope::Subtree {
+            return Ok(Below::Few);
+        }
+        let (volume, call, at) = (self.clone(), call.clone(), at.clone());
+        let _alone = self.surveying.lock().await;
+        let look = move || {
+            volume.look(&call, |view| match view.existing(&at) {
+                Ok(node) if view.has(&node, Rights::ACL_WRITE)? => {
+                    let own = view.governing(view.home(&node)?)?.rules.root == node.serial();
+                    if own { Ok(Below::Few) } else { view.below(&node) }
+                }
+                // What is refused is refused in the transaction.
+                _ => Ok(Below::Few),
+            })
+        };
+        self.sys.blocking(look).await?
     }
 
     /// Goes on with every split there is, to the end.

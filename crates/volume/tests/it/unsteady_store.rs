@@ -1,6 +1,6 @@
 //! A store that a test can hold up, or make fail, at chosen operations.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -26,7 +26,7 @@ pub enum Op {
 pub struct UnsteadyStore {
     inner: Arc<dyn ObjectStore>,
     held: Mutex<HashMap<Op, watch::Receiver<bool>>>,
-    failing: Mutex<HashSet<(Op, ObjectId)>>,
+    failing: Mutex<HashMap<(Op, ObjectId), ErrorKind>>,
     asked: Mutex<Vec<(Op, ObjectId)>>,
 }
 
@@ -45,7 +45,12 @@ impl UnsteadyStore {
 
     /// Makes an operation on an object fail from now on.
     pub fn fail(&self, op: Op, object: ObjectId) {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert((op, object));
+        self.fail_as(op, object, ErrorKind::Corrupt);
+    }
+
+    /// The same, with an error of this kind.
+    pub fn fail_as(&self, op: Op, object: ObjectId, kind: ErrorKind) {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner).insert((op, object), kind);
     }
 
     /// Lets every operation succeed again.
@@ -72,10 +77,11 @@ impl UnsteadyStore {
             // Whoever held it up is gone, or says go on.
             let _ = held.wait_for(|go| *go).await;
         }
-        if self.failing.lock().unwrap_or_else(PoisonError::into_inner).contains(&(op, object)) {
-            return Err(Error::new(ErrorKind::Corrupt, "the test makes it fail").about(object));
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner).get(&(op, object)).copied();
+        match failing {
+            Some(kind) => Err(Error::new(kind, "the test makes it fail").about(object)),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
