@@ -20,7 +20,7 @@ use super::names::check_size;
 use super::stages::Coming;
 use super::table::inodes::{self, Inode, Layout};
 use super::table::unnamed;
-use super::view::Node;
+use super::view::{Bits, Node};
 
 /// How a write of inline bytes went.
 #[expect(clippy::large_enum_variant, reason = "it is taken apart where it is made")]
@@ -61,9 +61,9 @@ impl Volume {
     /// Writes inline bytes in one transaction.
     async fn write_inline(self: &Arc<Self>, lease: &Lease, at: WriteAt, bytes: Bytes) -> Result<Inline> {
         let (id, count) = (lease.id, bytes.len() as u64);
-        let (op, verifier, ack) = (lease.op, self.verifier(), lease.call.ack);
+        let (by, verifier, ack) = ((lease.op, lease.bits), self.verifier(), lease.call.ack);
         let done =
-            self.change_whenever(&lease.call, ack, move |act| act.write_inline(id, op, at, &bytes)).await?;
+            self.change_whenever(&lease.call, ack, move |act| act.write_inline(id, by, at, &bytes)).await?;
         Ok(match done {
             Some((at, file)) => Inline::Done(Written { at, bytes: count, file, ack, verifier }),
             None => Inline::TooLarge,
@@ -160,10 +160,10 @@ impl Volume {
         let fits = !matches!(shape, Shape::Allocate { .. }) || end <= limits::INLINE_BYTES_MAX;
         for _ in 0..limits::PROMOTIONS_MAX {
             let node = self.look_whenever(&lease.call, |view| view.node(lease.id))?;
-            let (id, call) = (lease.id, &lease.call);
+            let (id, call, bits) = (lease.id, &lease.call, lease.bits);
             let shaped = match node.inode.layout {
                 Layout::Inline if fits => {
-                    self.change_whenever(call, call.ack, move |act| act.shape_inline(id, shape)).await?
+                    self.change_whenever(call, call.ack, move |act| act.shape_inline(id, bits, shape)).await?
                 }
                 _ => {
                     let (volume, lease) = (self.clone(), lease.clone());
@@ -279,11 +279,12 @@ impl Act<'_, '_> {
     fn write_inline(
         &mut self,
         id: FileId,
-        op: Rights,
+        (op, bits): (Rights, Bits),
         at: WriteAt,
         bytes: &Bytes,
     ) -> Result<Option<(u64, Wcc)>> {
         let mut node = self.view().node(id)?;
+        self.view().still_may(&node, op, bits)?;
         let at = match at {
             WriteAt::Offset(at) => at,
             WriteAt::End => node.inode.size,
@@ -329,8 +330,9 @@ impl Act<'_, '_> {
     }
 
     /// Changes an inline file's extent. `None` if there is an object by now.
-    fn shape_inline(&mut self, id: FileId, shape: Shape) -> Result<Option<Wcc>> {
+    fn shape_inline(&mut self, id: FileId, bits: Bits, shape: Shape) -> Result<Option<Wcc>> {
         let mut node = self.view().node(id)?;
+        self.view().still_may(&node, Rights::WRITE, bits)?;
         if node.inode.layout != Layout::Inline {
             return Ok(None);
         }

@@ -1,7 +1,6 @@
 //! Files to read or write: opened under a session, or by their id alone.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,7 +16,7 @@ use super::Volume;
 use super::act::{Act, Deed, answered};
 use super::attributes::must_have_bytes;
 use super::files::Unwritten;
-use super::lease::{Lease, is_of_another_moment, place_of};
+use super::lease::{Lease, Since, is_of_another_moment, place_of};
 use super::locate::Place;
 use super::source::{InlineSource, ObjectSource};
 use super::table::inodes::{self, Layout};
@@ -83,6 +82,15 @@ struct Found {
 }
 
 impl View<'_> {
+    /// Finds what attributes are to be set of, and checks that they may be.
+    fn may_begin_set(&self, at: &At, set: &SetAttr, guard: &weft_core::form::Guard) -> Result<Node> {
+        let node = self.existing(at)?;
+        self.may_set(&node, set)?;
+        self.guard(guard, Some(&node))?;
+        self.may_change(&node, set)?;
+        Ok(node)
+    }
+
     fn may_open(&self, node: &Node, need: Rights) -> Result<()> {
         if need.is_empty() {
             self.need_any(node)?;
@@ -201,7 +209,8 @@ impl Volume {
         .await
     }
 
-    /// Sets everything but the size first, under the guard; then the object's size.
+    /// Sets the size of a file's object, which may fail; then all the rest, in one transaction that
+    /// says so to the audit.
     async fn set_large(
         self: &Arc<Self>,
         call: &Call,
@@ -211,15 +220,15 @@ impl Volume {
         size: u64,
         print: [u8; 32],
     ) -> Result<Changed<Attr>> {
-        let rest = SetAttr { size: None, ..set.clone() };
-        let (there, whole) = (at.clone(), set.clone());
-        let first = self.change_whenever(call, call.ack, move |act| {
-            if let Some(answer) = answered::<Changed<Attr>>(act.txn, act.call, &print)? {
+        let begun = self.look_whenever(call, |view| {
+            if let Some(answer) = answered::<Changed<Attr>>(view.read, view.call, &print)? {
                 return Ok(Err(answer));
             }
-            act.begin_set(&there, &whole, &rest, &guard).map(Ok)
+            let node = view.may_begin_set(&at, &set, &guard)?;
+            let before = view.before(&node)?;
+            Ok(Ok((node, before)))
         });
-        let (node, before) = match first.await? {
+        let (node, before) = match begun? {
             Ok(begun) => begun,
             Err(answer) => return Ok(answer),
         };
@@ -228,12 +237,15 @@ impl Volume {
         let only_size = SetAttr { size: None, ..set.clone() }.is_empty();
         self.change_whenever(call, call.ack, move |act| {
             act.once(&print, |act| {
-                let node = act.view().node(at.base)?;
                 if only_size {
-                    let file = act.wcc(node.id, before)?;
+                    let node = act.view().node(at.base)?;
+                    let file = act.wcc(node.id, Some(before))?;
                     return Ok(Changed { value: act.attr(&node)?, file, parents: [None, None] });
                 }
-                act.finish_set(&node, &set, before)
+                // The guard was met before the size changed.
+                let mut node = act.view().may_begin_set(&at, &set, &weft_core::form::Guard::NONE)?;
+                act.apply(&mut node, &set)?;
+                act.finish_set(&node, &set, Some(before))
             })
         })
         .await
@@ -366,24 +378,6 @@ impl Act<'_, '_> {
             _ => Err(hidden()),
         }
     }
-
-    /// Sets everything but the size of a file whose bytes are an object.
-    fn begin_set(
-        &mut self,
-        at: &At,
-        set: &SetAttr,
-        rest: &SetAttr,
-        guard: &weft_core::form::Guard,
-    ) -> Result<(Node, Option<weft_core::attr::Before>)> {
-        let view = self.view();
-        let mut node = view.existing(at)?;
-        view.may_set(&node, set)?;
-        view.guard(guard, Some(&node))?;
-        view.may_change(&node, set)?;
-        let before = self.before(&node)?;
-        self.apply(&mut node, rest)?;
-        Ok((node, before))
-    }
 }
 
 impl ManagedFile {
@@ -415,7 +409,7 @@ impl ManagedFile {
     /// Takes up the first of some rights that both the file carries and the ACL gives.
     fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Lease, Node)> {
         let (volume, bits) = (&self.volume, self.bits(call));
-        let policy = volume.policy_changes.load(Ordering::Acquire);
+        let since = Since::now(volume, call);
         self.look(call, |view| {
             let node = view.node(self.id)?;
             let place = match self.pinned() {
@@ -426,7 +420,7 @@ impl ManagedFile {
             for op in any_of.iter().copied().filter(|op| self.need.contains(*op)) {
                 match view.grant_on(&node, op, bits, place.0, place.1) {
                     Ok(granted) => {
-                        let lease = Lease::of(volume, call, self.id, (op, bits), place, (granted, policy));
+                        let lease = Lease::of(volume, call, self.id, (op, bits), place, (granted, since));
                         return Ok((lease, node));
                     }
                     Err(error) => refused = Some(error),

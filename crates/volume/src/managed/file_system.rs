@@ -234,6 +234,8 @@ impl FileSystem for Managed {
             if !epochs.is_empty() {
                 volume.space.flush().await?;
                 volume.policy_has_changed(&epochs);
+            } else {
+                volume.names_have_changed();
             }
             volume.ended(None);
             Ok(answer)
@@ -247,6 +249,7 @@ impl FileSystem for Managed {
         let removed =
             self.volume.change(call, move |act| act.once(&print, |act| act.remove(&place, kind, &guard)));
         let removed = removed.await.map_err(|e| e.op("remove").about(at))?;
+        self.volume.names_have_changed();
         self.volume.ended(None);
         Ok(removed)
     }

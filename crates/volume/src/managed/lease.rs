@@ -1,7 +1,7 @@
 //! The right to a file's bytes while they move: asked for each piece, decided anew
 //! whenever policy changes under it.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use weft_core::acl::Upon;
@@ -17,6 +17,7 @@ use super::view::{Bits, Node, View};
 /// A right on one file's bytes.
 pub(super) struct Lease {
     pub(super) volume: Arc<Volume>,
+    _confined: Confined,
     pub(super) call: Call,
     pub(super) id: FileId,
     /// The right that is decided.
@@ -27,6 +28,30 @@ pub(super) struct Lease {
     pub(super) object: ObjectId,
     pub(super) label: ContainerId,
     held: Mutex<Held>,
+}
+
+/// A moment before a look: of what changes after it, the lease that comes of the look is told.
+pub(super) struct Since {
+    seen: u64,
+    confined: Confined,
+}
+
+impl Since {
+    pub(super) fn now(volume: &Volume, call: &Call) -> Self {
+        let counts = !call.caller.limits().paths.is_empty();
+        let count = counts.then(|| volume.confined.clone());
+        count.iter().for_each(|count| _ = count.fetch_add(1, Ordering::AcqRel));
+        Self { seen: volume.policy_changes.load(Ordering::Acquire), confined: Confined(count) }
+    }
+}
+
+/// A lease counted among those that end when their file leaves some paths, if it is one.
+struct Confined(Option<Arc<AtomicUsize>>);
+
+impl Drop for Confined {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|count| _ = count.fetch_sub(1, Ordering::AcqRel));
+    }
 }
 
 struct Held {
@@ -59,6 +84,18 @@ impl View<'_> {
         }
         Ok(unnamed::garbage_label(self.read, object)?.unwrap_or(known))
     }
+
+    /// Decides once more, in the transaction that acts: the right may have been withdrawn since
+    /// the lease was taken. `Revoked` then.
+    pub(super) fn still_may(&self, node: &Node, op: Rights, bits: Bits) -> Result<()> {
+        self.call.caller.live(self.now)?;
+        let decision = self.decide(node, op, bits)?;
+        if decision.is_allowed() {
+            return Ok(());
+        }
+        let refusal = self.refusal_of(node, &decision);
+        Err(Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(refusal))
+    }
 }
 
 impl Volume {
@@ -78,22 +115,24 @@ impl Lease {
         (op, bits): (Rights, Bits),
         (object, label): (ObjectId, ContainerId),
     ) -> Result<Self> {
-        let seen = volume.policy_changes.load(Ordering::Acquire);
+        let since = Since::now(volume, call);
         let granted = volume.look_whenever(call, |view| view.grant_on(node, op, bits, object, label))?;
-        Ok(Self::of(volume, call, node.id, (op, bits), (object, label), (granted, seen)))
+        Ok(Self::of(volume, call, node.id, (op, bits), (object, label), (granted, since)))
     }
 
-    /// Takes up a right that was decided, in a look that was begun when policy had changed so often.
+    /// Takes up a right that was decided in a look which was begun after `since`.
     pub(super) fn of(
         volume: &Arc<Volume>,
         call: &Call,
         id: FileId,
         (op, bits): (Rights, Bits),
         (object, label): (ObjectId, ContainerId),
-        (granted, seen): (Granted, u64),
+        (granted, since): (Granted, Since),
     ) -> Self {
+        let Since { seen, confined } = since;
         let held = Mutex::new(Held { granted, seen });
-        Self { volume: volume.clone(), call: call.clone(), id, op, bits, object, label, held }
+        let (volume, call) = (volume.clone(), call.clone());
+        Self { volume, _confined: confined, call, id, op, bits, object, label, held }
     }
 
     /// Returns what is shown to a store: the right that reading or executing, writing

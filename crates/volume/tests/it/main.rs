@@ -6,6 +6,7 @@ mod crash;
 mod disk_store;
 mod in_place;
 mod laws;
+mod leases;
 mod mending;
 mod site;
 mod slow;
