@@ -96,6 +96,14 @@ pub const CHANGES_PAGE_MAX: usize = 1024;
 pub const STAGE_PARTS_MAX: u32 = 10_000;
 /// How long an abandoned stage is kept before the sweep takes it.
 pub const STAGE_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long nobody may have worked on a stage that is given up because the disk is full.
+pub const FULL_STAGE_IDLE: Duration = Duration::from_secs(120);
+/// Bytes of such stages that are given up for a write whose length nobody knows.
+pub const FULL_GIVE_UP_BYTES: u64 = 64 << 20;
+/// How long an upload waits on a full disk for what was removed to leave it.
+pub const FULL_ROOM_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks.
+pub const FULL_ROOM_LOOK: Duration = Duration::from_millis(50);
 
 /// How often a node looks for what abandoned uploads and crashes left behind.
 pub const SWEEP_EVERY: Duration = Duration::from_secs(3600);

@@ -40,5 +40,5 @@ mod directory;
 mod memory;
 mod proof;
 
-pub use directory::{Check, Copied, Counts, Directory, Options, Restored, SCHEMA, SPACE, restore};
+pub use directory::{BackedUp, Check, Copied, Counts, Directory, Options, Restored, SCHEMA, SPACE, restore};
 pub use memory::Memory;

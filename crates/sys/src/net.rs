@@ -23,7 +23,7 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-pub use listener::{Listener, raise_descriptor_limit};
+pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).
 const SLICES_MAX: usize = 512;

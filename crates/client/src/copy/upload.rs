@@ -92,9 +92,18 @@ impl Sending<'_> {
             None => client.fs().stage(&client.call(), &target, &hint).await?,
         };
         let resumed = kept.iter().map(|part| part.bytes).sum();
-        let parts = self.send(&*stage, kept).await?;
-        stage.publish(&client.call(), &parts, &self.set, &Guard::NONE).await?;
-        Ok(resumed)
+        let sent = self.send_all(&*stage, kept).await;
+        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
+            // Kept to be gone on with, it would hold the very space that is lacking. If it cannot
+            // be dropped either, the node gives it up later.
+            let _ = stage.discard(&client.call()).await;
+        }
+        sent.map(|()| resumed)
+    }
+
+    async fn send_all(&self, stage: &dyn Stage, kept: Vec<Part>) -> Result<()> {
+        let parts = self.send(stage, kept).await?;
+        stage.publish(&self.client.call(), &parts, &self.set, &Guard::NONE).await.map(drop)
     }
 
     /// Looks for a stage that an earlier copy to the same name left, and returns it

@@ -31,6 +31,10 @@ pub struct NodeStatus {
     pub files: u64,
     /// Sessions.
     pub sessions: u64,
+    /// Uploads that were begun and are not finished; to administrators.
+    pub uploads: u64,
+    /// Bytes that those hold.
+    pub upload_bytes: u64,
 }
 
 /// How bad a finding is.
@@ -82,6 +86,8 @@ pub struct BackupReport {
     pub objects: u64,
     /// Bytes of objects.
     pub object_bytes: u64,
+    /// What was damaged already where it was copied from: the rest is as it was.
+    pub damaged: Vec<Finding>,
 }
 
 /// What can be asked of a running node. Everything but `status` needs the administrator.

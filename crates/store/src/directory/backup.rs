@@ -9,21 +9,28 @@
 //! records name is among the copied ones. What was written in between is as it may be after a
 //! crash: neither old nor new. Those objects are listed, and a restored store treats them as it
 //! treats what was open at a crash: it seals them anew, of whatever is there, and says so.
+//!
+//! Every other object's copy is compared with its seals, while its bytes are still in memory. What
+//! does not match is copied all the same, and said: a backup with all else in it is worth having.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_core::form::Ack;
-use weft_core::{Error, ObjectId, Result};
+use weft_core::service::{Finding, Severity};
+use weft_core::{Error, ObjectId, Result, limits};
 use weft_kv::{Commit, Engine, Order, Read, Space, prefix_end};
 use weft_sys::disk::Entry;
-use weft_sys::{Disk, FlushSite, Open};
+use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
 use super::Directory;
-use super::files::OBJECTS_DIR;
-use super::rows::{OBJECTS, ObjectRow, SCHEMA, SPACE, WRITING, object_at, object_key};
+use super::files::{OBJECTS_DIR, number_of, path};
+use super::rows::{
+    FILES, FileNumber, OBJECTS, ObjectRow, SCHEMA, SPACE, WRITING, object_at, object_key, seal_key,
+};
+use super::seals::{GROUP_BLOCKS, Group, blocks_in, extent};
 
 /// Where the list of objects that changed meanwhile lies in a backup.
 const UNSETTLED: &str = "unsettled";
@@ -39,6 +46,15 @@ pub struct Copied {
     pub bytes: u64,
 }
 
+/// What a backup came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackedUp {
+    /// What was copied.
+    pub copied: Copied,
+    /// What is not in it as it was written: one finding for each object.
+    pub damaged: Vec<Finding>,
+}
+
 /// What a restore made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
@@ -52,20 +68,34 @@ pub struct Restored {
 impl Directory {
     /// Copies every object's file to the empty `into`, durably. `metadata` copies the engine that
     /// holds the records; it is awaited at the right moment. No file is removed meanwhile, so a
-    /// long copy keeps the space of what is removed.
+    /// long copy keeps the space of what is removed. Bytes that do not match their seals are copied
+    /// as they are, and named.
     pub async fn backup(
         &self,
         metadata: impl Future<Output = Result<Commit>>,
         into: Arc<dyn Disk>,
-    ) -> Result<Copied> {
+    ) -> Result<BackedUp> {
         let (inner, _kept) = (&self.inner, self.inner.files.keep_removed().await);
-        let before = inner.space.snapshot()?;
+        let before = Arc::new(inner.space.snapshot()?);
         metadata.await?;
-        let (from, to) = (inner.files.shared_disk(), into.clone());
-        let copied = inner.sys.blocking(move || copy_objects(&*from, &*to)).await??;
-        let unsettled = unsettled(&before, &inner.space.snapshot()?)?;
+        let (from, to, records) = (inner.files.shared_disk(), into.clone(), before.clone());
+        let copy = move || {
+            let mut damage = BTreeMap::new();
+            let copied = copy_objects(&*from, &*to, &mut |number, copy| {
+                if let Some((object, what)) = damage_in(&*records, number, copy)? {
+                    note(&mut damage, object, what);
+                }
+                Ok(())
+            })?;
+            missing(&*records, &*to, &mut damage)?;
+            Ok::<_, Error>((copied, damage))
+        };
+        let (copied, mut damage) = inner.sys.blocking(copy).await??;
+        let unsettled = unsettled(&*before, &inner.space.snapshot()?)?;
         write_list(&*into, &unsettled)?;
-        Ok(copied)
+        // What changed meanwhile is sealed anew, of whatever is there.
+        unsettled.iter().for_each(|object| drop(damage.remove(object)));
+        Ok(BackedUp { copied, damaged: damage.into_iter().map(finding).collect() })
     }
 }
 
@@ -73,7 +103,7 @@ impl Directory {
 /// which was restored from the metadata beside it, what must be sealed anew.
 pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) -> Result<Restored> {
     let unsettled = read_list(from)?;
-    let copied = copy_objects(from, into)?;
+    let copied = copy_objects(from, into, &mut |_, _| Ok(()))?;
     let space = Space::open(engine, SPACE, &SCHEMA).await?;
     for some in unsettled.chunks(MARKS_AT_ONCE) {
         let some = some.to_vec();
@@ -109,14 +139,90 @@ fn unsettled<R: Read>(before: &R, after: &R) -> Result<Vec<ObjectId>> {
     Ok(objects.into_iter().collect())
 }
 
-fn copy_objects(from: &dyn Disk, into: &dyn Disk) -> Result<Copied> {
+/// What is wrong with objects' copies.
+type Damage = BTreeMap<ObjectId, String>;
+
+fn note(damage: &mut Damage, object: ObjectId, what: String) {
+    if damage.len() < limits::STORE_FINDINGS_MAX {
+        damage.entry(object).or_insert(what);
+    }
+}
+
+fn finding((object, what): (ObjectId, String)) -> Finding {
+    Finding {
+        severity: Severity::Loss,
+        structure: "object".to_owned(),
+        detail: format!("{object}: {what}"),
+        repair: "none: it is in the backup as it was found".to_owned(),
+        object: Some(object),
+    }
+}
+
+/// Compares the copy of a file with the seals of the object it is of, if it is any's.
+fn damage_in(
+    records: &impl Read,
+    number: FileNumber,
+    copy: &dyn DiskFile,
+) -> Result<Option<(ObjectId, String)>> {
+    let Some(owner) = records.get(&number.key(FILES))? else { return Ok(None) };
+    let Ok(object) = object_at(&owner, 0) else { return Ok(None) };
+    let row = ObjectRow::read(records, object).unwrap_or_default();
+    let Some(row) = row.filter(|row| row.file == number) else { return Ok(None) };
+    let length = copy.len()?;
+    if length < row.size {
+        return Ok(Some((object, format!("the file has {length} bytes, the record says {}", row.size))));
+    }
+    let mut bytes = vec![0; limits::SEAL_BLOCK_BYTES as usize];
+    for first in (0..blocks_in(row.size)).step_by(GROUP_BLOCKS as usize) {
+        let group = records.get(&seal_key(object, first / GROUP_BLOCKS))?;
+        let Ok(group) = group.map_or(Ok(Group::default()), |group| Group::decode(&group)) else {
+            return Ok(Some((object, format!("the checksums from block {first} on cannot be read"))));
+        };
+        for block in first..blocks_in(row.size).min(first + GROUP_BLOCKS) {
+            let (at, length) = extent(block, row.size);
+            let found = &mut bytes[..length as usize];
+            copy.read_exact_at(found, at)?;
+            if !group.seal(block).matches(found) {
+                let what = format!("the bytes from {at} on do not match their checksum");
+                return Ok(Some((object, what)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Looks for objects whose records cannot be read, or whose files were not there to be copied.
+fn missing(records: &impl Read, copy: &dyn Disk, damage: &mut Damage) -> Result<()> {
+    for row in records.scan(&[OBJECTS], &prefix_end(&[OBJECTS]), Order::Rising) {
+        let (key, value) = row?;
+        let Ok(object) = object_at(&key, 1) else { continue };
+        match ObjectRow::decode(&value) {
+            Err(error) => note(damage, object, error.to_string()),
+            Ok(row) if copy.measure(&path(row.file)).is_err() => {
+                note(damage, object, format!("its file {} is not there", path(row.file)));
+            }
+            Ok(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Shows each copy of an object's file to `each` when it is made.
+fn copy_objects(
+    from: &dyn Disk,
+    into: &dyn Disk,
+    each: &mut dyn FnMut(FileNumber, &dyn DiskFile) -> Result<()>,
+) -> Result<Copied> {
     let mut copied = Copied::default();
     make_dir(into, OBJECTS_DIR)?;
-    for (dir, _) in entries(from, OBJECTS_DIR)?.into_iter().filter(|(_, entry)| *entry == Entry::Directory) {
-        let dir = format!("{OBJECTS_DIR}/{dir}");
+    for (fan, _) in entries(from, OBJECTS_DIR)?.into_iter().filter(|(_, entry)| *entry == Entry::Directory) {
+        let dir = format!("{OBJECTS_DIR}/{fan}");
         make_dir(into, &dir)?;
         for (name, _) in entries(from, &dir)?.into_iter().filter(|(_, entry)| *entry == Entry::File) {
-            let bytes = copy_file(from, into, &format!("{dir}/{name}"))?;
+            let (copy, bytes) = copy_file(from, into, &format!("{dir}/{name}"))?;
+            if let Some(number) = number_of(&fan, &name) {
+                each(number, &*copy)?;
+            }
             copied.objects += u64::from(bytes > 0);
             copied.bytes += bytes;
         }
@@ -127,7 +233,7 @@ fn copy_objects(from: &dyn Disk, into: &dyn Disk) -> Result<Copied> {
     Ok(copied)
 }
 
-fn copy_file(from: &dyn Disk, into: &dyn Disk, path: &str) -> Result<u64> {
+fn copy_file(from: &dyn Disk, into: &dyn Disk, path: &str) -> Result<(Arc<dyn DiskFile>, u64)> {
     let (source, target) = (from.open(path, Open::Read)?, into.open(path, Open::Make)?);
     let (mut at, length) = (0, source.len()?);
     while at < length {
@@ -138,7 +244,7 @@ fn copy_file(from: &dyn Disk, into: &dyn Disk, path: &str) -> Result<u64> {
         at += copied;
     }
     target.sync(FlushSite::StoreBackup)?;
-    Ok(at)
+    Ok((target, at))
 }
 
 fn entries(disk: &dyn Disk, dir: &str) -> Result<Vec<(String, Entry)>> {

@@ -543,12 +543,15 @@ impl Checking<'_> {
             let detail = format!("{ORPHANS_DIR}/{name} was found without an owner");
             self.find(Severity::Note, "orphans", detail, "kept until somebody removes it");
         }
+        // Nobody makes spares meanwhile: what has a number beyond the last recorded was left there.
+        let _none_made = self.inner.files.make_no_spares().await;
         for dir in self.names(OBJECTS_DIR)? {
             for name in self.names(&format!("{OBJECTS_DIR}/{dir}"))? {
                 match number_of(&dir, &name) {
                     Some(number) => self.file(number)?,
                     None => {
-                        self.orphan(&format!("{OBJECTS_DIR}/{dir}/{name}"), "is no name of the store's")?
+                        let path = format!("{OBJECTS_DIR}/{dir}/{name}");
+                        self.orphan(Severity::Repairable, &path, "is no name of the store's")?
                     }
                 }
             }
@@ -578,17 +581,34 @@ impl Checking<'_> {
         if self.entered.contains(&number) {
             return Ok(());
         }
-        // Names beyond the last number recorded are of spares that are being made, or were when
-        // the node stopped: they are made again.
         let next = recorded_next(&records)?.unwrap_or(0).max(least_next(&records, |_| true)?);
         if number.0 >= next {
-            return Ok(());
+            return self.beyond(number);
         }
-        self.orphan(&path(number), "belongs to no object")
+        self.orphan(Severity::Repairable, &path(number), "belongs to no object")
     }
 
-    fn orphan(&mut self, path: &str, why: &str) -> Result<()> {
-        self.find(Severity::Repairable, "object file", format!("{path} {why}"), "moved to orphans");
+    /// A file whose number is not recorded as given out: a crash may have taken that, which is
+    /// nothing wrong. Empty, it is made again as a spare; with bytes it is in nobody's way but
+    /// the disk's.
+    fn beyond(&mut self, number: FileNumber) -> Result<()> {
+        let size = match self.inner.files.measure(number) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            size => size?,
+        };
+        if size.len == 0 && size.used == 0 {
+            return Ok(());
+        }
+        let why = format!("has {} bytes, and its number is not one that was given out", size.len);
+        self.orphan(Severity::Note, &path(number), &why)
+    }
+
+    fn orphan(&mut self, severity: Severity, path: &str, why: &str) -> Result<()> {
+        let repair = match (severity, self.how.repair) {
+            (Severity::Note, false) => "would be: moved to orphans",
+            _ => "moved to orphans",
+        };
+        self.find(severity, "object file", format!("{path} {why}"), repair);
         if !self.how.repair {
             return Ok(());
         }

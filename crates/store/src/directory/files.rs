@@ -126,6 +126,11 @@ impl Files {
         self.reaping.lock().await
     }
 
+    /// Has no spares made for as long as the answer is held.
+    pub(super) async fn make_no_spares(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.refilling.lock().await
+    }
+
     pub(super) fn space(&self) -> Result<DiskSpace> {
         self.disk.space()
     }

@@ -30,7 +30,7 @@ use self::rows::{FILES, FileNumber, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, 
 use self::rows::{member_key, object_at, object_key};
 use crate::proof::{self, Permit, absent};
 
-pub use self::backup::{Copied, Restored, restore};
+pub use self::backup::{BackedUp, Copied, Restored, restore};
 pub use self::check::Check;
 pub use self::rows::{SCHEMA, SPACE};
 

@@ -82,6 +82,7 @@ fn in_files() -> Vec<(&'static str, Damage)> {
         ("object file, flipped", |disk| disk.flip_bit(FILE, 70, 2)),
         ("object file, flipped in a hole", |disk| disk.flip_bit(FILE, BLOCK + 70, 2)),
         ("object file, extra", |disk| disk.open(&file_of(0xfff), Open::MakeNew).map(drop)),
+        ("object file, extra with bytes", |disk| disk.open(&file_of(0xfff), Open::MakeNew)?.set_len(BLOCK)),
         ("object file, extra of another name", |disk| {
             disk.open("store/objects/000000/strange.tmp", Open::MakeNew).map(drop)
         }),

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::{TcpListener, UnixListener};
-use weft_core::Result;
+use weft_core::{Error, ErrorKind, Result};
 
 use super::Socket;
 use crate::fault;
@@ -38,6 +38,7 @@ impl Listener {
     /// Listens on a local socket with these permission bits. A socket that a process that is gone
     /// left there is replaced; one that answers is `Exists`.
     pub fn bind_local(path: &Path, mode: u32) -> Result<Self> {
+        check_local_path(path)?;
         let listen = || {
             if is_socket(path) {
                 match std::os::unix::net::UnixStream::connect(path) {
@@ -79,6 +80,22 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Bytes of a local socket's path that this machine takes: `sun_path`, less its end.
+const LOCAL_PATH_BYTES_MAX: usize = 107;
+
+/// Fails with `TooLong` if a path is longer than a local socket's may be.
+pub fn check_local_path(path: &Path) -> Result<()> {
+    let bytes = path.as_os_str().len();
+    if bytes <= LOCAL_PATH_BYTES_MAX {
+        return Ok(());
+    }
+    let detail = format!("the socket's path has {bytes} bytes, and the machine takes {LOCAL_PATH_BYTES_MAX}");
+    Err(Error::new(ErrorKind::TooLong, detail)
+        .op("listen on")
+        .about(path.display())
+        .hint("choose a directory with a shorter path"))
 }
 
 fn is_socket(path: &Path) -> bool {

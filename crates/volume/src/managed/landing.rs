@@ -319,7 +319,10 @@ impl Volume {
                 Err(error) if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) => {
                     lease.renew()?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.met_full_disk(&error);
+                    return Err(error);
+                }
             }
         }
     }

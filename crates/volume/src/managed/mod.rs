@@ -40,6 +40,7 @@ mod feed;
 mod file;
 mod file_system;
 mod files;
+mod full;
 mod grants;
 mod landing;
 mod lease;
@@ -66,7 +67,7 @@ mod view;
 mod why;
 
 use std::future::Future;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use quick_cache::sync::Cache;
@@ -89,6 +90,7 @@ use self::view::View;
 use crate::audited::Readings;
 
 pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
+pub use self::full::Unfinished;
 pub use self::restored::after_restore;
 pub use self::sweep::Swept;
 
@@ -173,6 +175,10 @@ struct Volume {
     locks: locks::Locks,
     feed: feed::Feed,
     stagings: stages::Stagings,
+    /// Until when room was last made on a full disk. Held while it is.
+    room_made: tokio::sync::Mutex<Tick>,
+    /// Set when a write met a full disk: the worker gives up what rests.
+    is_full: AtomicBool,
     /// Objects that are made and that no row refers to yet: not for the sweep.
     making: Mutex<std::collections::HashSet<ObjectId>>,
     /// Rises with every change of policy or place: who holds a lease looks again.
@@ -297,6 +303,8 @@ impl Volume {
             locks: locks::Locks::default(),
             feed: feed::Feed::default(),
             stagings: stages::Stagings::default(),
+            room_made: tokio::sync::Mutex::new(Tick(0)),
+            is_full: AtomicBool::new(false),
             making: Mutex::default(),
             policy_changes: AtomicU64::new(0),
             policy_changed: Notify::new(),

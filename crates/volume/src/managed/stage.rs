@@ -371,7 +371,8 @@ impl ManagedStage {
         (first, data): (Option<Bytes>, &mut dyn Source),
     ) -> Result<Part> {
         check_number(number)?;
-        let tail = self.volume.stagings.tail(self.id, number).lock_owned();
+        let now = self.volume.sys.clock().tick();
+        let tail = self.volume.stagings.tail(self.id, number, now).lock_owned();
         let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
         // Only now: whoever had the part until here may have begun it again.
         let putting = self.begin(call, number, offset)?;
@@ -394,6 +395,7 @@ impl ManagedStage {
             }
             None => self.put_large(call, &putting, &mut tail, &standing, (rest, data)).await,
         };
+        self.volume.stagings.touch(self.id, number, self.volume.sys.clock().tick());
         match failed {
             Some(error) => part.and(Err(error)),
             None => part,
@@ -410,6 +412,8 @@ impl ManagedStage {
         (first, data): (Option<Bytes>, &mut dyn Source),
     ) -> Result<Part> {
         let (number, label) = (putting.number, putting.row.container);
+        let more = first.as_ref().map_or(0, Bytes::len) as u64 + data.length().unwrap_or(0);
+        self.volume.make_room(more.min(putting.room)).await?;
         let (object, start) = self.object_for(call, putting, tail).await?;
         let check = || standing.check();
         // The whole of it: were this dropped on the way, a hash of nothing would be left for bytes.
@@ -424,10 +428,12 @@ impl ManagedStage {
         let mut inbound = Inbound::new(&check, first, data, room);
         inbound.tap = Some(&mut tap);
         inbound.admit = Some(&mut admit);
-        let poured = self.pour(call, (label, object), start, &mut inbound).await;
+        let mut torn = false;
+        let poured = self.pour(call, (label, object), start, &mut inbound, &mut torn).await;
         let (passed, failed) = (inbound.passed, inbound.failed.take());
         drop(inbound);
-        *tail = Tail { bytes: start + passed, ..own };
+        let pulled = Tail { bytes: start + passed, ..own };
+        *tail = if torn { self.kept(call, (label, object), pulled).await? } else { pulled };
         let mut unsynced = Some(self.volume.verifier().0);
         if call.ack == Ack::Durable && poured.is_ok() {
             self.volume.store.sync(&self.granted(call, label, object)?, object).await?;
@@ -476,12 +482,14 @@ impl ManagedStage {
         Ok(hasher)
     }
 
+    /// Pours bytes into an object. `torn` says whether the store may have pulled more than it wrote.
     async fn pour(
         &self,
         call: &Call,
         (label, object): (ContainerId, ObjectId),
         start: u64,
         inbound: &mut Inbound<'_>,
+        torn: &mut bool,
     ) -> Result<()> {
         loop {
             let granted = self.granted(call, label, object)?;
@@ -490,10 +498,27 @@ impl ManagedStage {
             let Err(error) = wrote else { return Ok(()) };
             inbound.push_back();
             if !matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) {
+                self.volume.met_full_disk(&error);
+                *torn = true;
                 return Err(error);
             }
             (inbound.check)()?;
         }
+    }
+
+    /// Returns what is stored of a part when the store could not write all that it had pulled.
+    async fn kept(
+        &self,
+        call: &Call,
+        (label, object): (ContainerId, ObjectId),
+        pulled: Tail,
+    ) -> Result<Tail> {
+        let granted = self.granted(call, label, object)?;
+        let bytes = self.volume.store.stat(&granted, object).await?.size;
+        if bytes >= pulled.bytes {
+            return Ok(pulled);
+        }
+        Ok(Tail { hasher: self.hashed(&granted, object, bytes).await?, bytes })
     }
 
     /// Waits until nobody puts any of the parts there are, and keeps it so: what becomes
@@ -503,11 +528,12 @@ impl ManagedStage {
             view.staged_of(self.id)?;
             view.parts_of(self.id, 0).map(|part| part.map(|(number, _)| number)).collect()
         })?;
+        let now = self.volume.sys.clock().tick();
         let waits = async {
             let mut held = Vec::with_capacity(numbers.len());
             // In their order, so that two who publish do not wait for each other.
             for number in &numbers {
-                held.push(self.volume.stagings.tail(self.id, *number).lock_owned().await);
+                held.push(self.volume.stagings.tail(self.id, *number, now).lock_owned().await);
             }
             Ok(held)
         };

@@ -3,6 +3,7 @@
 //! any point and gone on with.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use weft_core::form::{Ack, Call, Door, Origin, Wire};
@@ -132,6 +133,9 @@ impl Volume {
     /// Does what waits to be done.
     async fn tidy(self: &Arc<Self>, with_orphans: bool) -> Left {
         let mut left = Left::default();
+        if self.is_full.swap(false, Ordering::AcqRel) {
+            left.and(self.give_up_idle(limits::FULL_GIVE_UP_BYTES).await.map(|()| Left::default()));
+        }
         if with_orphans {
             left.and(self.sweep_orphans(&mut 0).await);
         }

@@ -4,6 +4,7 @@
 
 mod crash;
 mod disk_store;
+mod full;
 mod in_place;
 mod laws;
 mod leases;

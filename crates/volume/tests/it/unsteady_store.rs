@@ -1,14 +1,15 @@
 //! A store that a test can hold up, or make fail, at chosen operations.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::watch;
-use weft_core::form::{Range, Seek, Shape, Source, Verifier, WriteAt};
+use weft_core::form::{BytesSource, Range, Seek, Shape, Source, Verifier, WriteAt};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
-use weft_core::{Error, ErrorKind, ObjectId, Result};
+use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 
 /// An operation to interfere with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,12 +29,23 @@ pub struct UnsteadyStore {
     held: Mutex<HashMap<Op, watch::Receiver<bool>>>,
     failing: Mutex<HashMap<(Op, ObjectId), ErrorKind>>,
     asked: Mutex<Vec<(Op, ObjectId)>>,
+    /// Bytes free, if the test says how many.
+    free: Mutex<Option<u64>>,
+    /// Whether the next write meets a full disk in its middle.
+    fills_up: AtomicBool,
 }
 
 impl UnsteadyStore {
     pub fn over(inner: Arc<dyn ObjectStore>) -> Arc<Self> {
         let (held, failing, asked) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Arc::new(Self { inner, held, failing, asked })
+        Arc::new(Self {
+            inner,
+            held,
+            failing,
+            asked,
+            free: Mutex::default(),
+            fills_up: AtomicBool::default(),
+        })
     }
 
     /// Holds an operation up until the answer is dropped or told to go on.
@@ -56,6 +68,32 @@ impl UnsteadyStore {
     /// Lets every operation succeed again.
     pub fn recover(&self) {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    /// Says that so many bytes are free from now on. What is removed adds to them.
+    pub fn leave_free(&self, bytes: u64) {
+        *self.free.lock().unwrap_or_else(PoisonError::into_inner) = Some(bytes);
+    }
+
+    /// Has the next write meet a full disk after its first piece, with one on its way and one
+    /// pulled already, as a store does that pulls ahead.
+    pub fn fill_up(&self) {
+        self.fills_up.store(true, Ordering::Release);
+    }
+
+    async fn write_first(
+        &self,
+        granted: &Granted,
+        object: ObjectId,
+        at: WriteAt,
+        data: &mut dyn Source,
+    ) -> Result<()> {
+        let first = data.next(limits::PIECE_BYTES_MAX).await?.expect("there is more than one");
+        self.inner.write(granted, object, at, &mut BytesSource::new(first.into_bytes()?)).await?;
+        for _ in 0..2 {
+            data.next(limits::PIECE_BYTES_MAX).await?.expect("there are three pieces");
+        }
+        Err(Error::new(ErrorKind::NoSpace, "the test's disk is full"))
     }
 
     /// How often an operation was asked for on an object.
@@ -102,6 +140,9 @@ impl ObjectStore for UnsteadyStore {
         at: WriteAt,
         data: &mut dyn Source,
     ) -> Result<ObjectWritten> {
+        if self.fills_up.swap(false, Ordering::AcqRel) {
+            self.write_first(granted, object, at, data).await?;
+        }
         let written = self.inner.write(granted, object, at, data).await?;
         // Its bytes are there, and may be though it says that it failed.
         self.pass(Op::Write, object).await?;
@@ -150,7 +191,12 @@ impl ObjectStore for UnsteadyStore {
 
     async fn remove(&self, granted: &Granted, object: ObjectId) -> Result<()> {
         self.pass(Op::Remove, object).await?;
-        self.inner.remove(granted, object).await
+        let size = self.inner.stat(granted, object).await.map_or(0, |stat| stat.size);
+        self.inner.remove(granted, object).await?;
+        if let Some(free) = &mut *self.free.lock().unwrap_or_else(PoisonError::into_inner) {
+            *free += size;
+        }
+        Ok(())
     }
 
     async fn list(&self, granted: &Granted, after: Option<ObjectId>) -> Result<ObjectPage> {
@@ -158,7 +204,9 @@ impl ObjectStore for UnsteadyStore {
     }
 
     fn space(&self) -> Result<StoreSpace> {
-        self.inner.space()
+        let space = self.inner.space()?;
+        let free = *self.free.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(StoreSpace { bytes_free: free.unwrap_or(space.bytes_free), ..space })
     }
 
     fn verifier(&self) -> Verifier {

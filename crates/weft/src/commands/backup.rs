@@ -1,6 +1,7 @@
 //! `weft backup` and `weft restore`
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use clap::Args;
 use weft_core::service::{BackupReport, Node};
@@ -27,7 +28,8 @@ pub struct RestoreArgs {
     dir: Option<PathBuf>,
 }
 
-pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
+/// Exits with 1 if something in it was damaged before: the backup is whole all the same.
+pub fn backup(context: &Context, args: &BackupArgs) -> Result<ExitCode> {
     context.wait(async {
         let into = std::path::absolute(&args.into).map_err(|e| Error::invalid("not a path").caused_by(e))?;
         let report = {
@@ -39,7 +41,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> Result<()> {
         note!(
             "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself"
         );
-        Ok(())
+        Ok(if report.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
 
@@ -60,9 +62,12 @@ async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupRe
     let directory = NodeDirectory::take(dir, true, "restore")?;
     // Somebody may have put something there while the backup was read.
     NodeDirectory::check_empty(dir)?;
-    let report = backup::restore(context.sys(), from, &directory).await?;
+    let restored = backup::restore(context.sys(), from, &directory).await;
+    if restored.is_err() {
+        directory.empty_out();
+    }
     directory.release()?;
-    Ok(report)
+    restored
 }
 
 fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
@@ -74,8 +79,12 @@ fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
                 "metadata_bytes": report.metadata_bytes,
                 "objects": report.objects,
                 "object_bytes": report.object_bytes,
+                "damaged": report.damaged.iter().map(|finding| &finding.detail).collect::<Vec<_>>(),
             })
         );
+    }
+    for finding in &report.damaged {
+        out!("LOST  {}: {}; {}", finding.structure, finding.detail, finding.repair)?;
     }
     let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
     out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)

@@ -103,11 +103,11 @@ pub enum Command {
 /// Runs a command.
 pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
     let done = match command {
-        Command::Up(args) => up::up(context, &args),
+        Command::Up(args) => return up::up(context, &args),
         Command::Down => up::down(context),
-        Command::Mount(args) => mount::run(context, &args),
+        Command::Mount(args) => return mount::run(context, &args),
         Command::Umount(args) => mount::umount(&args),
-        Command::Backup(args) => backup::backup(context, &args),
+        Command::Backup(args) => return backup::backup(context, &args),
         Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Status => status::run(context),

@@ -1,7 +1,10 @@
 //! `weft mount` and `weft umount`
 
+mod mountpoint;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -41,7 +44,9 @@ pub struct UmountArgs {
     lazy: bool,
 }
 
-pub fn run(context: &Context, args: &MountArgs) -> Result<()> {
+pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
+    // Before anything is in the background, where nobody hears of it.
+    mountpoint::check(&args.dir)?;
     if args.daemon {
         let path =
             std::env::temp_dir().join(format!("weft-mount-{}-{}.log", process::uid(), std::process::id()));
@@ -54,7 +59,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<()> {
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    runtime.block_on(serve(context, args))
+    runtime.block_on(serve(context, args)).map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
@@ -128,6 +133,10 @@ impl CallSource for MountCalls {
 }
 
 pub fn umount(args: &UmountArgs) -> Result<()> {
+    let refused = |error: Error| Err(error.op("unmount").about(args.dir.display()));
+    if !mountpoint::is_mounted(&args.dir)? {
+        return refused(Error::invalid("it is not a mount of weft"));
+    }
     let mut command = std::process::Command::new("fusermount3");
     command.arg(if args.lazy { "-uz" } else { "-u" }).arg("--").arg(&args.dir);
     let output = command
@@ -137,5 +146,9 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
         return Ok(());
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::new(ErrorKind::Busy, said).op("unmount").about(args.dir.display()))
+    if said.contains("busy") {
+        let hint = format!("close what is open there, or `weft umount --lazy {}`", args.dir.display());
+        return refused(Error::new(ErrorKind::Busy, "it is in use").hint(hint));
+    }
+    refused(Error::not_permitted(said))
 }

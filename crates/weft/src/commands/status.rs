@@ -25,6 +25,8 @@ pub fn run(context: &Context) -> Result<()> {
                     "bytes_free": status.bytes_free,
                     "files": status.files,
                     "sessions": status.sessions,
+                    "uploads": status.uploads,
+                    "upload_bytes": status.upload_bytes,
                 })
             )?;
             return Ok(());
@@ -38,6 +40,9 @@ pub fn run(context: &Context) -> Result<()> {
         out!("space    {} free of {}", show::size(status.bytes_free), show::size(status.bytes_total))?;
         out!("files    {}", status.files)?;
         out!("sessions {}", status.sessions)?;
+        if status.uploads > 0 {
+            out!("uploads  {} unfinished, holding {}", status.uploads, show::size(status.upload_bytes))?;
+        }
         for (door, address) in &status.doors {
             out!("door     {door} at {address}")?;
         }

@@ -1,13 +1,15 @@
 //! `weft up` and `weft down`
 
+use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
+use weft_auth::Founded;
 use weft_core::service::Node;
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::fault;
@@ -36,9 +38,11 @@ pub struct UpArgs {
     daemon: bool,
 }
 
-pub fn up(context: &Context, args: &UpArgs) -> Result<()> {
+pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
     let dir = context.directory(args.dir.clone())?;
     if args.daemon {
+        // Before a log is made in what is somebody's directory.
+        NodeDirectory::look(&dir, true)?;
         return detach(&dir);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -46,7 +50,7 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<()> {
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
     start_log();
-    runtime.block_on(serve(context, args, &dir))
+    runtime.block_on(serve(context, args, &dir)).map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
@@ -54,7 +58,7 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
     let directory = NodeDirectory::take(dir, true, "up")?;
     let settings = NodeSettings { http: args.http, hosts: args.host.clone() };
     let path = directory.path().to_path_buf();
-    let running = Running::start(context.sys(), directory, &settings).await?;
+    let running = Running::start(context.sys(), directory, &settings, |it| tell(&path, it)).await?;
     if let Some(file) = &args.ready {
         write_ready(file, running.addresses())?;
     }
@@ -66,20 +70,19 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
     running.stop(context.sys()).await
 }
 
+/// Tells a person what a first start made.
+fn tell(path: &Path, founded: &Founded) {
+    note!("made a domain: {}", founded.domain);
+    note!("  administrator {}: your uid on this machine, no password needed", founded.administrator.local());
+    note!(
+        "  root key      {}: put a copy away; it is needed only to change keys",
+        path.join("auth").join(&founded.root_key).display()
+    );
+}
+
 /// Tells a person where everything is. On stdout, so that a parent that waits for a
 /// detached node hears when it answers.
 fn announce(path: &Path, running: &Running) {
-    if let Some(founded) = running.founded() {
-        note!("made a domain: {}", founded.domain);
-        note!(
-            "  administrator {}: your uid on this machine, no password needed",
-            founded.administrator.local()
-        );
-        note!(
-            "  root key      {}: put a copy away; it is needed only to change keys",
-            path.join("auth").join(&founded.root_key).display()
-        );
-    }
     note!("data     {}", path.display());
     for (door, address) in running.addresses() {
         note!("{door:8} {address}");
@@ -118,29 +121,27 @@ fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
 
-/// Bytes of what a node said while it started that are shown to whoever detached it.
+/// Bytes of what a process said while it started that are shown to whoever detached it.
 const SAID_BYTES_MAX: u64 = 16 << 10;
 
 /// Starts the same command as a process of its own session, and returns once it says
-/// that it is ready. What it said until then is said here too, not only in its log.
-fn detach(dir: &Path) -> Result<()> {
+/// that it is ready.
+fn detach(dir: &Path) -> Result<ExitCode> {
     let failed = |e| fault::error(e, "start", "a node in the background");
-    std::fs::create_dir_all(dir).map_err(failed)?;
+    DirBuilder::new().recursive(true).mode(0o711).create(dir).map_err(failed)?;
     let log_path = dir.join("log");
     let log =
         std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
-    let before = log.metadata().map_err(failed)?.len();
-    run_detached(log, &log_path)?;
-    let mut said = std::fs::File::open(&log_path).map_err(failed)?;
-    said.seek(SeekFrom::Start(before)).map_err(failed)?;
-    std::io::copy(&mut said.take(SAID_BYTES_MAX), &mut std::io::stderr()).map_err(failed)?;
-    Ok(())
+    run_detached(log, &log_path)
 }
 
 /// Runs this program again, without `--daemon`, detached from the terminal; `log` takes
-/// its stderr. Returns once it prints `ready`.
-pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<()> {
+/// its stderr. Returns once it prints `ready`, or has ended: with its exit code then. What it
+/// said until then is said here too, not only in its log.
+pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
     let failed = |e| fault::error(e, "start", "a process in the background");
+    let mut said = std::fs::File::open(log_path).map_err(failed)?;
+    said.seek(SeekFrom::End(0)).map_err(failed)?;
     let args = std::env::args_os().skip(1).filter(|arg| arg != "--daemon");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
@@ -150,15 +151,22 @@ pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<()> {
     let out = child.stdout.take().ok_or_else(|| Error::internal("the child's output is a pipe"))?;
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line).map_err(failed)?;
-    if line.trim() == "ready" {
+    let ready = line.trim() == "ready";
+    let status = if ready { None } else { Some(child.wait().map_err(failed)?) };
+    if ready {
         note!("runs in the background, pid {}; log in {}", child.id(), log_path.display());
-        return Ok(());
     }
-    let status = child.wait().map_err(failed)?;
-    Err(Error::new(ErrorKind::Unavailable, format!("it ended before it was ready ({status})"))
-        .op("start")
-        .about("a process in the background")
-        .hint(format!("tail {}", log_path.display())))
+    std::io::copy(&mut said.take(SAID_BYTES_MAX), &mut std::io::stderr()).map_err(failed)?;
+    match status {
+        None => Ok(ExitCode::SUCCESS),
+        Some(status) => match status.code().and_then(|code| u8::try_from(code).ok()) {
+            Some(code) if code != 0 => Ok(ExitCode::from(code)),
+            _ => Err(Error::new(ErrorKind::Unavailable, format!("it ended before it was ready ({status})"))
+                .op("start")
+                .about("a process in the background")
+                .hint(format!("tail {}", log_path.display()))),
+        },
+    }
 }
 
 pub fn down(context: &Context) -> Result<()> {

@@ -60,7 +60,29 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
             .op("write a backup to")
             .about(into.display()));
     }
-    DirBuilder::new().mode(0o700).create(into).map_err(failed)?;
+    DirBuilder::new().mode(0o700).create(into).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            failed(e).hint("name a directory that is not there yet; what was never finished may be removed")
+        }
+        _ => failed(e),
+    })?;
+    let made = write_into(sys, metadata, store, data, into).await;
+    if made.is_err() {
+        // What lacks its list is no backup, and would be in the way of the next.
+        if let Err(error) = std::fs::remove_dir_all(into) {
+            tracing::warn!(%error, into = %into.display(), "an unfinished backup is left behind");
+        }
+    }
+    made
+}
+
+async fn write_into<F: Future<Output = Result<Commit>>>(
+    sys: &Sys,
+    metadata: impl FnOnce(Arc<dyn Disk>) -> F,
+    store: &Directory,
+    data: &Path,
+    into: &Path,
+) -> Result<BackupReport> {
     let disk = Arc::new(RealDisk::open(into)?);
     let meta = disk.beneath("meta")?;
     // A key that is replaced meanwhile is gone: whichever the metadata names is in one of the
@@ -71,7 +93,7 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
         copy_parts(sys, data, &disk, &["keys", "audit"]).await?;
         Ok(commit)
     };
-    let copied = store.backup(metadata, disk.beneath("objects")?).await?;
+    let made = store.backup(metadata, disk.beneath("objects")?).await?;
     let metadata_bytes = tree_bytes(&*disk, "meta")?;
     let copy = disk.clone();
     let list = sys.blocking(move || list_of(&*copy)).await??;
@@ -81,7 +103,8 @@ pub async fn write<F: Future<Output = Result<Commit>>>(
     disk.sync_dir("", FlushSite::BackupDir)?;
     sync_name_of(into)?;
     let path = into.display().to_string();
-    Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
+    let (objects, object_bytes) = (made.copied.objects, made.copied.bytes);
+    Ok(BackupReport { path, metadata_bytes, objects, object_bytes, damaged: made.damaged })
 }
 
 /// Reads all of a backup. Fails with `Corrupt`, naming a file, if it is not what was
@@ -168,8 +191,14 @@ fn files_below(disk: &dyn Disk, dir: &str) -> Result<Vec<String>> {
 
 /// Returns whether a path that is not there yet would lie in a directory.
 fn is_below(path: &Path, dir: &Path) -> Result<bool> {
-    let failed = |e| fault::error(e, "use", path.display());
-    let parent = path.parent().unwrap_or(path).canonicalize().map_err(failed)?;
+    let parent = path.parent().unwrap_or(path);
+    let parent = parent.canonicalize().map_err(|e| match e.kind() {
+        std::io::ErrorKind::NotFound => Error::not_found("the directory it would lie in is not there")
+            .op("write to")
+            .about(path.display())
+            .hint(format!("make {} first", parent.display())),
+        _ => fault::error(e, "use", path.display()),
+    })?;
     Ok(parent.starts_with(dir))
 }
 
@@ -196,8 +225,8 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     sync_name_of(directory.path())?;
     let path = directory.path().display().to_string();
     let metadata_bytes = tree_bytes(&disk, "meta")?;
-    let copied = restored.copied;
-    Ok(BackupReport { path, metadata_bytes, objects: copied.objects, object_bytes: copied.bytes })
+    let (objects, object_bytes) = (restored.copied.objects, restored.copied.bytes);
+    Ok(BackupReport { path, metadata_bytes, objects, object_bytes, damaged: Vec::new() })
 }
 
 /// Copies parts of a node's directory, all but the root key.

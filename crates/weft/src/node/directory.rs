@@ -15,21 +15,58 @@ const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
 const META: &str = "meta";
 const SOCKET: &str = "node.sock";
+/// What lies in a node's directory, or in one that may become a node's: what a start makes, were
+/// it cut off anywhere, and what a new file system has.
+const OWN: [&str; 8] = [LOCK, HOLDER, META, "auth", "objects", SOCKET, "log", "lost+found"];
+/// What only a node has. Any of them marks one, so that a damaged node is still known for one.
+const MARKS: [&str; 3] = ["auth/keys", "meta/tree", "objects/objects"];
 
 /// A node's directory, ours as long as this lives.
 pub struct NodeDirectory {
     path: PathBuf,
-    owner: u32,
     disk: RealDisk,
     _lock: Box<dyn DiskLock>,
 }
 
 impl NodeDirectory {
-    /// Takes a directory for this process, making it if `make` says so.
+    /// Fails unless a directory is a node's or, with `make`, may become one: nothing is there, or
+    /// an empty directory, or what a first start that was cut off left. Changes nothing.
+    pub fn look(path: &Path, make: bool) -> Result<()> {
+        let refused = |error: Error| Err(error.op("use the node's directory").about(path.display()));
+        let failed = |e| fault::error(e, "use the node's directory", path.display());
+        let metadata = match std::fs::metadata(path) {
+            Err(e) if make && e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(failed)?,
+        };
+        if !metadata.is_dir() {
+            return refused(Error::new(ErrorKind::NotDirectory, "it is not a directory"));
+        }
+        if metadata.uid() != process::uid() {
+            return refused(Error::not_permitted("it belongs to somebody else"));
+        }
+        if MARKS.iter().any(|mark| path.join(mark).exists()) {
+            return Ok(());
+        }
+        if !make {
+            return refused(Error::not_found("there is no node"));
+        }
+        for entry in std::fs::read_dir(path).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            if !OWN.iter().any(|own| name == *own) {
+                let detail = format!("it is not empty and is no node's: it holds {name:?}");
+                return refused(Error::new(ErrorKind::NotEmpty, detail).hint("choose an empty directory"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a directory for this process, making it if `make` says so. What is neither a
+    /// node's nor may become one is refused as it is: see [`NodeDirectory::look`].
     ///
     /// Fails with `Busy` if another process has it, and says which; with `NotFound` if it
     /// is not there; with `NotPermitted` if it belongs to somebody else.
     pub fn take(path: &Path, make: bool, doing: &str) -> Result<Self> {
+        Self::look(path, make)?;
         if make {
             DirBuilder::new()
                 .recursive(true)
@@ -40,14 +77,11 @@ impl NodeDirectory {
         let path =
             path.canonicalize().map_err(|e| fault::error(e, "use the node's directory", path.display()))?;
         let failed = |e| fault::error(e, "use the node's directory", path.display());
-        let metadata = std::fs::metadata(&path).map_err(failed)?;
-        if metadata.uid() != process::uid() {
-            return Err(Error::not_permitted("it belongs to somebody else")
-                .op("use the node's directory")
-                .about(path.display()));
+        if make {
+            weft_sys::net::check_local_path(&path.join(SOCKET))?;
+            let socket_only = Permissions::from_mode(0o711);
+            std::fs::set_permissions(&path, socket_only).map_err(failed)?;
         }
-        let socket_only = Permissions::from_mode(0o711);
-        std::fs::set_permissions(&path, socket_only).map_err(failed)?;
         let disk = RealDisk::open(&path)?;
         let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
         let holder = format!("weft {doing}, pid {}", std::process::id());
@@ -56,7 +90,7 @@ impl NodeDirectory {
             Err(error) if error.kind() == ErrorKind::NoSpace => {}
             written => written?,
         }
-        Ok(Self { path, owner: metadata.uid(), disk, _lock: lock })
+        Ok(Self { path, disk, _lock: lock })
     }
 
     /// Fails with `Exists` if anything lies at a path but what [`NodeDirectory::take`] makes.
@@ -72,7 +106,7 @@ impl NodeDirectory {
                 return Err(Error::exists("the directory is not empty")
                     .op("restore to")
                     .about(path.display())
-                    .hint("name a directory that is not there yet"));
+                    .hint("name a directory that is not there yet; what an interrupted restore left may be removed"));
             }
         }
         Ok(())
@@ -85,7 +119,7 @@ impl NodeDirectory {
 
     /// Returns the uid it belongs to.
     pub fn owner(&self) -> u32 {
-        self.owner
+        process::uid()
     }
 
     /// Returns whether a node was ever made here.
@@ -128,7 +162,13 @@ impl NodeDirectory {
     }
 
     fn of_metadata(&self, error: Error) -> Error {
-        error.op("open the metadata in").about(self.path.join(META).display())
+        let error = error.op("open the metadata in").about(self.path.join(META).display());
+        match error.kind() {
+            ErrorKind::Corrupt | ErrorKind::Internal if error.advice().is_none() => {
+                error.hint("restore the metadata from a backup")
+            }
+            _ => error,
+        }
     }
 
     /// Returns the path of the socket, with what an earlier process left there gone.
@@ -139,6 +179,14 @@ impl NodeDirectory {
                 Err(fault::error(e, "remove", socket.display()))
             }
             _ => Ok(socket),
+        }
+    }
+
+    /// Takes away what a restore that failed made, so that it can be tried again. What cannot be
+    /// taken away is in the next one's way, which says so.
+    pub fn empty_out(&self) {
+        for name in [META, "auth", "objects"] {
+            let _ = std::fs::remove_dir_all(self.path.join(name));
         }
     }
 

@@ -66,14 +66,21 @@ pub struct Running {
     sweeper: Task<()>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
-    founded: Option<Founded>,
 }
 
 impl Running {
-    /// Starts a node over a directory that nobody else has, making what is not there yet.
-    pub async fn start(sys: &Sys, directory: NodeDirectory, settings: &NodeSettings) -> Result<Self> {
+    /// Starts a node over a directory that nobody else has, making what is not there yet. Tells
+    /// `founding` what was made if this is the first start, whatever becomes of the rest.
+    pub async fn start(
+        sys: &Sys,
+        directory: NodeDirectory,
+        settings: &NodeSettings,
+        founding: impl FnOnce(&Founded),
+    ) -> Result<Self> {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
+        // An address that cannot be had fails the start before it has made anything.
+        let listener = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
         directory.check_metadata()?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
@@ -84,6 +91,9 @@ impl Running {
         let (auth, founded) =
             Auth::open(sys.clone(), engine.clone(), AUTH_SPACE, directory.disk("auth")?, auth_settings)
                 .await?;
+        if let Some(founded) = &founded {
+            founding(founded);
+        }
         let auth = Arc::new(auth);
         let options =
             weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
@@ -109,21 +119,20 @@ impl Running {
             sweeper,
             addresses: Vec::new(),
             stop_asked: Arc::default(),
-            founded,
         };
-        running.open_http(sys, &fs, settings, stopping.clone()).await?;
+        running.open_http(sys, &fs, listener, settings, stopping.clone())?;
         running.open_native(sys, &fs, stopping)?;
         Ok(running)
     }
 
-    async fn open_http(
+    fn open_http(
         &mut self,
         sys: &Sys,
         fs: &Arc<dyn FileSystem>,
+        listener: Listener,
         settings: &NodeSettings,
         stopping: weft_doors_listener::Shutdown,
     ) -> Result<()> {
-        let listener = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
         let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
         let services = HttpServices {
             sys: sys.clone(),
@@ -174,11 +183,6 @@ impl Running {
     /// Returns every door's name and address.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.addresses
-    }
-
-    /// Returns what the first start made; `None` if this was not the first.
-    pub fn founded(&self) -> Option<&Founded> {
-        self.founded.as_ref()
     }
 
     /// Waits until an administrator asks the node to stop.

@@ -6,12 +6,12 @@ use async_trait::async_trait;
 use weft_auth::Auth;
 use weft_core::form::{At, FileSystem};
 use weft_core::proof::Caller;
-use weft_core::service::{BackupReport, CheckReport, Node, NodeStatus, ObjectStore};
-use weft_core::{FileId, Result, Time};
+use weft_core::service::{BackupReport, CheckReport, Finding, Node, NodeStatus, ObjectStore};
+use weft_core::{Error, ErrorKind, FileId, Result, Time};
 use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
-use weft_volume::managed::Managed;
+use weft_volume::managed::{Managed, Unfinished};
 
 use super::{Running, backup, call_of};
 
@@ -47,27 +47,38 @@ impl Operator {
         let space = self.volume.space(&call_of(&self.sys, caller), &At::id(FileId::ROOT)).await;
         space.map_or(0, |space| space.files)
     }
+
+    /// Says of each finding about an object which file that is.
+    fn name_files(&self, caller: &Caller, findings: &mut [Finding]) -> Result<()> {
+        let objects = super::check::objects_of(findings);
+        if !objects.is_empty() {
+            // A call of its own: what found them may have taken longer than one call may.
+            let paths = self.volume.paths_of_objects(&call_of(&self.sys, caller), &objects)?;
+            super::check::name_files(&paths, findings);
+        }
+        Ok(())
+    }
 }
 
 #[async_trait]
 impl Node for Operator {
     async fn status(&self, caller: &Caller) -> Result<NodeStatus> {
         let space = self.store.space()?;
+        let administrator = self.auth.demand_administrator(caller).is_ok();
+        let unfinished = if administrator { self.volume.unfinished()? } else { Unfinished::default() };
         Ok(NodeStatus {
             version: env!("CARGO_PKG_VERSION").into(),
             domain: self.auth.domain(),
             started: self.started,
             pid: std::process::id(),
-            data: if self.auth.demand_administrator(caller).is_ok() {
-                self.data.clone()
-            } else {
-                String::new()
-            },
+            data: if administrator { self.data.clone() } else { String::new() },
             doors: self.doors.clone(),
             bytes_total: space.bytes_total,
             bytes_free: space.bytes_free,
             files: self.files(caller).await,
             sessions: self.auth.session_count(),
+            uploads: unfinished.uploads,
+            upload_bytes: unfinished.bytes,
         })
     }
 
@@ -80,23 +91,36 @@ impl Node for Operator {
     async fn backup(&self, caller: &Caller, into: &str) -> Result<BackupReport> {
         self.auth.demand_administrator(caller)?;
         let metadata = |meta| self.engine.backup(meta);
-        backup::write(&self.sys, metadata, &self.store, self.data.as_ref(), into.as_ref()).await
+        let mut report =
+            backup::write(&self.sys, metadata, &self.store, self.data.as_ref(), into.as_ref()).await?;
+        if let Err(error) = self.name_files(caller, &mut report.damaged) {
+            tracing::warn!(%error, "damaged objects of a backup are named without their files");
+        }
+        Ok(report)
     }
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         self.auth.demand_administrator(caller)?;
         let call = call_of(&self.sys, caller);
-        let mut report = self.volume.check(&call).await?;
+        let mut report = self.volume.check(&call).await.map_err(of_tables)?;
         let mut objects = self.store.check(Check { repair: false, blocks: true }).await?;
-        // The blocks may have taken longer than one call may.
-        let damaged = super::check::objects_of(&objects.findings);
-        if !damaged.is_empty() {
-            let paths = self.volume.paths_of_objects(&call_of(&self.sys, caller), &damaged)?;
-            super::check::name_files(&paths, &mut objects.findings);
-        }
-        report.objects += objects.objects;
+        self.name_files(caller, &mut objects.findings)?;
+        // Those that the tables know are among them.
+        report.objects = objects.objects;
         report.findings.extend(objects.findings);
         report.findings.extend(self.auth.check(caller).await?);
         Ok(report)
     }
+}
+
+/// A check stops where the tables cannot be read: it is not the asker's row that is of use, but
+/// what to do.
+fn of_tables(error: Error) -> Error {
+    if error.kind() != ErrorKind::Corrupt {
+        return error;
+    }
+    Error::corrupt(format!("the metadata is damaged, and could not be read to its end: {error}"))
+        .op("check the node")
+        .hint("stop the node and restore a backup to another directory; what is read meanwhile is whole")
+        .caused_by(error)
 }

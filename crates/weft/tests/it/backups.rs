@@ -309,3 +309,49 @@ fn a_credential_made_since_the_backup_holds_and_what_was_decided_since_is_undone
         other.run_with(credential, &["whoami"]).fails(3, &["error:"]);
     }
 }
+
+#[test]
+fn damage_that_a_backup_meets_is_named_and_all_else_is_in_it() {
+    let mut node = furnished();
+    for text in ["corrupt", "damaged", "match", "verif"] {
+        node.allow(text);
+    }
+    let place =
+        crate::corrupt::find(&node.data().join("objects"), &noise(0, 100)[..64]).expect("it is there").0;
+    flip(&place);
+    let (first, second) = (node.path("first"), node.path("second"));
+    let said = node.run(&["backup", text(&first)]);
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    assert!(said.out.contains("LOST") && said.out.contains("/fixed/"), "{}", said.out);
+    assert!(said.out.contains("do not match") && said.out.contains("backed up to"), "{}", said.out);
+    let said = node.run(&["backup", text(&second), "--json"]);
+    assert_eq!(said.code, 1, "{}{}", said.out, said.err);
+    let report: serde_json::Value = serde_json::from_str(&said.out).expect("JSON");
+    let damaged = report["damaged"].as_array().expect("a list");
+    assert!(damaged.len() == 1 && damaged[0].to_string().contains("/fixed/"), "{report}");
+    node.stop();
+    fs::rename(node.data(), node.path("old")).expect("moved away");
+    node.run(&["restore", text(&second)]).ok();
+    node.up();
+    let http = node.http(Some(&node.token()));
+    for (number, length) in LENGTHS.into_iter().enumerate().skip(1) {
+        assert!(http.bytes(&format!("/fixed/team/{number}")) == noise(number as u64, length));
+    }
+}
+
+#[test]
+fn a_backup_that_failed_is_gone_and_one_that_cannot_begin_says_why() {
+    let mut node = Node::start();
+    node.allow("");
+    let backup = node.path("backup");
+    node.run(&["backup", text(&node.path("no/parent"))]).fails(1, &["error:", "would lie in", "hint: make"]);
+    let keys = node.data().join("auth").join("keys");
+    fs::rename(&keys, node.path("keys")).expect("moved away");
+    fs::write(&keys, "").expect("written");
+    let failed = node.run(&["backup", text(&backup)]);
+    assert!(failed.code != 0 && !backup.exists(), "{}{}", failed.out, failed.err);
+    fs::remove_file(&keys).expect("removed");
+    fs::rename(node.path("keys"), &keys).expect("moved back");
+    node.run(&["backup", text(&backup)]).ok();
+    node.run(&["backup", text(&backup)]).fails(1, &["error:", "name is taken", "not there yet"]);
+}

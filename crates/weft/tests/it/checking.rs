@@ -126,3 +126,25 @@ fn a_node_that_runs_is_not_checked_from_beside_and_whoever_has_it_is_named() {
     node.run(&["fsck", empty.to_str().expect("a path")]).fails(1, &["error:", "no node"]);
     node.run(&["fsck", data, "--online"]).fails(2, &["--online"]);
 }
+
+#[test]
+fn a_file_whose_number_was_never_given_out_is_named_and_put_aside() {
+    let mut node = stopped();
+    let objects = node.data().join("objects");
+    let stray = objects.join("objects").join("000000").join("aff");
+    fs::write(&stray, vec![0; BLOCK]).expect("written");
+    crate::node::give(&stray);
+    let (code, lines) = fsck(&node, &["--dry-run"]);
+    assert_eq!((code, lines.len()), (0, 2), "{lines:?}");
+    assert_eq!(lines[0]["severity"], "note");
+    assert_eq!(lines[0]["repair"], "would be: moved to orphans");
+    assert!(lines[0]["detail"].to_string().contains("000000/aff has 1048576 bytes"), "{lines:?}");
+    assert!(stray.exists());
+    let (code, lines) = fsck(&node, &[]);
+    assert_eq!((code, lines.len()), (0, 2), "{lines:?}");
+    assert!(!stray.exists() && objects.join("orphans").join("000000-aff").exists());
+    // Running or not, the same objects are counted.
+    node.up();
+    let online = node.run(&["fsck", "--online", "--json"]).json();
+    assert_eq!(online.last().expect("a summary")["objects"], lines[1]["objects"]);
+}

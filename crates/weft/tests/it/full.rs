@@ -157,3 +157,46 @@ fn a_full_disk_is_told_at_each_door_and_recovers() {
     }
     assert!(fs::metadata(node.data()).is_ok());
 }
+
+#[test]
+fn an_upload_that_does_not_fit_keeps_no_room_from_the_next() {
+    const TEST: &str = "full::an_upload_that_does_not_fit_keeps_no_room_from_the_next";
+    let mut node = Node::unstarted();
+    let Some(_small) = Small::mount(TEST, &node, "48m") else { return };
+    for text in ["space", "full", "os error 28"] {
+        node.allow(text);
+    }
+    node.up();
+    let path = |file: PathBuf| file.to_str().expect("a path").to_owned();
+    let big = path(node.write("big", noise(1, 100 * PIECE)));
+    let small = path(node.write("small", noise(2, 5 * PIECE)));
+    for n in 0..3 {
+        node.run(&["cp", &big, "weft:/big"]).fails(1, &["error:", "full"]);
+        let status = node.run(&["status", "--json"]).json().remove(0);
+        assert!(status["uploads"] == 0 && status["upload_bytes"] == 0, "{status}");
+        // There is no wait in between for anything to be tidied.
+        node.run(&["cp", &small, &format!("weft:/small{n}")]).ok();
+    }
+    assert!(node.http(Some(&node.token())).bytes("/small2") == noise(2, 5 * PIECE));
+}
+
+#[test]
+fn a_restore_that_a_full_disk_ends_leaves_nothing_in_the_way_of_the_next() {
+    const TEST: &str = "full::a_restore_that_a_full_disk_ends_leaves_nothing_in_the_way_of_the_next";
+    let node = Node::start();
+    assert_eq!(node.http(Some(&node.token())).put("/f", &noise(1, 20 * PIECE)).status, 201);
+    let backup = node.path("backup");
+    node.run(&["backup", backup.to_str().expect("a path")]).ok();
+    let mut other = Node::unstarted();
+    let Some(_small) = Small::mount(TEST, &other, "16m") else { return };
+    node.sh(&format!("chmod -R a+rX '{}'", backup.display()));
+    let restore = ["restore", backup.to_str().expect("a path")];
+    for _ in 0..2 {
+        other.run(&restore).fails(1, &["error:", "full"]);
+    }
+    let larger = Command::new("mount").args(["-o", "remount,size=64m"]).arg(other.data()).status();
+    assert!(larger.expect("it runs").success());
+    other.run(&restore).ok();
+    other.up();
+    assert!(other.http(Some(&other.token())).bytes("/f") == noise(1, 20 * PIECE));
+}

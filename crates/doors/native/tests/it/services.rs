@@ -101,6 +101,8 @@ impl Node for Home {
             bytes_free: 1,
             files: 0,
             sessions: 0,
+            uploads: 0,
+            upload_bytes: 0,
         })
     }
 
@@ -109,7 +111,13 @@ impl Node for Home {
     }
 
     async fn backup(&self, _: &Caller, into: &str) -> Result<BackupReport> {
-        Ok(BackupReport { path: into.into(), metadata_bytes: 1, objects: 2, object_bytes: 3 })
+        Ok(BackupReport {
+            path: into.into(),
+            metadata_bytes: 1,
+            objects: 2,
+            object_bytes: 3,
+            damaged: Vec::new(),
+        })
     }
 
     async fn check(&self, _: &Caller) -> Result<CheckReport> {

@@ -269,6 +269,8 @@ fn status(dice: &mut Dice) -> NodeStatus {
         bytes_free: number(dice),
         files: number(dice),
         sessions: number(dice),
+        uploads: number(dice),
+        upload_bytes: number(dice),
     }
 }
 
@@ -331,6 +333,7 @@ fn answer(dice: &mut Dice) -> Answer {
             metadata_bytes: number(dice),
             objects: number(dice),
             object_bytes: number(dice),
+            damaged: several(dice, finding),
         }),
         9 => Answer::Check(CheckReport {
             inodes: number(dice),

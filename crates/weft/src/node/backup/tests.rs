@@ -32,7 +32,7 @@ impl Scene {
         let uid = directory.owner();
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let settings = NodeSettings { http, hosts: Vec::new() };
-        let node = Running::start(sys, directory, &settings).await.expect("it starts");
+        let node = Running::start(sys, directory, &settings, |_| {}).await.expect("it starts");
         let at = Origin { door: Door::Native, peer: None, uid: Some(uid) };
         let admin = node.auth.authority().authenticate(&Evidence::SocketUid(uid), at).await;
         Self { sys: sys.clone(), node, admin: admin.expect("it made the node") }

@@ -1,0 +1,81 @@
+//! Laws of a full disk: uploads that rest make room for those that go on, and what could not be
+//! written is not said to be there.
+
+use std::sync::Arc;
+
+use weft_conformance::file_system::site::*;
+use weft_core::form::{BytesSource, Stage, StageHint};
+use weft_core::limits::{FULL_ROOM_WAIT, FULL_STAGE_IDLE, PIECE_BYTES_MAX};
+use weft_core::{ErrorKind, attr::SetAttr};
+use weft_sys::{SimDisk, simulate};
+use weft_volume::managed::Unfinished;
+
+use super::in_place::{published, soon, unsteady_on};
+
+const BYTES: usize = 100_000;
+
+/// Begins an upload and leaves it.
+async fn left(site: &Site<'_>, path: &str) -> Arc<dyn Stage> {
+    let stage = site.fs.stage(&site.call(), &at(path), &StageHint::default()).await.works();
+    stage.put(&site.call(), 1, 0, &mut BytesSource::new(pattern(BYTES, 1))).await.works();
+    stage
+}
+
+#[test]
+fn uploads_that_rest_are_given_up_on_a_full_disk_the_oldest_first_and_no_more_than_needed() {
+    simulate(1, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        sys.sleep(FULL_STAGE_IDLE).await;
+        let oldest = left(&site, "oldest").await;
+        sys.sleep(FULL_STAGE_IDLE / 2).await;
+        let older = left(&site, "older").await;
+        sys.sleep(FULL_STAGE_IDLE).await;
+        let fresh = left(&site, "fresh").await;
+        let unfinished = volume.running().managed.unfinished().works();
+        assert_eq!(unfinished, Unfinished { uploads: 3, bytes: 3 * BYTES as u64 });
+        // While there is room nobody loses anything.
+        published(&site, "before", &pattern(BYTES, 2)).await;
+        assert_eq!(volume.running().managed.unfinished().works(), unfinished);
+        store.leave_free(10);
+        soon(&sys, "an upload", published(&site, "f", &pattern(BYTES, 3))).await;
+        let call = site.call();
+        assert_eq!(oldest.parts(&call, 1).await.fails(), ErrorKind::NotFound);
+        for stage in [&older, &fresh] {
+            assert_eq!(stage.parts(&call, 1).await.works().parts.len(), 1);
+        }
+        // What somebody works on is never given up, and nobody waits for it.
+        store.leave_free(10);
+        soon(&sys, "an upload", published(&site, "g", &pattern(BYTES, 3))).await;
+        store.leave_free(10);
+        let began = sys.clock().tick();
+        soon(&sys, "an upload", published(&site, "h", &pattern(BYTES, 3))).await;
+        assert!(sys.clock().tick().since(began) <= FULL_ROOM_WAIT * 2);
+        let call = site.call();
+        assert_eq!(older.parts(&call, 1).await.fails(), ErrorKind::NotFound);
+        assert_eq!(fresh.parts(&call, 1).await.works().parts.len(), 1);
+        let unfinished = volume.running().managed.unfinished().works();
+        assert_eq!(unfinished, Unfinished { uploads: 1, bytes: BYTES as u64 });
+    });
+}
+
+#[test]
+fn what_a_full_disk_did_not_take_is_not_said_to_be_staged_and_an_upload_that_goes_on_is_whole() {
+    simulate(2, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let bytes = pattern(5 * PIECE_BYTES_MAX, 1);
+        let call = site.call();
+        let stage = site.fs.stage(&call, &at("f"), &StageHint::default()).await.works();
+        store.fill_up();
+        let put = stage.put(&call, 1, 0, &mut BytesSource::new(bytes.clone())).await;
+        assert_eq!(put.fails(), ErrorKind::NoSpace);
+        let part = stage.parts(&call, 1).await.works().parts[0];
+        let there = part.bytes as usize;
+        assert!(there > 0 && there < 3 * PIECE_BYTES_MAX, "{there}");
+        assert_eq!(part.digest, *blake3::hash(&bytes[..there]).as_bytes());
+        stage.put(&call, 1, part.bytes, &mut BytesSource::new(bytes[there..].to_vec())).await.works();
+        let published = stage.publish(&call, &[], &SetAttr::default(), &free()).await.works();
+        assert!(site.read(published.value.id).await == bytes);
+    });
+}
