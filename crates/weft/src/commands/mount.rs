@@ -12,7 +12,7 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_client::steady::Steady;
 use weft_client::{Client, Place};
-use weft_core::proof::Caller;
+use weft_core::proof::{Attenuation, Caller};
 use weft_core::{Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
@@ -114,11 +114,34 @@ impl MountCalls {
         loop {
             context.sys().sleep(limits::CREDENTIAL_LIFE / 4).await;
             let fresh = async { Client::connect(context.sys(), place).await?.fresh_caller().await };
-            match fresh.await {
-                Ok(caller) => *self.caller.write().unwrap_or_else(PoisonError::into_inner) = caller,
+            match fresh.await.and_then(|caller| self.renew(caller)) {
+                Ok(()) => {}
                 Err(error) => note!("the mount's credential could not be renewed: {error}"),
             }
         }
+    }
+}
+
+impl MountCalls {
+    /// Takes a credential in place of the one there is. One of somebody else, or that reaches
+    /// further, was not meant for this mount: another login in the same account must not change
+    /// what programs on it may do.
+    fn renew(&self, fresh: Caller) -> Result<()> {
+        let mut caller = self.caller.write().unwrap_or_else(PoisonError::into_inner);
+        if fresh.name() != caller.name() {
+            let other = Error::not_permitted("the credential that is found now is somebody else's");
+            return Err(other.about(fresh.name().to_string()).hint("mount again"));
+        }
+        let (held, found) = (caller.limits(), fresh.limits());
+        // From when on it may be used does not matter: it is used now.
+        let within = |both: Attenuation| Attenuation { from: found.from, ..both } == *found;
+        if !held.narrowed(found).is_ok_and(within) {
+            return Err(
+                Error::not_permitted("the credential that is found now reaches further").hint("mount again")
+            );
+        }
+        *caller = fresh;
+        Ok(())
     }
 }
 
@@ -151,4 +174,41 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
         return refused(Error::new(ErrorKind::Busy, "it is in use").hint(hint));
     }
     refused(Error::not_permitted(said))
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_conformance::{HandClock, TestDomain};
+    use weft_core::proof::CredentialClaims;
+    use weft_core::{Rights, VolumeId};
+
+    use super::*;
+
+    #[test]
+    fn a_mount_stays_who_it_is_and_never_comes_to_reach_further() {
+        let clock = Arc::new(HandClock::default());
+        let domain = TestDomain::new(5, clock, &[VolumeId(0)]);
+        let with = |user: &str, limits: Attenuation| {
+            domain.caller_with(&CredentialClaims { limits, ..domain.claims(user) })
+        };
+        let path = |path: &str| vec![path.try_into().expect("a path")];
+        let below = Attenuation { paths: path("a"), ..Attenuation::NONE };
+        let calls = MountCalls::new(with("alice", below.clone()), SessionId(1));
+        let further = [Attenuation::NONE, Attenuation { paths: path("b"), ..Attenuation::NONE }];
+        for limits in further {
+            assert_eq!(
+                calls.renew(with("alice", limits)).expect_err("further").kind(),
+                ErrorKind::NotPermitted
+            );
+        }
+        for other in [with("admin", below.clone()), Caller::anyone()] {
+            assert_eq!(calls.renew(other).expect_err("somebody else").kind(), ErrorKind::NotPermitted);
+        }
+        assert_eq!(calls.who().0.limits(), &below);
+        let narrower = Attenuation { rights: Rights::READ, paths: path("a/b"), ..Attenuation::NONE };
+        for limits in [below, narrower.clone()] {
+            calls.renew(with("alice", limits)).expect("no further than before");
+        }
+        assert_eq!(calls.who().0.limits(), &narrower);
+    }
 }
