@@ -212,3 +212,40 @@ mod tests {
         assert_eq!(calls.who().0.limits(), &narrower);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_conformance::{HandClock, TestDomain};
+    use weft_core::proof::CredentialClaims;
+    use weft_core::{Rights, VolumeId};
+
+    use super::*;
+
+    #[test]
+    fn a_mount_stays_who_it_is_and_never_comes_to_reach_further() {
+        let clock = Arc::new(HandClock::default());
+        let domain = TestDomain::new(5, clock, &[VolumeId(0)]);
+        let with = |user: &str, limits: Attenuation| {
+            domain.caller_with(&CredentialClaims { limits, ..domain.claims(user) })
+        };
+        let path = |path: &str| vec![path.try_into().expect("a path")];
+        let below = Attenuation { paths: path("a"), ..Attenuation::NONE };
+        let calls = MountCalls::new(with("alice", below.clone()), SessionId(1));
+        let further = [Attenuation::NONE, Attenuation { paths: path("b"), ..Attenuation::NONE }];
+        for limits in further {
+            assert_eq!(
+                calls.renew(with("alice", limits)).expect_err("further").kind(),
+                ErrorKind::NotPermitted
+            );
+        }
+        for other in [with("admin", below.clone()), Caller::anyone()] {
+            assert_eq!(calls.renew(other).expect_err("somebody else").kind(), ErrorKind::NotPermitted);
+        }
+        assert_eq!(calls.who().0.limits(), &below);
+        let narrower = Attenuation { rights: Rights::READ, paths: path("a/b"), ..Attenuation::NONE };
+        for limits in [below, narrower.clone()] {
+            calls.renew(with("alice", limits)).expect("no further than before");
+        }
+        assert_eq!(calls.who().0.limits(), &narrower);
+    }
+}
