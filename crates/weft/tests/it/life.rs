@@ -254,7 +254,7 @@ fn a_mount_goes_on_after_kill_9_of_its_node_with_files_open_and_locks_held() {
     locked_within("g", 60);
     assert_eq!(rival(&other.join("f")), "refused\n");
     // What has no name any more goes when nobody has it open, and here somebody has.
-    fs::remove_file(other.join("f.named")).expect("removed");
+    node.sh("rm other/f.named");
     told.write_all(b"\n").expect("it waits");
     assert_eq!(said.next().as_deref(), Some("idle idle"));
     told.write_all(b"\n").expect("it waits");
