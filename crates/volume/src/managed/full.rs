@@ -46,6 +46,8 @@ impl Volume {
         if *last > came {
             return Ok(());
         }
+        // What was removed already may be enough.
+        self.remove_garbage().await?;
         self.give_up_idle(lacks()?).await?;
         self.remove_garbage().await?;
         let until = self.sys.clock().tick().plus(limits::FULL_ROOM_WAIT);
@@ -63,6 +65,10 @@ impl Volume {
         for id in self.idle_stages()? {
             if bytes >= need {
                 break;
+            }
+            // Somebody may have come back to it since.
+            if self.stagings.at_work(self.sys.clock().tick()).contains(&id) {
+                continue;
             }
             bytes += stages::bytes(&self.space.snapshot()?, id)?;
             count += 1;

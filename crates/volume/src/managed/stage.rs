@@ -413,7 +413,9 @@ impl ManagedStage {
     ) -> Result<Part> {
         let (number, label) = (putting.number, putting.row.container);
         let more = first.as_ref().map_or(0, Bytes::len) as u64 + data.length().unwrap_or(0);
-        self.volume.make_room(more.min(putting.room)).await?;
+        // A length is only what the sender says: others' uploads are given up for a piece at a time,
+        // on a disk that has no room for that.
+        self.volume.make_room(more.min(putting.room).min(limits::PIECE_BYTES_MAX as u64)).await?;
         let (object, start) = self.object_for(call, putting, tail).await?;
         let check = || standing.check();
         // The whole of it: were this dropped on the way, a hash of nothing would be left for bytes.

@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+
 use weft_conformance::file_system::site::*;
-use weft_core::form::{BytesSource, Stage, StageHint};
+use weft_core::form::{BytesSource, Piece, Source, Stage, StageHint, Stopped};
 use weft_core::limits::{FULL_ROOM_WAIT, FULL_STAGE_IDLE, PIECE_BYTES_MAX};
-use weft_core::{ErrorKind, attr::SetAttr};
+use weft_core::{ErrorKind, Result, attr::SetAttr};
 use weft_sys::{SimDisk, simulate};
 use weft_volume::managed::Unfinished;
 
@@ -56,6 +58,40 @@ fn uploads_that_rest_are_given_up_on_a_full_disk_the_oldest_first_and_no_more_th
         assert_eq!(fresh.parts(&call, 1).await.works().parts.len(), 1);
         let unfinished = volume.running().managed.unfinished().works();
         assert_eq!(unfinished, Unfinished { uploads: 1, bytes: BYTES as u64 });
+    });
+}
+
+#[test]
+fn a_length_that_is_only_said_costs_nobody_an_upload() {
+    /// Says that very much is coming, and brings little.
+    struct Boast(BytesSource);
+
+    #[async_trait]
+    impl Source for Boast {
+        async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+            self.0.next(max).await
+        }
+
+        fn length(&self) -> Option<u64> {
+            Some(1 << 60)
+        }
+
+        fn stopped(&self) -> Stopped {
+            self.0.stopped()
+        }
+    }
+
+    simulate(3, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        sys.sleep(FULL_STAGE_IDLE).await;
+        let rests = left(&site, "rests").await;
+        sys.sleep(FULL_STAGE_IDLE).await;
+        store.leave_free(PIECE_BYTES_MAX as u64);
+        let boasts = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+        let mut boast = Boast(BytesSource::new(pattern(BYTES, 2)));
+        boasts.put(&site.call(), 1, 0, &mut boast).await.works();
+        assert_eq!(rests.parts(&site.call(), 1).await.works().parts.len(), 1);
     });
 }
 
