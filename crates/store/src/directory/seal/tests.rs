@@ -31,7 +31,8 @@ impl Clock for Real {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the order of locks matters between threads only")]
 fn who_ends_a_seal_waits_for_the_table_with_no_object_held() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    // More threads than the store has tasks of its own that wait for the table meanwhile.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(6).enable_all().build();
     let runtime = runtime.expect("a runtime");
     let (inner, live) = runtime.block_on(async {
         let sys = Sys::real();
