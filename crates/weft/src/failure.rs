@@ -35,7 +35,7 @@ impl<'a> Failures<'a> {
     /// the node is gone, or standard output is.
     pub fn take(&mut self, outcome: Result<()>) -> Result<()> {
         let Err(error) = outcome else { return Ok(()) };
-        if output::is_lost(&error) || self.client.remote().connection().ended().is_some() {
+        if ends_all(&error, self.client) {
             return Err(error);
         }
         self.first.get_or_insert(exit_code(error.kind()));
@@ -48,6 +48,11 @@ impl<'a> Failures<'a> {
     pub fn exit(&self) -> ExitCode {
         self.first.map_or(ExitCode::SUCCESS, ExitCode::from)
     }
+}
+
+/// Returns whether nothing else can be done either: the node is gone, or standard output is.
+pub fn ends_all(error: &Error, client: &Client) -> bool {
+    output::is_lost(error) || client.remote().connection().ended().is_some()
 }
 
 /// Exit codes, fixed for scripts: 0 done, 1 failed, 2 usage, 3 denied, 4 unavailable.

@@ -110,7 +110,7 @@ pub fn reading(context: &Context) -> Count {
 /// and stops them cleanly at the first Ctrl-C.
 pub async fn watch<T, F: Future<Output = T>>(
     context: &Context,
-    progress: Arc<Progress>,
+    progress: &Arc<Progress>,
     total: u64,
     work: impl FnOnce(Beside) -> F,
 ) -> T {

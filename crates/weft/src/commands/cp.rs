@@ -9,11 +9,12 @@ use clap::Args;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::Client;
 use weft_client::copy::{How, Outcome, Progress};
+use weft_client::tree::{Found, Walk};
 use weft_core::{Error, ErrorKind, Result};
 
 use crate::context::Context;
 use crate::paths::Side;
-use crate::{output, progress};
+use crate::{failure, progress};
 
 mod down;
 mod goal;
@@ -28,6 +29,9 @@ use report::Report;
 
 /// Files copied at the same time: enough to share flushes, few enough for one disk.
 const AT_ONCE: usize = 8;
+
+/// Bits without which whoever copies could not fill a directory.
+const FILLED_WITH: u16 = 0o700;
 
 /// Options of `weft cp`.
 #[derive(Args)]
@@ -69,6 +73,11 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
         job.all(sources, target).await
     });
     report.end(done)
+}
+
+/// What one side has no kind for.
+fn passed_over() -> Error {
+    Error::unsupported("passed over: neither file, directory, link nor pipe")
 }
 
 /// What was asked for.
@@ -115,14 +124,19 @@ impl Job<'_> {
         }
         Err(Error::new(ErrorKind::IsDirectory, "it is a directory").hint("weft cp -r copies directories"))
     }
-}
 
-impl Job<'_> {
+    /// Returns what a walk finds next. A listing that fails is said, and ends it.
+    async fn next(&self, walk: &mut Walk<'_>) -> Result<Option<Found>> {
+        match walk.next().await {
+            Err(e) => self.failed(e.op("copy")).await.map(|()| None),
+            found => found,
+        }
+    }
+
     /// Says that something was not copied. Fails where all else would fail as well.
     async fn failed(&self, error: Error) -> Result<()> {
         let ends_all = self.ended.get()
-            || output::is_lost(&error)
-            || self.client.remote().connection().ended().is_some()
+            || failure::ends_all(&error, self.client)
             || match error.kind() {
                 ErrorKind::Unauthenticated | ErrorKind::Revoked | ErrorKind::Expired => true,
                 // A container's limit, or the node's disk, may have room for what comes; this machine's
@@ -138,30 +152,29 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Runs copies of so many bytes, a few at a time. After a failure that ends all no more are
+    /// Copies files of so many bytes, a few at a time. After a failure that ends all no more are
     /// begun, but those under way end: what they have done is not lost.
-    async fn transfer<C, F>(&self, total: u64, copies: impl FnOnce(Arc<Progress>) -> C) -> Result<()>
-    where
-        C: Iterator<Item = F>,
-        F: Future<Output = Result<Outcome>>,
-    {
+    async fn transfer<T>(
+        &self,
+        total: u64,
+        files: Vec<T>,
+        copy: impl AsyncFn(T, &Progress) -> Result<Outcome>,
+    ) -> Result<()> {
         let shared = Arc::new(Progress::default());
-        let (seen, mut copies) = (shared.clone(), copies(shared.clone()).fuse());
+        let mut files = files.into_iter();
         let work = async |beside| {
             self.report.beside(beside);
             let (mut running, mut ended) = (FuturesUnordered::new(), None);
             loop {
                 while ended.is_none() && running.len() < AT_ONCE {
-                    match copies.next() {
-                        Some(copy) => running.push(copy),
-                        None => break,
-                    }
+                    let Some(file) = files.next() else { break };
+                    running.push(copy(file, &shared));
                 }
                 match running.next().await {
                     None => return ended.map_or(Ok(()), Err),
                     Some(Ok(outcome)) => self.report.add(outcome),
                     Some(Err(e)) => {
-                        if seen.stopped() {
+                        if shared.stopped() {
                             self.ended.set(true);
                         }
                         ended = ended.or(self.failed(e).await.err());
@@ -169,6 +182,6 @@ impl Job<'_> {
                 }
             }
         };
-        progress::watch(self.context, shared, total, work).await
+        progress::watch(self.context, &shared, total, work).await
     }
 }

@@ -14,12 +14,9 @@ use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_sys::{Folder, Sort};
 
 use super::goal::{LocalGoal, nameless, not_a_directory};
-use super::{Job, stream};
+use super::{FILLED_WITH, Job, passed_over, stream};
 use crate::paths::{self, Ending};
 use crate::progress::{self, Count};
-
-/// Bits without which whoever copies could not fill a directory.
-const FILLED_WITH: u16 = 0o700;
 
 /// Copies a file or directory of the tree.
 pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &LocalGoal) -> Result<()> {
@@ -47,10 +44,6 @@ pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &LocalGoal) 
     take.end().await
 }
 
-fn passed_over() -> Error {
-    Error::unsupported("passed over: neither file, directory, link nor pipe")
-}
-
 async fn tree(
     job: &Job<'_>,
     from: &RelPath,
@@ -70,15 +63,8 @@ async fn tree(
         job.report.directory();
     }
     let mut walk = Walk::start(job.client, &At::id(attr.id), &paths::show(from)).await?;
-    loop {
-        match walk.next().await {
-            Ok(Some(found)) => take.found(&found, walk.show(&found.path)).await?,
-            Ok(None) => break,
-            Err(e) => {
-                job.failed(e.op("copy")).await?;
-                break;
-            }
-        }
+    while let Some(found) = job.next(&mut walk).await? {
+        take.found(&found, walk.show(&found.path)).await?;
     }
     take.end().await?;
     walk.whole()
@@ -151,7 +137,7 @@ impl<'a> Take<'a> {
             Kind::Directory => {
                 self.make_directory(folder.as_deref(), name, shown, attr, below.join(name)).map(drop)
             }
-            Kind::File => self.file(attr, shown, below, name),
+            Kind::File => self.file(attr, shown, folder, below, name),
             Kind::Symlink => self.link(attr, shown, folder, name, seen).await,
             Kind::Fifo if seen == Some(Sort::Fifo) => Ok(()),
             Kind::Fifo => match folder {
@@ -162,8 +148,14 @@ impl<'a> Take<'a> {
         }
     }
 
-    fn file(&mut self, attr: &Attr, shown: String, below: &Path, name: &OsStr) -> Result<()> {
-        let folder = self.folder(below)?;
+    fn file(
+        &mut self,
+        attr: &Attr,
+        shown: String,
+        folder: Option<Rc<Folder>>,
+        below: &Path,
+        name: &OsStr,
+    ) -> Result<()> {
         if self.job.args.dry_run {
             let is_there = match &folder {
                 Some(folder) if !self.job.how.force => is_there(Spot { folder, name }, attr)?,
@@ -271,12 +263,5 @@ async fn receive(job: &Job<'_>, files: Vec<Down>) -> Result<()> {
         let done = download(job.client, from, to, job.how, shared).await;
         done.map_err(|e| e.op("copy").about(folder.shown(&file.name).display()))
     };
-    let copy = &copy;
-    job.transfer(total, |shared| {
-        files.into_iter().map(move |file| {
-            let shared = shared.clone();
-            async move { copy(file, &shared).await }
-        })
-    })
-    .await
+    job.transfer(total, files, copy).await
 }

@@ -7,10 +7,7 @@ use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Expect, Guard, LinkTarget, New, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time};
 
-use super::Job;
-
-/// Bits without which whoever copies could not fill a directory.
-const FILLED_WITH: u16 = 0o700;
+use super::{FILLED_WITH, Job};
 
 /// A directory that a dry run would make has no id.
 pub type Dir = Option<FileId>;

@@ -13,7 +13,7 @@ use weft_sys::{Folder, Seen, Sort, fault};
 
 use super::goal::{TreeGoal, nameless};
 use super::tree::{Dir, Made};
-use super::{Job, stream};
+use super::{Job, passed_over, stream};
 use crate::paths::Ending;
 use crate::progress::{self, Count};
 
@@ -52,11 +52,6 @@ async fn special(job: &Job<'_>, from: &Path, to: (Dir, &Name)) -> Result<()> {
         }
         _ => Err(passed_over()),
     }
-}
-
-/// What the tree has no kind for.
-fn passed_over() -> Error {
-    Error::unsupported("passed over: neither file, directory, link nor pipe")
 }
 
 async fn tree(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> Result<()> {
@@ -179,12 +174,5 @@ async fn send(job: &Job<'_>, files: Vec<Up>) -> Result<()> {
         let done = upload(job.client, open, dir, &file.name, job.how, shared).await;
         done.map_err(|e| e.op("copy").said_of(file.shown.display()))
     };
-    let copy = &copy;
-    job.transfer(total, |shared| {
-        files.into_iter().map(move |file| {
-            let shared = shared.clone();
-            async move { copy(file, &shared).await }
-        })
-    })
-    .await
+    job.transfer(total, files, copy).await
 }

@@ -49,15 +49,8 @@ pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &TreeGoal) -
         return Err(into_itself());
     }
     let mut walk = Walk::start(job.client, &At::id(attr.id), &shown).await?;
-    loop {
-        match walk.next().await {
-            Ok(Some(found)) => copied.found(&found, walk.show(&found.path)).await?,
-            Ok(None) => break,
-            Err(e) => {
-                job.failed(e.op("copy")).await?;
-                break;
-            }
-        }
+    while let Some(found) = job.next(&mut walk).await? {
+        copied.found(&found, walk.show(&found.path)).await?;
         count.add(1);
     }
     job.finish(copied.made).await?;
