@@ -72,6 +72,16 @@ pub enum SetTime {
     At(Time),
 }
 
+impl SetTime {
+    /// Returns the time that is set by a change made at `now`.
+    pub fn at(self, now: Time) -> Time {
+        match self {
+            Self::Now => now,
+            Self::At(time) => time,
+        }
+    }
+}
+
 /// Attributes to set; those that are `None` stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SetAttr {

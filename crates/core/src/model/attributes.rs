@@ -72,11 +72,7 @@ impl Act<'_> {
     pub(super) fn apply(&mut self, id: FileId, set: &SetAttr) -> Result<()> {
         let now = self.now.wall;
         let inode = self.state.inode_mut(id)?;
-        let time = |set: Option<SetTime>, old: Time| match set {
-            Some(SetTime::Now) => now,
-            Some(SetTime::At(time)) => time,
-            None => old,
-        };
+        let time = |set: Option<SetTime>, old: Time| set.map_or(old, |time| time.at(now));
         inode.mode = set.mode.unwrap_or(inode.mode);
         inode.owner = set.owner.unwrap_or(inode.owner);
         inode.group = set.group.unwrap_or(inode.group);

@@ -102,10 +102,7 @@ impl Act<'_> {
         let (container, group) = (above.container, above.group);
         let (body, mode, verifier) = body_of(new, set)?;
         self.may_give(set, group)?;
-        let time = |set: Option<SetTime>| match set {
-            Some(SetTime::At(time)) => time,
-            Some(SetTime::Now) | None => now,
-        };
+        let time = |set: Option<SetTime>| set.map_or(now, |time| time.at(now));
         let mode = mode_of(set.mode.unwrap_or(mode))?;
         let id = FileId::new(VOLUME, self.state.number(), 0);
         let inode = Inode {

@@ -16,8 +16,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
-use weft_core::attr::{Attr, Kind, Version, Wcc};
-use weft_core::{ContainerId, FileId};
+use weft_core::attr::{Attr, Kind, SetAttr, SetTime, Version, Wcc};
+use weft_core::{ContainerId, FileId, Time};
 
 use crate::abi::ROOT_NODE;
 use crate::handles::Written;
@@ -177,8 +177,21 @@ impl Nodes {
     /// Returns what a directory or fifo that was removed while it is open still shows.
     pub(crate) fn removed(&self, number: u64) -> Option<Attr> {
         let table = self.lock();
-        let (_, attr) = **table.nodes.get(&number)?.held.as_ref()?;
-        Some(Attr { links: 0, size: 0, ..attr })
+        let (_, attr) = &**table.nodes.get(&number)?.held.as_ref()?;
+        Some(without_names(attr))
+    }
+
+    /// Sets attributes of what [`Nodes::removed`] shows, and returns them: nobody but those
+    /// who have it open here can see it any more.
+    pub(crate) fn set_removed(&self, number: u64, set: &SetAttr, now: Time) -> Option<Attr> {
+        let mut table = self.lock();
+        let (_, attr) = &mut **table.nodes.get_mut(&number)?.held.as_mut()?;
+        let time = |set: Option<SetTime>, old: Time| set.map_or(old, |time| time.at(now));
+        attr.mode = set.mode.unwrap_or(attr.mode);
+        attr.atime = time(set.atime, attr.atime);
+        attr.mtime = time(set.mtime, attr.mtime);
+        attr.ctime = now;
+        Some(without_names(attr))
     }
 
     /// Takes back lookups.
@@ -238,6 +251,11 @@ impl Node {
         }
         other
     }
+}
+
+/// What is shown of a directory or fifo that has no name any more.
+fn without_names(attr: &Attr) -> Attr {
+    Attr { links: 0, size: 0, ..*attr }
 }
 
 #[cfg(test)]

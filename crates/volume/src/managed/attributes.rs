@@ -151,11 +151,7 @@ impl Act<'_, '_> {
             return Ok(());
         }
         let now = self.now.wall;
-        let time = |set: Option<SetTime>, old: Time| match set {
-            Some(SetTime::Now) => now,
-            Some(SetTime::At(time)) => time,
-            None => old,
-        };
+        let time = |set: Option<SetTime>, old: Time| set.map_or(old, |time| time.at(now));
         let inode = &mut node.inode;
         inode.mode = set.mode.unwrap_or(inode.mode);
         inode.owner = set.owner.unwrap_or(inode.owner);

@@ -98,10 +98,7 @@ impl Act<'_, '_> {
         let now = self.now.wall;
         let (kind, mode, verifier) = made_of(new, set)?;
         self.view().may_give(set, dir.inode.group)?;
-        let time = |set: Option<SetTime>| match set {
-            Some(SetTime::At(time)) => time,
-            Some(SetTime::Now) | None => now,
-        };
+        let time = |set: Option<SetTime>| set.map_or(now, |time| time.at(now));
         if kind == Kind::Directory {
             self.view().must_not_be_too_deep(dir)?;
         }

@@ -55,9 +55,7 @@ impl Door {
             set.size = None;
         }
         if !set.is_empty() {
-            let change = self.fs.set(&self.change(), &at, &set, &Guard::NONE).await?;
-            self.changed(node, &change.file);
-            attr = Some(change.value);
+            attr = Some(self.set(node, &at, &set).await?);
         }
         let attr = match attr {
             Some(attr) => attr,
@@ -68,6 +66,20 @@ impl Door {
             return Ok(self.attributes(&cleared.unwrap_or(attr)));
         }
         Ok(self.attributes(&attr))
+    }
+
+    /// Sets attributes. What was removed while it is open has them in this mount alone.
+    async fn set(self: &Arc<Self>, node: u64, at: &At, set: &SetAttr) -> Result<Attr, Failure> {
+        match self.fs.set(&self.change(), at, set, &Guard::NONE).await {
+            Ok(change) => {
+                self.changed(node, &change.file);
+                Ok(change.value)
+            }
+            Err(error) if error.kind() == ErrorKind::Stale => {
+                self.nodes.set_removed(node, set, self.clock.now()).ok_or(error.into())
+            }
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Refuses any owner or group but those that are shown (request-form law 17).

@@ -6,11 +6,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 
 use rustix::fs::{
-    AtFlags, CWD, FallocateFlags, FileType, Mode, RenameFlags, SeekFrom as Sought, Timespec, Timestamps,
-    UTIME_NOW, UTIME_OMIT, XattrFlags,
+    AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, SeekFrom as Sought, Timespec,
+    Timestamps, UTIME_NOW, UTIME_OMIT, XattrFlags,
 };
 use rustix::io::Errno;
 use weft_core::limits;
@@ -144,7 +145,7 @@ mounted! {
         symlink("/proc/self/comm", bed.join("absolute")).expect("linked");
         symlink("loop", bed.join("loop")).expect("linked");
         assert_eq!(fs::read_to_string(bed.join("relative")).expect("read"), "there");
-        assert_eq!(fs::read_link(bed.join("relative")).expect("read"), std::path::Path::new("d/f"));
+        assert_eq!(fs::read_link(bed.join("relative")).expect("read"), Path::new("d/f"));
         assert!(!fs::read_to_string(bed.join("absolute")).expect("this machine's own").is_empty());
         assert_eq!(number(fs::read(bed.join("loop"))), Some(Errno::LOOP));
         assert_eq!(fs::symlink_metadata(bed.join("relative")).expect("there").len(), 3);
@@ -346,7 +347,7 @@ mounted! {
     }
 
     fn reads_and_writes_past_the_page_cache_are_the_same(bed) {
-        let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let direct = OFlags::DIRECT.bits() as i32;
         let file = File::options().read(true).write(true).create(true).truncate(true).custom_flags(direct)
             .open(bed.join("f")).expect("made");
         file.write_all_at(&vec![3; 1 << 20], 4096).expect("written");
@@ -392,7 +393,23 @@ mounted! {
         let dir = File::open(bed.join("d")).expect("opened");
         fs::remove_dir(bed.join("d")).expect("removed");
         assert_eq!(dir.metadata().expect("there").nlink(), 0);
-        assert_eq!(rustix::fs::openat(&dir, "x", rustix::fs::OFlags::CREATE, Mode::RUSR).err(), Some(Errno::NOENT));
+        assert_eq!(rustix::fs::openat(&dir, "x", OFlags::CREATE, Mode::RUSR).err(), Some(Errno::NOENT));
+    }
+
+    fn a_removed_directory_or_fifo_that_is_open_still_takes_attributes(bed) {
+        let path = bed.join("x");
+        let directory = |path: &Path| rustix::fs::mkdir(path, Mode::RWXU);
+        let fifo = |path: &Path| rustix::fs::mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+        for make in [directory, fifo] as [fn(&Path) -> Result<(), Errno>; 2] {
+            make(&path).expect("made");
+            let open = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path).expect("opened");
+            let remove = if open.metadata().expect("there").is_dir() { fs::remove_dir } else { fs::remove_file };
+            remove(&path).expect("removed");
+            open.set_permissions(fs::Permissions::from_mode(0o750)).expect("set");
+            open.set_modified(UNIX_EPOCH + Duration::from_secs(7)).expect("set");
+            let found = open.metadata().expect("there");
+            assert_eq!((found.nlink(), found.mode() & 0o7777, found.mtime()), (0, 0o750, 7));
+        }
     }
 
     fn timestamps_follow_what_is_done(bed) {
