@@ -136,7 +136,7 @@ impl Embedded {
             state: desk::State::default(),
             _lock: lock,
         });
-        let tree = Arc::new(opened.tree);
+        let tree = opened.tree;
         let (state, told) = (writer::State::default(), feeds.clone());
         let work = Writer { sys: sys.clone(), disk, tree, feeds: told, shared, messages, state };
         drop(sys.dedicated("weft-kv", work.run())?);

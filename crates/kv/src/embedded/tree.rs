@@ -10,8 +10,9 @@ mod quiet;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use redb::{Database, ReadOnlyTable, ReadableDatabase, StorageBackend, TableDefinition};
 use twox_hash::XxHash3_64;
@@ -47,21 +48,39 @@ pub(super) struct Tree {
     file: Arc<dyn DiskFile>,
     cache_bytes: usize,
     resident: Arc<Resident>,
-    /// `None` after a fold failed and until the tree has been opened anew.
-    database: Mutex<Option<Database>>,
+    opened: Mutex<OpenedFile>,
+}
+
+/// The tree's file as it is open now.
+#[derive(Default)]
+struct OpenedFile {
+    /// `None` after something failed and until the tree has been opened anew.
+    database: Option<Database>,
+    /// How often it was opened.
+    times: u64,
+    /// Nobody is to open it again.
+    closed: bool,
 }
 
 /// The tree as a fold left it.
 pub(super) struct TreeView {
-    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    table: ArcSwap<Table>,
+    /// Where the table comes from. A view keeps nothing open: the tree goes before its lock does.
+    tree: Weak<Tree>,
     resident: Arc<Resident>,
     /// The last commit folded into it.
     pub(super) applied: u64,
 }
 
+/// The rows, and since which opening of the file they are read.
+struct Table {
+    rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
+    times: u64,
+}
+
 /// What a tree says about itself.
 pub(super) struct Opened {
-    pub(super) tree: Tree,
+    pub(super) tree: Arc<Tree>,
     pub(super) view: TreeView,
     /// Ties the log to the tree.
     pub(super) identity: u64,
@@ -83,11 +102,11 @@ impl Tree {
         Ok(Some(Opened { tree, view, identity }))
     }
 
-    fn over(file: Arc<dyn DiskFile>, cache_bytes: usize) -> Self {
+    fn over(file: Arc<dyn DiskFile>, cache_bytes: usize) -> Arc<Self> {
         // What is asked for by key is served by rows; pages serve scans, folds and the rest.
         let pages = cache_bytes / 2;
         let resident = Arc::new(Resident::new((cache_bytes - pages) as u64));
-        Self { file, cache_bytes: pages, resident, database: Mutex::new(None) }
+        Arc::new(Self { file, cache_bytes: pages, resident, opened: Mutex::default() })
     }
 
     /// Makes a tree that calls itself `identity`, puts into it what `fill` does, and then gives it
@@ -117,7 +136,7 @@ impl Tree {
     }
 
     fn read_identity(&self) -> Result<u64> {
-        self.with_database(|database| {
+        self.with_database(|database, _| {
             let facts = database.begin_read()?.open_table(FACTS)?;
             let format = facts.get(FORMAT)?.map_or(0, |format| format.value());
             let (age, advice) = match format.cmp(&FORMAT_NOW) {
@@ -137,18 +156,52 @@ impl Tree {
     }
 
     /// Returns the tree as the last fold left it.
-    pub(super) fn view(&self) -> Result<TreeView> {
-        self.with_database(|database| {
+    pub(super) fn view(self: &Arc<Self>) -> Result<TreeView> {
+        let (table, applied) = self.table()?;
+        let table = ArcSwap::from_pointee(table);
+        Ok(TreeView { table, tree: Arc::downgrade(self), resident: self.resident.clone(), applied })
+    }
+
+    /// Returns the rows, and the last commit folded into them.
+    fn table(&self) -> Result<(Table, u64)> {
+        self.with_database(|database, times| {
             let read = database.begin_read()?;
             let applied = read.open_table(FACTS)?.get(APPLIED)?.map_or(0, |applied| applied.value());
             self.resident.is_of(applied);
-            Ok(TreeView { rows: read.open_table(ROWS)?, resident: self.resident.clone(), applied })
+            Ok((Table { rows: read.open_table(ROWS)?, times }, applied))
         })
     }
 
+    /// Returns the rows anew to who found that nothing can be read any more of what was opened the
+    /// `times`th time.
+    fn table_after(&self, times: u64) -> Result<(Table, u64)> {
+        let mut opened = self.opened();
+        if opened.times == times {
+            opened.shut();
+        }
+        drop(opened);
+        self.table()
+    }
+
+    /// Closes the tree for good, behind whoever is at it now.
+    pub(super) fn close(&self) {
+        let mut opened = self.opened();
+        opened.shut();
+        opened.closed = true;
+    }
+
+    fn opened(&self) -> MutexGuard<'_, OpenedFile> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Folds an overlay that ends with commit `applied` into the tree, durably, and returns the
-    /// tree with it. After an error the tree is as it was, and views made before may fail.
-    pub(super) fn fold(&self, overlay: &Overlay, applied: u64) -> Result<TreeView> {
+    /// tree with it. After an error the tree is as it was.
+    pub(super) fn fold(self: &Arc<Self>, overlay: &Overlay, applied: u64) -> Result<TreeView> {
+        self.fold_in(overlay, applied)?;
+        self.view()
+    }
+
+    fn fold_in(&self, overlay: &Overlay, applied: u64) -> Result<()> {
         self.commit(|write| {
             let mut rows = write.open_table(ROWS)?;
             let mut row = Vec::new();
@@ -165,13 +218,13 @@ impl Tree {
             Ok(())
         })?;
         self.resident.follow(overlay, applied);
-        self.view()
+        Ok(())
     }
 
     /// Reads every page and compares it with its checksum.
     pub(super) fn check_pages(&self) -> Result<()> {
-        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(database) = held.as_mut() else {
+        let mut opened = self.opened();
+        let Some(database) = opened.database.as_mut() else {
             return Err(Error::internal("the metadata tree is checked before it is open"));
         };
         if guarded(|| Ok(database.check_integrity()?))? {
@@ -186,14 +239,14 @@ impl Tree {
         let overlay = Overlay::default();
         let changes = rows.iter().map(|(key, value)| (Key::new(key), Some(value.clone()))).collect();
         overlay.apply(changes, 1, super::overlay::Needed::All);
-        self.fold(&overlay, applied).map(drop)
+        self.fold_in(&overlay, applied)
     }
 
     fn commit(
         &self,
         act: impl FnOnce(&redb::WriteTransaction) -> std::result::Result<(), redb::Error>,
     ) -> Result<()> {
-        self.with_database(|database| {
+        self.with_database(|database, _| {
             let mut write = database.begin_write()?;
             write.set_quick_repair(true);
             act(&write)?;
@@ -205,21 +258,36 @@ impl Tree {
     /// Runs `act`, opening the database first if it is not open. redb refuses to go on after an
     /// error of its file, and may panic on pages that make no sense: then it is closed here, and
     /// the next call opens it again as the last fold left it.
-    fn with_database<T>(&self, act: impl FnOnce(&Database) -> std::result::Result<T, Failure>) -> Result<T> {
-        let mut held = self.database.lock().unwrap_or_else(PoisonError::into_inner);
+    fn with_database<T>(
+        &self,
+        act: impl FnOnce(&Database, u64) -> std::result::Result<T, Failure>,
+    ) -> Result<T> {
+        let mut opened = self.opened();
+        if opened.closed {
+            return Err(Error::new(ErrorKind::Unavailable, "the metadata tree was closed"));
+        }
         let done = guarded(|| {
-            if held.is_none() {
+            if opened.database.is_none() {
                 let backend = Backend { file: self.file.clone() };
-                *held =
-                    Some(Database::builder().set_cache_size(self.cache_bytes).create_with_backend(backend)?);
+                let builder = &mut Database::builder();
+                opened.database =
+                    Some(builder.set_cache_size(self.cache_bytes).create_with_backend(backend)?);
+                opened.times += 1;
             }
-            act(held.as_ref().expect("it was opened above"))
+            act(opened.database.as_ref().expect("it was opened above"), opened.times)
         });
         if done.is_err() {
-            // Closing may panic for the same reason; the error at hand says more.
-            let _ = quietly(|| held.take());
+            opened.shut();
         }
         done
+    }
+}
+
+impl OpenedFile {
+    /// Closes the file. That may panic for the reason that made it be closed, which says more.
+    fn shut(&mut self) {
+        let database = self.database.take();
+        let _ = quietly(|| drop(database));
     }
 }
 
@@ -229,8 +297,8 @@ impl TreeView {
         if let Some(value) = self.resident.get(key, self.applied) {
             return Ok(Some(value));
         }
-        guarded(|| {
-            let mut rows = self.rows.range::<&[u8]>(key..)?;
+        self.read(|table| {
+            let mut rows = table.rows.range::<&[u8]>(key..)?;
             let Some((found, row)) = rows.next().transpose()?.filter(|(found, _)| found.value() == key)
             else {
                 return Ok(None);
@@ -240,6 +308,28 @@ impl TreeView {
             self.keep_ahead(rows);
             Ok(Some(Bytes::copy_from_slice(value)))
         })
+    }
+
+    /// Runs `act` on the rows. After a read that failed redb refuses every other, whoever asks for
+    /// what: then the tree is opened again, and only who asks for what cannot be read hears of it.
+    fn read<T>(&self, act: impl Fn(&Table) -> std::result::Result<T, Failure>) -> Result<T> {
+        let table = self.table.load();
+        match attempt(|| act(&table)) {
+            Err(error) if error.is_of_an_earlier_one() => {
+                let tree = self.tree.upgrade().ok_or(error)?;
+                let (anew, applied) = tree.table_after(table.times)?;
+                if applied != self.applied {
+                    return Err(Error::new(
+                        ErrorKind::Unavailable,
+                        "the metadata tree has changed meanwhile",
+                    ));
+                }
+                let anew = Arc::new(anew);
+                self.table.store(anew.clone());
+                guarded(|| act(&anew))
+            }
+            done => done.map_err(Error::from),
+        }
     }
 
     /// Keeps the rows behind one that was asked for: finding that one was most of the work, and what
@@ -259,9 +349,9 @@ impl TreeView {
         let rows = if !to.is_empty() && from >= to {
             Ok(None)
         } else if to.is_empty() {
-            guarded(|| Ok(Some(self.rows.range::<&[u8]>(from..)?)))
+            self.read(|table| Ok(Some(table.rows.range::<&[u8]>(from..)?)))
         } else {
-            guarded(|| Ok(Some(self.rows.range::<&[u8]>(from..to)?)))
+            self.read(|table| Ok(Some(table.rows.range::<&[u8]>(from..to)?)))
         };
         TreeCursor { rows, order, chunk: VecDeque::new(), want: CURSOR_FIRST }
     }
@@ -384,14 +474,23 @@ impl From<Failure> for Error {
     }
 }
 
-/// Runs `act`; a panic of redb's is a page that makes no sense.
-fn guarded<T>(act: impl FnOnce() -> std::result::Result<T, Failure>) -> Result<T> {
-    match quietly(act) {
-        Ok(done) => done.map_err(Error::from),
-        Err(said) => Err(Error::corrupt("the metadata tree makes no sense")
-            .hint("restore the metadata from a backup")
-            .caused_by(said)),
+impl Failure {
+    /// Returns whether nothing failed just now: something did before, and redb refuses to go on.
+    fn is_of_an_earlier_one(&self) -> bool {
+        matches!(self, Self::Redb(redb::Error::PreviousIo | redb::Error::DatabaseClosed))
     }
+}
+
+fn guarded<T>(act: impl FnOnce() -> std::result::Result<T, Failure>) -> Result<T> {
+    attempt(act).map_err(Error::from)
+}
+
+/// Runs `act`; a panic of redb's is a page that makes no sense.
+fn attempt<T>(act: impl FnOnce() -> std::result::Result<T, Failure>) -> std::result::Result<T, Failure> {
+    quietly(act).unwrap_or_else(|said| {
+        let error = Error::corrupt("the metadata tree makes no sense");
+        Err(Failure::Ours(error.hint("restore the metadata from a backup").caused_by(said)))
+    })
 }
 
 /// redb's file, on a disk of `sys`.

@@ -154,13 +154,15 @@ pub(super) struct EmbeddedSnapshot {
 }
 
 impl EmbeddedSnapshot {
-    /// Takes a snapshot. The commit is read before the view: a view that is newer than the commit
-    /// has everything up to it, an older one might not. (A fold in between only makes the
-    /// snapshot later: the tree then ends after `commit`, and no overlay has anything up to it.)
+    /// Takes a snapshot. What may be seen is read before the view: a view that is newer has
+    /// everything up to it, an older one might not. A tree that ends after it makes the snapshot
+    /// later, for the overlays too: a fold whose last flush failed leaves its rows in both.
     pub(super) fn take(published: &Arc<Published>) -> Self {
         let place = published.readers.enter();
-        let commit = published.visible();
-        Self { published: published.clone(), view: published.view.load(), commit, place }
+        let visible = published.visible();
+        let view = published.view.load();
+        let commit = visible.max(view.tree.applied);
+        Self { published: published.clone(), view, commit, place }
     }
 }
 
@@ -194,6 +196,37 @@ impl Read for EmbeddedSnapshot {
 
 impl Snapshot for EmbeddedSnapshot {
     fn commit(&self) -> Commit {
-        Commit(self.commit.max(self.view.tree.applied))
+        Commit(self.commit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_sys::SimDisk;
+
+    use super::*;
+    use crate::embedded::held::Key;
+    use crate::embedded::tree::Tree;
+
+    #[test]
+    fn a_snapshot_is_of_one_moment_although_a_fold_failed_at_its_end() {
+        let rows = |value: &'static str| ["a", "b"].map(|key| (Bytes::from(key), Bytes::from(value)));
+        let change = |rows: &[(Bytes, Bytes)]| -> Changes {
+            rows.iter().map(|(key, value)| (Key::new(key), Some(value.clone()))).collect()
+        };
+        // Commit 1 makes one row, commit 2 changes it and makes another. Both are in the tree, and in
+        // the overlay still; a reader that is slow saw commit 1 alone.
+        let disk = SimDisk::new();
+        Tree::make(&disk, 1 << 20, 7, |tree| tree.fill(&rows("new"), 2)).expect("it is made");
+        let tree = Tree::open(&disk, 1 << 20).expect("it opens").expect("it is there").view;
+        let frozen = Overlay::default();
+        frozen.apply(change(&rows("old")[..1]), 1, Needed::All);
+        frozen.apply(change(&rows("new")), 2, Needed::All);
+        let view = View { active: Arc::default(), frozen: Some(Arc::new(frozen)), tree: Arc::new(tree) };
+        let snapshot = EmbeddedSnapshot::take(&Arc::new(Published::new(view, 1)));
+        for key in [b"a", b"b"] {
+            assert_eq!(snapshot.get(key).expect("it is whole").as_deref(), Some(&b"new"[..]));
+        }
+        assert_eq!(snapshot.commit(), Commit(2));
     }
 }

@@ -101,6 +101,7 @@ impl Writer {
         };
         // The tree goes before the lock, which goes with the desk, and both before the answer: who
         // hears it may open again at once.
+        self.tree.close();
         drop(self);
         drop(desk);
         feeds.close();
@@ -299,7 +300,6 @@ impl Writer {
             let folded = enough_space(&*disk, frozen.bytes()).and_then(|()| tree.fold(&frozen, upto));
             match folded {
                 Ok(tree) => Ok(Folded { tree, failed: None }),
-                // A tree that failed is closed, and the views of it with it.
                 Err(error) => Ok(Folded { tree: tree.view()?, failed: Some(error) }),
             }
         }));

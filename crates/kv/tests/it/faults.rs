@@ -127,6 +127,51 @@ fn after_a_failed_flush_the_boot_is_another_and_nothing_is_written_until_it_is_o
     });
 }
 
+/// Returns what of `keys` cannot be read one by one, each having the value of its number.
+fn unreadable(engine: &Embedded, keys: std::ops::Range<u32>) -> Vec<ErrorKind> {
+    let read = engine.snapshot().expect("a snapshot");
+    let failed = |key: u32| match read.get(&key.to_be_bytes()) {
+        Ok(found) => {
+            assert_eq!(found.as_deref(), Some(&[key as u8; 100][..]), "{key}");
+            None
+        }
+        Err(error) => Some(error.kind()),
+    };
+    keys.filter_map(failed).collect()
+}
+
+#[test]
+fn a_read_that_fails_is_told_to_who_asked_and_stops_no_other() {
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk).expect("it opens");
+        for key in 0..2000 {
+            durable(&engine, key, vec![key as u8; 100]).await.expect("it commits");
+        }
+        engine.close().await.expect("it closes");
+        let (mut told, mut behind) = (0, 0);
+        for nth in 1..12 {
+            // Nothing is in memory; the nth read fails, in the way to a row or behind it.
+            let engine = opened(&sys, &disk).expect("it opens");
+            disk.set_faults(|faults| faults.fail_read = Some(nth));
+            // Where a page ends is met in the way to a row, or behind one.
+            let failed = unreadable(&engine, nth as u32 % 5..2000);
+            told += failed.len();
+            behind += usize::from(failed.is_empty());
+            assert!(matches!(failed[..], [] | [ErrorKind::Unavailable]), "{nth}: {} failed", failed.len());
+            assert_eq!(count(&engine), 2000, "{nth}: a walk");
+            assert_eq!(unreadable(&engine, 0..2000), [], "{nth}");
+            durable(&engine, 2000, vec![]).await.expect("it commits");
+            engine
+                .write(Ack::Durable, Box::new(|txn: &mut dyn Txn| txn.delete(&2000_u32.to_be_bytes())))
+                .await
+                .expect("it commits");
+            engine.close().await.expect("it folds and closes");
+        }
+        assert!(told > 0 && behind > 0, "{told} told, {behind} behind what was asked for");
+    });
+}
+
 /// Folds at its end only, and is killed at the `nth` change of that; opens, fills the log's segments
 /// anew, and loses its power. Returns whether everything is there.
 async fn kept_after_a_fold_cut_off(sys: Sys, nth: u64, ignored: Option<FlushSite>) -> bool {
