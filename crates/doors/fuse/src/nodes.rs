@@ -116,8 +116,7 @@ impl Nodes {
         let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
         node.pages = node.pages.map(|_| after.version);
         node.dropping += u32::from(stale);
-        node.change = node.change.max(after.change);
-        node.container = after.container;
+        node.came_to(after);
         stale
     }
 
@@ -154,8 +153,7 @@ impl Nodes {
         };
         node.pages = Some(attr.version);
         node.dropping += u32::from(kept.stale);
-        node.change = node.change.max(attr.change);
-        node.container = attr.container;
+        node.came_to(attr);
         kept
     }
 
@@ -234,15 +232,23 @@ impl Node {
         Self { file, lookups, container, change, pages, dropping, written, held }
     }
 
-    fn told(&mut self, attr: &Attr) -> bool {
+    /// Notes the newest state, unless the answer that says so was overtaken by a newer one. Returns
+    /// whether it was not.
+    fn came_to(&mut self, attr: &Attr) -> bool {
         self.container = attr.container;
-        // An answer that was overtaken says nothing new.
         if attr.change < self.change {
             return false;
         }
         self.change = attr.change;
         if let Some(held) = &mut self.held {
             held.1 = *attr;
+        }
+        true
+    }
+
+    fn told(&mut self, attr: &Attr) -> bool {
+        if !self.came_to(attr) {
+            return false;
         }
         let other = self.pages.is_some_and(|version| version != attr.version);
         if other {

@@ -404,7 +404,9 @@ mounted! {
             make(&path).expect("made");
             let open = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&path).expect("opened");
             let remove = if open.metadata().expect("there").is_dir() { fs::remove_dir } else { fs::remove_file };
+            open.set_permissions(fs::Permissions::from_mode(0o711)).expect("set");
             remove(&path).expect("removed");
+            assert_eq!(open.metadata().expect("there").mode() & 0o7777, 0o711);
             open.set_permissions(fs::Permissions::from_mode(0o750)).expect("set");
             open.set_modified(UNIX_EPOCH + Duration::from_secs(7)).expect("set");
             let found = open.metadata().expect("there");
