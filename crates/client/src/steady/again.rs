@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::{StreamExt, stream};
+use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::net::UnixStream;
 use weft_core::form::{At, Call, FileSystem, Lock, OpenFile, Wait};
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, Result, limits};
 use weft_rpc::{As, Connection, Remote};
 
-use super::{Inner, Link};
+use super::{Dialled, Inner, Link};
 
 /// The first and the longest pause between two attempts to dial, or to take something back.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -28,27 +28,50 @@ impl Inner {
     }
 
     async fn next_link(&self, lost: u64, call: &Call) -> Result<Arc<Link>> {
-        let _alone = self.dialling.lock().await;
+        let mut dialled = self.dialling.lock().await;
         let before = self.link();
         if before.epoch > lost {
             return Ok(before);
         }
-        let remote = self.dial(call.until).await?;
-        let grant = self.session_over(&remote, &before, call).await?;
-        let link = Link { epoch: before.epoch + 1, remote, grant: Some(grant) };
+        let mut losses = 0;
+        loop {
+            let remote = self.dial(call.until).await?;
+            match self.take_back(remote.clone(), &mut dialled, call).await {
+                Err(_) if remote.connection().ended().is_some() && losses < limits::RECONNECTS_MAX => {
+                    losses += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Takes back over a new line what was held over the one before. Fails if the line is lost
+    /// meanwhile: then all of it is done again over another.
+    async fn take_back(&self, remote: Arc<Remote>, dialled: &mut Dialled, call: &Call) -> Result<Arc<Link>> {
+        let grant = self.session_over(&remote, dialled.session.as_ref(), call).await?;
+        // At once: in another session our own locks would be somebody else's.
+        dialled.session = Some(grant.clone());
+        dialled.epoch += 1;
+        let link = Link { epoch: dialled.epoch, remote, grant: Some(grant) };
         let until = Deadline::within(self.sys.clock(), limits::RECLAIM_WITHIN);
         let call = Call { until, once: None, ..call.clone() };
         self.take_locks_again(&link, &call).await?;
-        self.open_again(&link, &call).await;
+        self.open_again(&link, &call).await?;
         let link = self.replace(link);
         // What was opened over the old link, and noted only while its files were opened again.
-        self.open_again(&link, &call).await;
+        // A line that is lost now is for the next call to replace.
+        let _ = self.open_again(&link, &call).await;
         Ok(link)
     }
 
     /// Takes the session up, or begins another if it has ended.
-    async fn session_over(&self, remote: &Remote, before: &Link, call: &Call) -> Result<SessionGrant> {
-        if let Some(grant) = &before.grant {
+    async fn session_over(
+        &self,
+        remote: &Remote,
+        before: Option<&SessionGrant>,
+        call: &Call,
+    ) -> Result<SessionGrant> {
+        if let Some(grant) = before {
             match remote.resume(&call.caller, self.session, grant.clone()).await {
                 Err(e) if e.kind() == ErrorKind::Stale => {}
                 outcome => return outcome,
@@ -79,7 +102,7 @@ impl Inner {
     }
 
     /// Takes back every lock. What somebody else was given after our session had ended is
-    /// lost. Fails if the line is lost meanwhile: then all of it is done again over another.
+    /// lost. Fails if the line is lost meanwhile.
     async fn take_locks_again(&self, link: &Link, call: &Call) -> Result<()> {
         let held = self.locks().list();
         for (at, lock) in held {
@@ -114,14 +137,17 @@ impl Inner {
     }
 
     /// Opens again whatever is not open over this link. What cannot be is told so at its
-    /// next use, by the same answer.
-    async fn open_again(&self, link: &Link, call: &Call) {
-        let files = self.files().each();
-        let opened = stream::iter(files).for_each_concurrent(limits::REOPENS_AT_ONCE, |file| async move {
-            if let Err(error) = file.over(link, call).await {
-                tracing::debug!(file = %file.id(), %error, "a file could not be opened again");
+    /// next use, by the same answer. Fails if the line is lost meanwhile.
+    async fn open_again(&self, link: &Link, call: &Call) -> Result<()> {
+        let files = stream::iter(self.files().each()).map(Ok);
+        let opened = files.try_for_each_concurrent(limits::REOPENS_AT_ONCE, |file| async move {
+            match file.over(link, call).await {
+                Err(error) if link.has_ended() => return Err(error),
+                Err(error) => tracing::debug!(file = %file.id(), %error, "a file could not be opened again"),
+                Ok(_) => {}
             }
+            Ok(())
         });
-        opened.await;
+        opened.await
     }
 }

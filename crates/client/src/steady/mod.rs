@@ -50,9 +50,19 @@ struct Inner {
     session: SessionId,
     link: RwLock<Arc<Link>>,
     /// Held while somebody dials, so that one does for all.
-    dialling: tokio::sync::Mutex<()>,
+    dialling: tokio::sync::Mutex<Dialled>,
     locks: Mutex<Locks>,
     files: Mutex<Files>,
+}
+
+/// What came of dialling so far, whether or not it came to be the link.
+#[derive(Default)]
+struct Dialled {
+    /// The last epoch that a line was given.
+    epoch: u64,
+    /// The session to take up next: what was taken back in it is there, whatever became of
+    /// the line.
+    session: Option<SessionGrant>,
 }
 
 /// One connection, while it lasts.
@@ -83,7 +93,7 @@ impl Steady {
             socket: place.socket(),
             session,
             link: RwLock::new(link),
-            dialling: tokio::sync::Mutex::new(()),
+            dialling: tokio::sync::Mutex::default(),
             locks: Mutex::default(),
             files: Mutex::default(),
         }))
@@ -91,8 +101,10 @@ impl Steady {
 
     /// Begins the session, so that it can be taken up again later.
     pub async fn begin(&self, caller: &Caller) -> Result<()> {
+        let mut dialled = self.0.dialling.lock().await;
         let link = self.0.link();
         let grant = link.remote.begin(caller, self.0.session).await?;
+        dialled.session = Some(grant.clone());
         self.0.replace(Link { epoch: link.epoch, remote: link.remote.clone(), grant: Some(grant) });
         Ok(())
     }

@@ -149,6 +149,44 @@ async fn a_file_whose_lock_is_somebody_elses_now_is_neither_read_nor_written_unt
     assert_eq!(read(&*file, &call).await.expect("nobody relies on the lock any more"), "bytes");
 }
 
+/// What a mount that lost its session finds when the next line is cut as well, while `which`
+/// is carried out over it.
+async fn lose_the_line_twice(which: fn(&CallBody) -> bool) {
+    let node = Node::up();
+    let (steady, line) = node.steady().await;
+    let mut files = Vec::new();
+    for file in ["a", "b"] {
+        let file = write_in(&steady, &node, file).await;
+        let at = At::id(file.id());
+        steady.lock(&node.call(), &at, &lock(LockKind::Exclusive, 0, 10), Wait::No).await.expect("free");
+        files.push(file);
+    }
+    node.go_away();
+    node.end_sessions()();
+    node.come_back();
+    node.cut_at(which, || {});
+    ended(&line).await;
+    let mut source = BytesSource::new("BYTES");
+    let written = files[0].write(&node.call(), WriteAt::Offset(0), &mut source).await;
+    written.expect("nothing of it was sent over either line");
+    for (file, bytes) in files.into_iter().zip(["BYTES", "bytes"]) {
+        let rival = lock(LockKind::Shared, 0, 10);
+        let refused = node.model.lock(&node.other(), &At::id(file.id()), &rival, Wait::No).await;
+        assert_eq!(refused.expect_err("it is held").kind(), ErrorKind::Locked);
+        assert_eq!(read(&*file, &node.call()).await.expect("nothing was lost"), bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_line_that_is_lost_while_locks_are_taken_again_costs_none_of_them() {
+    lose_the_line_twice(|body| matches!(body, CallBody::Lock(..))).await;
+}
+
+#[tokio::test]
+async fn a_line_that_is_lost_while_files_are_opened_again_costs_no_lock() {
+    lose_the_line_twice(|body| matches!(body, CallBody::Open(..))).await;
+}
+
 #[tokio::test]
 async fn a_part_of_a_lock_that_was_given_up_is_not_taken_again() {
     let node = Node::up();
