@@ -559,7 +559,7 @@ impl OpenFile for ManagedFile {
         let kept = self.volume.opens.close(open.number).ok_or_else(|| closed().op("close"))?;
         // Nothing was committed since: it has its name and its bytes still.
         let now = self.volume.space.snapshot()?.commit();
-        if !open.named.is_some_and(|named| named.is_still(now, kept.object)) {
+        if kept.unnamed || !open.named.is_some_and(|named| named.is_still(now, kept.object)) {
             Box::pin(self.volume.clone().let_go(kept)).await.map_err(|e| e.op("close"))?;
         }
         Ok(())

@@ -5,6 +5,7 @@
 //! asks [`Opens::end`], which marks the id, so that a later pin knows to look again
 //! once that transaction is through.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -19,7 +20,7 @@ struct State {
     last: u64,
     opens: HashMap<u64, Open>,
     by_session: HashMap<SessionId, HashSet<u64>>,
-    files: HashMap<FileId, usize>,
+    files: HashMap<FileId, Used>,
     /// Objects that pinned opens read, whatever becomes of their files.
     objects: HashMap<ObjectId, usize>,
     /// Inodes whose end was decided in a transaction that may still be under way, and
@@ -36,11 +37,21 @@ struct Open {
     object: Option<ObjectId>,
 }
 
+/// Who has a file open.
+#[derive(Default)]
+struct Used {
+    opens: usize,
+    /// Whether its last name went meanwhile, in a transaction that may still be under way.
+    unnamed: bool,
+}
+
 /// What an open that ended kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Closed {
     /// The file, if nobody else has it open.
     pub(super) file: Option<FileId>,
+    /// Whether that lost its last name while it was open: no snapshot may show it yet.
+    pub(super) unnamed: bool,
     /// The object it was pinned to, if nobody else is.
     pub(super) object: Option<ObjectId>,
 }
@@ -73,7 +84,7 @@ impl Opens {
         let number = state.last;
         state.opens.insert(number, Open { session, file, object: None });
         state.by_session.entry(session).or_default().insert(number);
-        *state.files.entry(file).or_default() += 1;
+        state.files.entry(file).or_default().opens += 1;
         Ok((number, state.ending.contains_key(&file)))
     }
 
@@ -113,16 +124,18 @@ impl Opens {
 
     /// Asked by the transaction that takes a file's last name: whether nobody has it
     /// open, so that it ends now. Remembered until the volume's upkeep finds the
-    /// transaction through.
+    /// transaction through, or else until the last who has it open closes it, who may not
+    /// see the transaction yet and has to end the file all the same.
     pub(super) fn end(&self, file: FileId) -> bool {
         let mut state = self.lock();
-        let unused = !state.files.contains_key(&file);
-        if unused {
-            state.decisions += 1;
-            let decision = state.decisions;
-            state.ending.insert(file, Some(decision));
+        if let Some(used) = state.files.get_mut(&file) {
+            used.unnamed = true;
+            return false;
         }
-        unused
+        state.decisions += 1;
+        let decision = state.decisions;
+        state.ending.insert(file, Some(decision));
+        true
     }
 
     /// Says that a file nobody has open is about to end, in a transaction to come.
@@ -187,21 +200,25 @@ impl State {
                 self.by_session.remove(&open.session);
             }
         }
-        let file = last_of(&mut self.files, open.file);
-        let object = open.object.and_then(|object| last_of(&mut self.objects, object));
-        Some(Closed { file, object })
+        let used = last_of(&mut self.files, open.file, |used| &mut used.opens);
+        let unnamed = used.as_ref().is_some_and(|used| used.unnamed);
+        let file = used.map(|_| open.file);
+        let object =
+            open.object.filter(|object| last_of(&mut self.objects, *object, |opens| opens).is_some());
+        Some(Closed { file, unnamed, object })
     }
 }
 
-/// Counts one less. Returns the key if that was the last.
-fn last_of<K: std::hash::Hash + Eq + Copy>(counts: &mut HashMap<K, usize>, key: K) -> Option<K> {
-    let count = counts.get_mut(&key)?;
+/// Counts one less. Returns what was kept under the key if that was the last.
+fn last_of<K: std::hash::Hash + Eq, V>(
+    kept: &mut HashMap<K, V>,
+    key: K,
+    count: impl FnOnce(&mut V) -> &mut usize,
+) -> Option<V> {
+    let Entry::Occupied(mut entry) = kept.entry(key) else { return None };
+    let count = count(entry.get_mut());
     *count -= 1;
-    if *count > 0 {
-        return None;
-    }
-    counts.remove(&key);
-    Some(key)
+    (*count == 0).then(|| entry.remove())
 }
 
 #[cfg(test)]
@@ -222,7 +239,7 @@ mod tests {
         let (number, doubtful) = opens.pin(SESSION, file(7)).unwrap();
         assert!(!doubtful);
         assert!(!opens.end(file(7)), "somebody has it open");
-        assert_eq!(opens.close(number), Some(Closed { file: Some(file(7)), object: None }));
+        assert_eq!(opens.close(number), Some(Closed { file: Some(file(7)), unnamed: true, object: None }));
         assert!(opens.end(file(7)));
         assert!(opens.pin(SESSION, file(7)).unwrap().1, "its end is under way");
         opens.settled(file(7));

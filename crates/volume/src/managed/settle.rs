@@ -212,11 +212,10 @@ impl Volume {
     pub(super) async fn let_go(self: Arc<Self>, closed: Closed) -> Result<()> {
         if let Some(file) = closed.file {
             let serial = file.serial();
-            if unnamed::ORPHANS.has(&self.space.snapshot()?, serial)? {
+            if closed.unnamed || unnamed::ORPHANS.has(&self.space.snapshot()?, serial)? {
                 self.end_orphan(serial).await?;
-            } else {
-                self.opens.end_is_off(file);
             }
+            self.opens.end_is_off(file);
         }
         if let Some(object) = closed.object
             && unnamed::is_garbage(&self.space.snapshot()?, object)?
@@ -232,8 +231,9 @@ impl Volume {
             return;
         }
         let Ok(snapshot) = self.space.snapshot() else { return };
-        let orphan =
-            closed.file.is_some_and(|file| unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true));
+        let orphan = closed.file.is_some_and(|file| {
+            closed.unnamed || unnamed::ORPHANS.has(&snapshot, file.serial()).unwrap_or(true)
+        });
         let ending = closed.file.filter(|_| orphan);
         if let Some(file) = ending {
             self.opens.begin_end(file);

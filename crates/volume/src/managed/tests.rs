@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use weft_conformance::TestDomain;
 use weft_conformance::file_system::ADMINISTRATOR;
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow,
-    Pin, Scope, Wait, WriteAt,
+    Ack, At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New,
+    OpenHow, Pin, Scope, Wait, WriteAt,
 };
 use weft_core::model::ModelStore;
 use weft_core::policy::{AuditReads, PolicyEdit};
+use weft_core::service::SessionWatcher;
 use weft_core::{ErrorKind, FileId, RelPath, Rights, VolumeId, limits};
 use weft_kv::{Embedded, Options, SpaceId};
 use weft_sys::{SimDisk, Sys, simulate};
@@ -139,6 +141,49 @@ fn a_file_that_lost_its_last_name_while_it_was_open_ends_with_its_close() {
             }
         }
     });
+}
+
+/// Ways in which a file stops being open.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    Close,
+    Drop,
+    Session,
+}
+
+#[test]
+fn a_file_that_is_closed_before_the_loss_of_its_last_name_is_shown_ends_all_the_same() {
+    for end in [End::Close, End::Drop, End::Session] {
+        simulate(1, |sys| async move {
+            let (managed, domain) = made(&sys).await;
+            let call = domain.call(&domain.caller(ADMINISTRATOR), 1);
+            let (path, id) = small(&managed, &call, 0o600).await;
+            let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
+            let opened = managed.open(&call, &path, &how).await.unwrap();
+            let (closer, watched) = (call.clone(), managed.clone());
+            // What another thread does while the transaction decides: nothing of it is shown yet.
+            let mut close = Some(move || match end {
+                End::Close => {
+                    let mut closing = async move { opened.file.close(&closer).await }.boxed();
+                    match closing.as_mut().now_or_never() {
+                        Some(closed) => closed.unwrap(),
+                        None => drop(watched.volume.sys.spawn(async move { closing.await.unwrap() })),
+                    }
+                }
+                End::Session => watched.ended(closer.session),
+                End::Drop => drop(opened),
+            });
+            let removed = managed.volume.change_whenever(&call, Ack::Applied, move |act| {
+                act.remove(&path, Expect::Any, &Guard::NONE)?;
+                close.take().into_iter().for_each(|close| close());
+                Ok(())
+            });
+            removed.await.unwrap();
+            sys.sleep(limits::OBJECT_IDLE * 3).await;
+            let rows = managed.volume.space.snapshot().unwrap();
+            assert!(inodes::find(&rows, id.serial()).unwrap().is_none(), "{end:?}: it is kept");
+        });
+    }
 }
 
 #[test]
