@@ -56,6 +56,7 @@ pub(super) async fn check(inner: &Arc<Inner>, how: Check) -> Result<CheckReport>
         corrected: BTreeMap::new(),
         listers: None,
         dropped: BTreeSet::new(),
+        put_aside: BTreeSet::new(),
     };
     checking.objects().await?;
     checking.members().await?;
@@ -79,6 +80,8 @@ struct Checking<'a> {
     listers: Option<HashMap<ObjectId, ContainerId>>,
     /// Rows that speak of files and were, or would be, removed.
     dropped: BTreeSet<[u8; 9]>,
+    /// Names taken among the files that no object owns.
+    put_aside: BTreeSet<String>,
 }
 
 /// A change of records that mends something.
@@ -539,10 +542,12 @@ impl Checking<'_> {
     /// Looks at what lies in the directories.
     async fn files(&mut self) -> Result<()> {
         // Those that were there, not those that are moved there now.
-        for name in self.names(ORPHANS_DIR)? {
+        let put_aside = self.entries(ORPHANS_DIR)?;
+        for (name, _) in put_aside.iter().filter(|(_, kind)| **kind != Entry::Other) {
             let detail = format!("{ORPHANS_DIR}/{name} was found without an owner");
             self.find(Severity::Note, "orphans", detail, "kept until somebody removes it");
         }
+        self.put_aside = put_aside.into_keys().collect();
         // Nobody makes spares meanwhile: what has a number beyond the last recorded was left there.
         let _none_made = self.inner.files.make_no_spares().await;
         for dir in self.names(OBJECTS_DIR)? {
@@ -559,15 +564,19 @@ impl Checking<'_> {
         Ok(())
     }
 
-    fn names(&self, dir: &str) -> Result<BTreeSet<String>> {
-        let mut names = BTreeSet::new();
+    fn names(&self, dir: &str) -> Result<Vec<String>> {
+        let entries = self.entries(dir)?.into_iter();
+        Ok(entries.filter(|(_, kind)| *kind != Entry::Other).map(|(name, _)| name).collect())
+    }
+
+    /// Returns what lies in a directory, by name.
+    fn entries(&self, dir: &str) -> Result<BTreeMap<String, Entry>> {
+        let mut entries = BTreeMap::new();
         self.inner.files.disk().list(dir, &mut |name, kind| {
-            if kind != Entry::Other {
-                names.insert(name.to_owned());
-            }
+            entries.insert(name.to_owned(), kind);
             ControlFlow::Continue(())
         })?;
-        Ok(names)
+        Ok(entries)
     }
 
     fn file(&mut self, number: FileNumber) -> Result<()> {
@@ -612,11 +621,22 @@ impl Checking<'_> {
         if !self.how.repair {
             return Ok(());
         }
-        let name = path.trim_start_matches(OBJECTS_DIR).trim_matches('/').replace('/', "-");
+        let name = self.name_aside(path);
         match self.inner.files.disk().rename(path, &format!("{ORPHANS_DIR}/{name}")) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             moved => moved,
         }
+    }
+
+    /// Chooses what a file is called among those put aside: what an earlier check put there, or
+    /// this one from another place, keeps its name and its bytes.
+    fn name_aside(&mut self, path: &str) -> String {
+        let own = path.trim_start_matches(OBJECTS_DIR).trim_matches('/').replace('/', "-");
+        let others = (1..).map(|n: u64| format!("{own}.{n}"));
+        let name = std::iter::once(own.clone()).chain(others).find(|name| !self.put_aside.contains(name));
+        let name = name.expect("fewer names are taken than there are numbers");
+        self.put_aside.insert(name.clone());
+        name
     }
 }
 

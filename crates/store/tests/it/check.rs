@@ -350,3 +350,40 @@ fn a_repair_moves_orphans_aside_and_removes_none() {
         bench.store.make(&bench.all, ObjectId(3), None).await.expect("work goes on");
     });
 }
+
+#[test]
+fn what_is_put_aside_takes_no_name_of_what_was_put_aside_before() {
+    node::simulated(1, Options::default(), async |node, disk| {
+        for dir in ["000000", "000000-b"] {
+            disk.make_dir(&format!("store/objects/{dir}")).expect("made");
+        }
+        let strays =
+            [("000000/a", "first"), ("000000/a", "second"), ("000000/b-c", "1"), ("000000-b/c", "2")];
+        for checked_with in [&strays[..1], &strays[1..2], &strays[2..]] {
+            for (path, bytes) in checked_with {
+                let file = disk.open(&format!("store/objects/{path}"), Open::MakeNew).expect("made");
+                file.write_at(bytes.as_bytes(), 0).expect("room");
+            }
+            look(&node, true).await.expect("it can look");
+        }
+        let mut kept = Vec::new();
+        for name in listed(&disk, "store/orphans") {
+            let file = disk.open(&format!("store/orphans/{name}"), Open::Read).expect("there");
+            let mut bytes = vec![0; file.len().expect("measured") as usize];
+            file.read_exact_at(&mut bytes, 0).expect("read");
+            kept.push(String::from_utf8(bytes).expect("text"));
+        }
+        kept.sort();
+        assert_eq!(kept, ["1", "2", "first", "second"]);
+    });
+}
+
+fn listed(disk: &SimDisk, dir: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let note = &mut |name: &str, _| {
+        names.push(name.to_owned());
+        ControlFlow::Continue(())
+    };
+    disk.list(dir, note).expect("listed");
+    names
+}
