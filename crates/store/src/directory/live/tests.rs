@@ -8,6 +8,10 @@ use super::*;
 const NOW: Tick = Tick(0);
 
 fn live() -> Live {
+    live_that(Was::MadeNow)
+}
+
+fn live_that(was: Was) -> Live {
     let row = ObjectRow {
         container: ContainerId(1),
         file: FileNumber(0),
@@ -17,7 +21,7 @@ fn live() -> Live {
         boot: 0,
     };
     let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
-    Live::new(ObjectId(1), &row, file, Was::MadeNow, NOW)
+    Live::new(ObjectId(1), &row, file, was, NOW)
 }
 
 fn write(state: &mut State, at: u64, length: u64) {
@@ -100,16 +104,7 @@ fn losses_end_when_every_lost_byte_is_written_again_or_cut_off() {
 
 #[test]
 fn what_was_open_at_the_stop_is_unsure_until_looked_at() {
-    let row = ObjectRow {
-        container: ContainerId(1),
-        file: FileNumber(0),
-        size: 10,
-        unverified: 0,
-        writes: 0,
-        boot: 0,
-    };
-    let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
-    let live = Live::new(ObjectId(1), &row, file, Was::Writing { size: 2 * BLOCK }, NOW);
+    let live = live_that(Was::Writing { size: 2 * BLOCK });
     let mut state = live.state();
     assert_eq!(state.known(0).0, Known::Unsealed);
     assert!(state.close_for_record().is_none());
@@ -159,17 +154,8 @@ fn what_is_voided_again_and_again_is_kept_once() {
 
 #[test]
 fn a_hole_that_was_unsure_leaves_no_entry_for_each_of_its_blocks() {
-    let row = ObjectRow {
-        container: ContainerId(1),
-        file: FileNumber(0),
-        size: 10,
-        unverified: 0,
-        writes: 0,
-        boot: 0,
-    };
-    let file = SimDisk::new().open("a", Open::Make).expect("a file can be made");
     let blocks = 1 << 40;
-    let live = Live::new(ObjectId(1), &row, file, Was::Writing { size: blocks * BLOCK }, NOW);
+    let live = live_that(Was::Writing { size: blocks * BLOCK });
     let mut state = live.state();
     let (todo, end) = state.unsure_from(blocks - 2).expect("two blocks are left");
     assert_eq!((todo[0].block, end), (blocks - 2, blocks));
