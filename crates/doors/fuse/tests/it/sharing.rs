@@ -196,6 +196,22 @@ fn two_pages_kept(bed: &Bed) -> File {
     file
 }
 
+/// Returns a deaf mount, and a file open there whose bytes are others by now, and it does not show.
+fn changed_unheard(bytes: &[u8], shows_the_old: impl Fn(&File) -> bool) -> (Bed, File) {
+    // What the kernel keeps it keeps for a moment, which on a busy machine may be over too soon.
+    for _ in 0..10 {
+        let bed = deaf_bed();
+        // Bytes are kept, and attributes that were asked for after them.
+        let file = two_pages_kept(&bed);
+        file.metadata().expect("there");
+        bed.store("f", bytes);
+        if shows_the_old(&file) {
+            return (bed, file);
+        }
+    }
+    panic!("the feed lags, or this tests nothing");
+}
+
 fn byte(file: &File, at: u64) -> u8 {
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).expect("read");
@@ -207,21 +223,8 @@ fn an_open_sees_bytes_and_length_even_if_the_feed_lags() {
     if !can_mount("an_open_sees_bytes_and_length_even_if_the_feed_lags") {
         return;
     }
-    // What the kernel keeps it keeps for a moment, which on a busy machine may be over too soon.
-    let mut tries = 0;
-    let (bed, _old) = loop {
-        let bed = deaf_bed();
-        // Bytes are kept, and attributes that were asked for after them.
-        let old = two_pages_kept(&bed);
-        old.metadata().expect("there");
-        bed.store("f", &[2; 30_000]);
-        if old.metadata().expect("there").len() == 10_000 {
-            break (bed, old);
-        }
-        drop(old);
-        tries += 1;
-        assert!(tries < 10, "the feed lags, or this tests nothing");
-    };
+    let lags = |old: &File| old.metadata().expect("there").len() == 10_000;
+    let (bed, _old) = changed_unheard(&[2; 30_000], lags);
     let file = File::open(bed.join("f")).expect("opened");
     assert_eq!(
         (file.metadata().expect("there").len(), byte(&file, 5000), byte(&file, 29_999)),
@@ -234,10 +237,7 @@ fn attributes_that_are_told_never_come_with_older_pages() {
     if !can_mount("attributes_that_are_told_never_come_with_older_pages") {
         return;
     }
-    let bed = deaf_bed();
-    let file = two_pages_kept(&bed);
-    bed.store("f", &[2; 10_000]);
-    assert_eq!(byte(&file, 5000), 1, "the feed lags, or this tests nothing");
+    let (bed, file) = changed_unheard(&[2; 10_000], |file| byte(file, 5000) == 1);
     // A listing brings attributes.
     for entry in fs::read_dir(bed.path()).expect("listed") {
         entry.expect("an entry").metadata().expect("there");
