@@ -12,7 +12,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{
+    AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps, UTIME_OMIT,
+};
 use rustix::io::Errno;
 use weft_core::{Error, ErrorKind, Result, Time};
 
@@ -156,6 +158,53 @@ impl Folder {
         made.map_err(|e| self.refused(e, "write", name))
     }
 
+    /// Puts a symbolic link in the place of another. Fails with `Exists` if something other than a
+    /// link has the name by now: that stays. Where the file system cannot exchange two names, one
+    /// that takes the name in the moment between a look and the removal does not.
+    pub fn replace_symlink(&self, name: &OsStr, target: &[u8]) -> Result<()> {
+        let beside = self.symlink_beside(target)?;
+        let exchange = || rustix::fs::renameat_with(&self.fd, &beside, &self.fd, name, RenameFlags::EXCHANGE);
+        let replaced = match exchange() {
+            // What had the name is beside it now, and nobody else knows it there.
+            Ok(()) if self.is_symlink(&beside) => Ok(()),
+            Ok(()) => exchange()
+                .map_err(|e| self.refused(e, "put back", name).hint(self.shown(&beside).display()))
+                .and(Err(self.taken(name))),
+            Err(Errno::NOENT) => self.make_symlink(name, target),
+            Err(Errno::INVAL | Errno::NOSYS) if self.is_symlink(name) => {
+                self.remove(name).and_then(|()| self.make_symlink(name, target))
+            }
+            Err(Errno::INVAL | Errno::NOSYS) => Err(self.taken(name)),
+            Err(e) => Err(self.refused(e, "replace", name)),
+        };
+        // Never anything but a link: what cannot be put back stays where it is.
+        if self.is_symlink(&beside) {
+            self.remove(&beside)?;
+        }
+        replaced
+    }
+
+    /// Makes a symbolic link under a name that nothing has. Returns the name.
+    fn symlink_beside(&self, target: &[u8]) -> Result<OsString> {
+        let mut number = 0;
+        loop {
+            let name = OsString::from(format!(".{}.{number}.weft-link", std::process::id()));
+            match self.make_symlink(&name, target) {
+                Err(e) if e.kind() == ErrorKind::Exists && number < LINKS_BESIDE_MAX => number += 1,
+                made => return made.map(|()| name),
+            }
+        }
+    }
+
+    fn is_symlink(&self, name: &OsStr) -> bool {
+        self.look(name).is_ok_and(|seen| seen.is_some_and(|seen| seen.sort == Sort::Symlink))
+    }
+
+    fn taken(&self, name: &OsStr) -> Error {
+        let error = Error::new(ErrorKind::Exists, "it was a symbolic link, and is none any more");
+        error.op("replace").about(self.shown(name).display())
+    }
+
     /// Makes a named pipe. Fails with `Exists` if the name is taken.
     pub fn make_fifo(&self, name: &OsStr, mode: u16) -> Result<()> {
         let mode = Mode::from_raw_mode(u32::from(mode));
@@ -214,6 +263,9 @@ impl Folder {
         fault::error(io::Error::from(errno), op, shown.display())
     }
 }
+
+/// Links left by copies that were killed which a name beside another passes by.
+const LINKS_BESIDE_MAX: u32 = 1000;
 
 /// No right to list it is needed for what is only passed through.
 const LOOKED_THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -289,6 +341,27 @@ mod tests {
         assert!(!folder.holds(name("a"), &first).expect("seen"));
         folder.write(name("a")).expect("made");
         assert!(!folder.holds(name("a"), &first).expect("seen"));
+    }
+
+    #[test]
+    fn a_link_takes_the_place_of_a_link_and_of_nothing_that_came_there_meanwhile() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let folder = Folder::open(dir.path()).expect("it is there");
+        folder.make_symlink(name("link"), b"old").expect("made");
+        folder.replace_symlink(name("link"), b"new").expect("replaced");
+        assert_eq!(folder.target(name("link")).expect("a link"), b"new");
+        std::fs::write(dir.path().join("file"), "theirs").expect("written");
+        folder.make(name("dir"), 0o700).expect("made");
+        folder.make_fifo(name("pipe"), 0o600).expect("made");
+        for taken in ["file", "dir", "pipe"] {
+            let before = folder.look(name(taken)).expect("seen");
+            let refused = folder.replace_symlink(name(taken), b"new");
+            assert_eq!(refused.expect_err("it is no link").kind(), ErrorKind::Exists);
+            assert_eq!(folder.look(name(taken)).expect("seen"), before);
+        }
+        assert_eq!(std::fs::read(dir.path().join("file")).expect("it is there"), b"theirs");
+        folder.replace_symlink(name("gone"), b"new").expect("made");
+        assert_eq!(folder.names().expect("listed"), ["dir", "file", "gone", "link", "pipe"]);
     }
 
     #[test]

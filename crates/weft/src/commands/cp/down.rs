@@ -188,9 +188,10 @@ impl<'a> Take<'a> {
             Some(folder) if is_link && folder.target(name)? == target => Ok(()),
             Some(folder) if !self.job.args.dry_run => {
                 if is_link {
-                    folder.remove(name)?;
+                    folder.replace_symlink(name, &target)
+                } else {
+                    folder.make_symlink(name, &target)
                 }
-                folder.make_symlink(name, &target)
             }
             _ => self.job.report.would(shown),
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt::Display;
 
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Expect, Guard, LinkTarget, New, Want};
+use weft_core::form::{At, Expect, Guard, LinkTarget, New, VersionIs, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time};
 
 use super::{FILLED_WITH, Job};
@@ -80,8 +80,10 @@ impl Job<'_> {
         }
         let (fs, at) = (self.client.fs(), self.at(to)?);
         let mut set = SetAttr::default();
-        if let (New::Symlink(_), Some(Attr { kind: Kind::Symlink, .. })) = (&new, &there) {
-            fs.remove(&self.client.call(), &at, Expect::NotDirectory, &Guard::NONE).await?;
+        if let (New::Symlink(_), Some(Attr { kind: Kind::Symlink, ctime, version, .. })) = (&new, &there) {
+            // That link and nothing that took its name meanwhile.
+            let seen = Guard { version: Some(VersionIs::Is(*version)), ctime: Some(*ctime) };
+            fs.remove(&self.client.call(), &at, Expect::NotDirectory, &seen).await?;
         } else if new == New::Fifo {
             set.mode = Some(mode);
         }
