@@ -52,7 +52,8 @@ impl<'a> Walk<'a> {
 
     /// Returns what comes next, or `None` at the end. A directory that has gone since
     /// it was found is passed over, and so is what the caller has no right to see:
-    /// [`Walk::whole`] says that at the end.
+    /// [`Walk::whole`] says that at the end. After a failure it goes on with what is left,
+    /// past the rest of the directory that could not be listed.
     pub async fn next(&mut self) -> Result<Option<Found>> {
         while self.ready.is_empty() {
             let Some((path, id, from)) = self.waiting.pop() else { return Ok(None) };
@@ -65,13 +66,13 @@ impl<'a> Walk<'a> {
                     self.incomplete.insert(path);
                     continue;
                 }
-                Err(e) => return Err(e.said_of(self.show(&path))),
+                Err(e) => return Err(self.fell_short(path, e)),
             };
             if let Some(next) = page.next {
                 self.waiting.push((path.clone(), id, next));
             }
             for entry in page.entries {
-                let below = path.join(&entry.name)?;
+                let below = path.join(&entry.name).map_err(|e| self.fell_short(path.clone(), e))?;
                 match entry.attr {
                     Some(attr) => self.found(Found { path: below, attr, dir: Some(id) }),
                     None => {
@@ -91,9 +92,16 @@ impl<'a> Walk<'a> {
     }
 
     /// Returns the directories so far in which something was passed over, or which were
-    /// themselves not looked into.
+    /// themselves not looked into, for want of a right or for a failure.
     pub fn incomplete(&self) -> impl Iterator<Item = &RelPath> {
         self.incomplete.iter()
+    }
+
+    /// Notes that a directory's listing failed.
+    fn fell_short(&mut self, path: RelPath, error: Error) -> Error {
+        let error = error.said_of(self.show(&path));
+        self.incomplete.insert(path);
+        error
     }
 
     /// Shows a path below the start.

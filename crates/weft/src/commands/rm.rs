@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
-use weft_client::tree::Walk;
+use weft_client::tree::{Found, Walk};
 use weft_core::attr::Kind;
 use weft_core::form::{At, Expect, Guard, Want};
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Rights};
@@ -47,20 +47,13 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     context.wait(async {
         let count = progress::counting(context, "removed", args.dry_run);
         let client = context.client().await?;
-        let failures = Failures::none(context, &client).beside(&count);
-        let (dry_run, force) = (args.dry_run, args.force);
-        let mut work = Removal {
-            context,
-            client: &client,
-            count: &count,
-            dry_run,
-            force,
-            may: HashMap::new(),
-            failures,
-        };
+        let mut work = Removal::new(context, &client, &count);
+        (work.dry_run, work.force) = (args.dry_run, args.force);
         for text in &args.paths {
-            let removed = work.operand(text, args.recursive).await;
-            work.gone(removed.map_err(|e| e.op("remove")))?;
+            match work.operand(text, args.recursive).await {
+                Err(e) if args.force && e.kind() == ErrorKind::NotFound => {}
+                removed => work.failures.take(removed.map_err(|e| e.op("remove")))?,
+            }
         }
         Ok(work.failures.exit())
     })
@@ -70,20 +63,13 @@ pub fn rmdir(context: &Context, args: &RmdirArgs) -> Result<ExitCode> {
     context.wait(async {
         let count = progress::counting(context, "removed", false);
         let client = context.client().await?;
-        let mut failures = Failures::none(context, &client).beside(&count);
+        let mut work = Removal::new(context, &client, &count);
         for text in &args.paths {
-            failures.take(empty_directory(&client, text).await.map_err(|e| e.op("remove")))?;
-            count.add(1);
+            let removed = work.empty_directory(text).await;
+            work.failures.take(removed.map_err(|e| e.op("remove")))?;
         }
-        Ok(failures.exit())
+        Ok(work.failures.exit())
     })
-}
-
-async fn empty_directory(client: &Client, text: &OsStr) -> Result<()> {
-    let path = removable(text)?;
-    let (fs, call) = (client.fs(), client.call());
-    let removed = fs.remove(&call, &path.at_itself(), Expect::Directory, &Guard::NONE).await;
-    removed.map(drop).map_err(|e| e.said_of(&path))
 }
 
 /// Reads a path whose name is to go. The root has none, which is found before what is in it goes.
@@ -109,7 +95,18 @@ struct Removal<'a> {
     failures: Failures<'a>,
 }
 
-impl Removal<'_> {
+impl<'a> Removal<'a> {
+    fn new(context: &'a Context, client: &'a Client, count: &'a Count) -> Self {
+        let failures = Failures::none(context, client).beside(count);
+        Self { context, client, count, dry_run: false, force: false, may: HashMap::new(), failures }
+    }
+
+    async fn empty_directory(&mut self, text: &OsStr) -> Result<()> {
+        let path = removable(text)?;
+        self.one(&path.at_itself(), &path.to_string(), Expect::Directory).await
+    }
+
+    /// Removes what was named. Fails with `NotFound` only if there was nothing to begin with.
     async fn operand(&mut self, text: &OsStr, recursive: bool) -> Result<()> {
         let path = removable(text)?;
         path.check_name(self.client).await?;
@@ -125,18 +122,23 @@ impl Removal<'_> {
     async fn tree(&mut self, path: &TreePath) -> Result<()> {
         let (start, mut kept) = (path.at_itself(), HashSet::new());
         let mut walk = Walk::start(self.client, &start, &path.to_string()).await?;
-        let mut directories: Vec<(RelPath, At)> = Vec::new();
-        while let Some(found) = walk.next().await? {
-            let place = match (found.dir, found.path.split_last()) {
-                (Some(dir), Some((_, name))) => At::name(dir, name),
-                _ => start.clone(),
+        let mut directories: Vec<Found> = Vec::new();
+        loop {
+            let found = match walk.next().await {
+                Ok(Some(found)) => found,
+                Ok(None) => break,
+                // Whatever it says: what could not be listed is not known to be gone.
+                Err(e) => {
+                    self.failures.take(Err(e.op("remove")))?;
+                    continue;
+                }
             };
             if found.attr.kind == Kind::Directory {
-                directories.push((found.path, place));
+                directories.push(found);
                 continue;
             }
-            let removed = self.one(&place, &walk.show(&found.path), Expect::NotDirectory).await;
-            if !self.gone(removed)? {
+            let shown = walk.show(&found.path);
+            if !self.found(&start, &found, &shown, Expect::NotDirectory).await? {
                 keep_above(&mut kept, &found.path);
             }
         }
@@ -145,25 +147,40 @@ impl Removal<'_> {
             kept.insert(path.clone());
         }
         self.failures.take(walk.whole().map_err(|e| e.op("remove")))?;
-        for (path, place) in directories.iter().rev() {
-            if kept.contains(path) {
+        for found in directories.iter().rev() {
+            if kept.contains(&found.path) {
                 continue;
             }
-            let removed = self.one(place, &walk.show(path), Expect::Directory).await;
-            if !self.gone(removed)? {
-                keep_above(&mut kept, path);
+            let shown = walk.show(&found.path);
+            if !self.found(&start, found, &shown, Expect::Directory).await? {
+                keep_above(&mut kept, &found.path);
             }
         }
         Ok(())
     }
 
-    /// Takes what became of a name. Returns whether it is gone; if not, that was said.
-    fn gone(&mut self, removed: Result<()>) -> Result<bool> {
-        match removed {
-            Err(e) if !(self.force && e.kind() == ErrorKind::NotFound) => {
-                self.failures.take(Err(e)).map(|()| false)
-            }
-            _ => Ok(true),
+    /// Removes what a walk found. Returns whether it is gone; if not, that was said.
+    async fn found(&mut self, start: &At, found: &Found, shown: &str, expect: Expect) -> Result<bool> {
+        let at = match (found.dir, found.path.split_last()) {
+            (Some(dir), Some((_, name))) => At::name(dir, name),
+            _ => start.clone(),
+        };
+        let removed = match self.one(&at, shown, expect).await {
+            Err(e) if self.force && e.kind() == ErrorKind::NotFound && self.is_gone(found).await => Ok(()),
+            removed => removed,
+        };
+        let is_gone = removed.is_ok();
+        self.failures.take(removed).map(|()| is_gone)
+    }
+
+    /// Whether what was found, and is not found any more, is gone, and not only hidden from whoever
+    /// lost their rights meanwhile.
+    async fn is_gone(&self, found: &Found) -> bool {
+        let known = At::id(found.dir.unwrap_or(found.attr.id));
+        let want = Want { attr: false, rights: true };
+        match self.client.fs().walk(&self.client.call(), &known, want).await {
+            Ok(dir) => found.dir.is_some() && dir.rights.unwrap_or_default().contains(Rights::LIST),
+            Err(e) => e.kind() == ErrorKind::Stale,
         }
     }
 

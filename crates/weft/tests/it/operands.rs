@@ -6,10 +6,12 @@ use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::node::{Node, Said, noise};
+use crate::node::{Node, Said, noise, signal};
 
 /// A node with a small tree: files `/d/one`, `/d/two` and `/d/sub/three`, links `/l` → `/d`,
 /// `/lf` → `/d/one` and `/dangling` → `/none`.
@@ -123,6 +125,38 @@ fn a_tree_is_removed_but_for_what_may_not_be_and_what_is_above_it() {
     {
         assert_eq!(left.contains(path), there, "{path}");
     }
+}
+
+/// `-f` says nothing of what is not there to begin with. Of what was found, and is hidden now, it does.
+#[test]
+fn a_tree_that_is_hidden_while_it_is_removed_is_not_taken_for_gone() {
+    const FILES: usize = 3000;
+    let node = Node::start();
+    let alice = node.add_user("alice", "wonder");
+    node.make_dir("d");
+    for number in 0..FILES {
+        node.write(&format!("d/{number:04}"), "x");
+    }
+    node.run(&["cp", "-r", "d", "weft:/"]).ok();
+    node.run(&["acl", "grant", "/d", "alice", "list,traverse,attr-read,remove"]).ok();
+    let http = node.http(Some(&node.token()));
+    let mut command = node.command();
+    let removing = command.env("BEARER_TOKEN", &alice).args(["rm", "-rf", "/d"]).stderr(Stdio::piped());
+    let removing = removing.spawn().expect("it starts");
+    let until = Instant::now() + Duration::from_secs(60);
+    while http.get("/d/0000").status != 404 {
+        assert!(Instant::now() < until, "nothing is removed");
+    }
+    signal(&removing, Signal::STOP);
+    node.run(&["acl", "revoke", "/d", "alice", "all"]).ok();
+    signal(&removing, Signal::CONT);
+    let said = removing.wait_with_output().expect("it ends");
+    let left = node.run(&["ls", "/d"]).ok().lines().count();
+    assert!((1..FILES).contains(&left), "{left} are left: it was to be stopped on its way");
+    let err = String::from_utf8_lossy(&said.stderr);
+    assert!(said.status.code() == Some(1) && err.contains("cannot remove /d/"), "{:?}: {err}", said.status);
+    // What is not there for her to begin with is another matter.
+    node.run_with(&alice, &["rm", "-rf", "/none"]).ok();
 }
 
 #[test]

@@ -180,6 +180,27 @@ fn a_copy_shows_its_bytes_wherever_they_come_from_and_go() {
     command.ends_clean("1.00 KiB");
 }
 
+#[test]
+fn what_could_not_be_removed_is_not_counted() {
+    if !have("progress::count", &["python3"]) {
+        return;
+    }
+    let node = Node::start();
+    let names: Vec<String> = (0..2000).map(|number| format!("/none{number}")).collect();
+    for command in ["rmdir", "rm"] {
+        let paused = Paused::new(&node);
+        let args: Vec<&str> = std::iter::once(command).chain(names.iter().map(String::as_str)).collect();
+        let mut removing = on_terminal(&node, &args);
+        removing.until("removed");
+        drop(paused);
+        let said = removing.end();
+        assert_eq!(said.code, 1, "{}", said.err);
+        for (shown, _) in said.err.match_indices(" removed") {
+            assert!(said.err[..shown].ends_with(" 0"), "{command}: {}", &said.err[shown - 12..shown]);
+        }
+    }
+}
+
 /// A pipe where the holder of a node's directory is written down keeps whoever takes it waiting.
 #[test]
 fn what_works_on_a_directory_without_a_node_shows_that_it_works() {
