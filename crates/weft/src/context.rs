@@ -75,10 +75,12 @@ impl Context {
 
     /// Runs a command's work on a small runtime.
     pub fn wait<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?
-            .block_on(work)
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime
+            .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
+        let done = runtime.block_on(work);
+        // A thread that still waits for somebody else (a read of standard input, say) keeps nobody.
+        runtime.shutdown_background();
+        done
     }
 }

@@ -69,8 +69,9 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     let how = How { force: args.force, umask: weft_sys::process::umask() };
     let done = context.wait(async {
         let client = context.client().await?;
-        let job = Job { context, client: &client, args, report: &report, how, ended: Cell::new(false) };
-        job.all(sources, target).await
+        let (ended, heeds) = (Cell::new(false), Cell::new(false));
+        let job = Job { context, client: &client, args, report: &report, how, ended, heeds };
+        job.until_interrupted(job.all(sources, target)).await
     });
     report.end(done)
 }
@@ -89,9 +90,36 @@ struct Job<'a> {
     how: How,
     /// Whether something failed after which all else would.
     ended: Cell<bool>,
+    /// Whether what is under way heeds Ctrl-C itself: it has something to keep, or to give up.
+    heeds: Cell<bool>,
+}
+
+/// Whoever started it has stopped it.
+fn interrupted() -> Error {
+    Error::new(ErrorKind::Unavailable, "interrupted")
 }
 
 impl Job<'_> {
+    /// Does all of it, or what comes before Ctrl-C: from the first transfer on the process does
+    /// not end by that alone any more.
+    async fn until_interrupted(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
+        let mut work = std::pin::pin!(work);
+        loop {
+            tokio::select! {
+                done = &mut work => return done,
+                Ok(()) = tokio::signal::ctrl_c() => if !self.heeds.get() { return Err(interrupted().op("copy")) },
+            }
+        }
+    }
+
+    /// Does what heeds Ctrl-C itself.
+    async fn heeding<T>(&self, work: impl Future<Output = T>) -> T {
+        self.heeds.set(true);
+        let done = work.await;
+        self.heeds.set(false);
+        done
+    }
+
     async fn all(&self, sources: &[OsString], target: &OsStr) -> Result<()> {
         let side = Side::parse(&target.to_os_string()).map_err(|e| e.op("copy"))?;
         let goal = Goal::find(self, &side, sources.len() > 1).await;
@@ -182,6 +210,12 @@ impl Job<'_> {
                 }
             }
         };
-        progress::watch(self.context, &shared, total, work).await
+        self.heeding(progress::watch(self.context, &shared, total, work)).await?;
+        if shared.stopped() {
+            // All of these were through by then.
+            self.ended.set(true);
+            return Err(interrupted());
+        }
+        Ok(())
     }
 }

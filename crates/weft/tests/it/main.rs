@@ -21,6 +21,7 @@ mod damaged;
 mod full;
 mod http;
 mod input;
+mod interrupts;
 mod killed;
 mod life;
 mod mounting;

@@ -9,13 +9,14 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use weft_core::attr::{Attr, SetAttr};
 use weft_core::form::{At, Guard, OpenHow, Piece, Pin, Range, Source, StageHint, Stopped};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 use weft_sys::fault;
 
-use super::Job;
 use super::goal::TreeGoal;
+use super::{Job, interrupted};
 use crate::progress::{self, Count};
 
 /// Copies standard input to a file: all of it or nothing.
@@ -75,15 +76,34 @@ async fn take(
     count: Count,
     (dir, name): (FileId, &Name),
 ) -> Result<()> {
-    let client = job.client;
-    let target = At::name(dir, name.clone());
-    let stage = client.fs().stage(&client.call(), &target, &StageHint::default()).await?;
-    let call = client.call_within(limits::TRANSFER_WITHIN);
-    let mut input = Input { file: Arc::new(file), shown, count };
-    let part = stage.put(&call, 1, 0, &mut input).await?;
-    stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await?;
-    job.report.add_stream(part.bytes);
+    let interrupt = signal(SignalKind::interrupt());
+    let interrupt = interrupt.map_err(|e| fault::error(e, "wait for", "an interrupt"))?;
+    let mut input = Input { file: Arc::new(file), shown, count, interrupt, interrupted: false };
+    let bytes = job.heeding(stage(job, &At::name(dir, name.clone()), &mut input)).await;
+    if input.interrupted {
+        job.ended.set(true);
+    }
+    job.report.add_stream(bytes?);
     Ok(())
+}
+
+/// Stages all of the input and publishes it. Returns how many bytes there were.
+async fn stage(job: &Job<'_>, target: &At, input: &mut Input<'_>) -> Result<u64> {
+    let client = job.client;
+    let stage = client.fs().stage(&client.call(), target, &StageHint::default()).await?;
+    let published = async {
+        let part = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, input).await?;
+        let bytes = part.bytes;
+        stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await?;
+        Ok(bytes)
+    };
+    let published = published.await;
+    if published.is_err() {
+        // Nobody can go on with it: what was read is read. If it cannot be dropped either, the node
+        // gives it up later.
+        let _ = stage.discard(&client.call()).await;
+    }
+    published
 }
 
 /// Does what may wait for somebody else away from the thread that speaks to the node.
@@ -96,6 +116,8 @@ struct Input<'a> {
     file: Arc<File>,
     shown: &'a str,
     count: Count,
+    interrupt: Signal,
+    interrupted: bool,
 }
 
 #[async_trait]
@@ -108,7 +130,15 @@ impl Source for Input<'_> {
             bytes.truncate(read);
             io::Result::Ok(Bytes::from(bytes))
         });
-        let bytes = read.await?.map_err(|e| fault::error(e, "read", self.shown))?;
+        let bytes = tokio::select! {
+            read = read => read?,
+            // The thread that reads is left behind.
+            Some(()) = self.interrupt.recv() => {
+                self.interrupted = true;
+                return Err(interrupted());
+            }
+        };
+        let bytes = bytes.map_err(|e| fault::error(e, "read", self.shown))?;
         self.count.add(bytes.len() as u64);
         Ok((!bytes.is_empty()).then_some(Piece::Bytes(bytes)))
     }

@@ -121,6 +121,8 @@ impl Scan<'_> {
     async fn fill(&mut self, folder: &Folder, names: Vec<OsString>, below: &Path, dir: Dir) -> Result<()> {
         for own in names {
             self.found.add(1);
+            // Whoever waits for Ctrl-C has a turn, also where nothing is asked of the node.
+            tokio::task::yield_now().await;
             if let Err(e) = self.entry(folder, below, &own, dir).await {
                 self.job.failed(e.op("copy").said_of(folder.shown(&own).display())).await?;
             }
