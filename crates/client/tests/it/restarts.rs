@@ -57,6 +57,13 @@ async fn look(steady: &Steady, node: &Node) {
     steady.walk(&node.call(), &At::id(FileId::ROOT), Want::default()).await.expect("it answers");
 }
 
+/// Restarts the node, and lets the client come back.
+async fn restart(node: &Node, line: &Connection, steady: &Steady) {
+    node.restart().await;
+    ended(line).await;
+    look(steady, node).await;
+}
+
 fn lock(kind: LockKind, at: u64, length: u64) -> Lock {
     let scope = LockScope::Range(LockRange { at, length });
     Lock { scope, kind, owner: LockOwner(Bytes::from_static(b"me")) }
@@ -68,9 +75,7 @@ async fn an_idle_file_is_opened_again_with_the_first_call_after_a_restart() {
     let (steady, line) = node.steady().await;
     let files: Vec<_> =
         futures_util::future::join_all(["a", "b", "c"].map(|file| write_in(&steady, &node, file))).await;
-    node.restart().await;
-    ended(&line).await;
-    look(&steady, &node).await;
+    restart(&node, &line, &steady).await;
     for file in ["a", "b", "c"] {
         node.model
             .remove(&node.other(), &name(file), Expect::NotDirectory, &Guard::NONE)
@@ -94,9 +99,7 @@ async fn a_file_that_was_closed_is_not_opened_again() {
     file.close(&node.call()).await.expect("closed");
     let id = file.id();
     drop(file);
-    node.restart().await;
-    ended(&line).await;
-    look(&steady, &node).await;
+    restart(&node, &line, &steady).await;
     node.model.remove(&node.other(), &name("f"), Expect::NotDirectory, &Guard::NONE).await.expect("removed");
     let gone = node.model.walk(&node.other(), &At::id(id), Want::default()).await;
     assert_eq!(gone.expect_err("nobody has it open").kind(), ErrorKind::Stale);
@@ -110,9 +113,7 @@ async fn a_lock_that_the_node_could_not_give_back_at_once_is_asked_for_again() {
     let at = At::id(file.id());
     steady.lock(&node.call(), &at, &lock(LockKind::Exclusive, 0, 10), Wait::No).await.expect("free");
     node.be_busy(3);
-    node.restart().await;
-    ended(&line).await;
-    look(&steady, &node).await;
+    restart(&node, &line, &steady).await;
     let other = lock(LockKind::Shared, 0, 0);
     let refused = node.model.lock(&node.other(), &at, &other, Wait::No).await;
     assert_eq!(refused.expect_err("it is held").kind(), ErrorKind::Locked);
@@ -195,9 +196,7 @@ async fn a_part_of_a_lock_that_was_given_up_is_not_taken_again() {
     let at = At::id(file.id());
     steady.lock(&call, &at, &lock(LockKind::Exclusive, 0, 100), Wait::No).await.expect("free");
     steady.unlock(&call, &at, &lock(LockKind::Exclusive, 10, 10)).await.expect("given up");
-    node.restart().await;
-    ended(&line).await;
-    look(&steady, &node).await;
+    restart(&node, &line, &steady).await;
     let others = |at, length| lock(LockKind::Exclusive, at, length);
     node.model.lock(&node.other(), &at, &others(10, 10), Wait::No).await.expect("it is free");
     for held in [others(0, 10), others(20, 80)] {
@@ -216,9 +215,7 @@ async fn an_unlock_that_was_refused_leaves_the_lock_to_be_taken_again() {
     node.be_busy(1);
     let refused = steady.unlock(&call, &at, &lock(LockKind::Exclusive, 0, 10)).await;
     assert_eq!(refused.expect_err("it was not done").kind(), ErrorKind::Busy);
-    node.restart().await;
-    ended(&line).await;
-    look(&steady, &node).await;
+    restart(&node, &line, &steady).await;
     let rival = node.model.lock(&node.other(), &at, &lock(LockKind::Shared, 0, 10), Wait::No).await;
     assert_eq!(rival.expect_err("it is held").kind(), ErrorKind::Locked);
 }
