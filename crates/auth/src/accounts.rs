@@ -244,6 +244,7 @@ impl TableAccounts {
                 changed.extend(remove_member(txn, &domain, &gone, &member)?);
             }
             txn.delete(&tables::group_key(gone.local()))?;
+            txn.delete(&tables::name_key(gone.id()))?;
             Ok(changed)
         };
         let (changed, _) = self.home.space.write(Ack::Durable, act).await?;

@@ -10,7 +10,7 @@ use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Time, limits,
 };
-use weft_kv::{Ack, Space, SpaceTxn, Txn};
+use weft_kv::{Ack, Read, Space, SpaceTxn, Txn};
 
 use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
@@ -225,11 +225,11 @@ impl HomeAuthority {
         };
         self.home.is_administrator(caller)
             || match what {
-                Revoke::Credential(id) => {
+                Revoke::Credential(id) | Revoke::AnyCredential(id) => {
                     let itself = *id == caller.credential() && !caller.is_anyone();
                     itself || (own(caller.name().id()) && self.home.made_for(*id, caller.name().id()))
                 }
-                Revoke::Caller(name) => own(name.id()),
+                Revoke::Caller(name) | Revoke::AnyCaller(name) => own(name.id()),
                 Revoke::Capability(..) | Revoke::Container(_) => false,
             }
     }
@@ -326,25 +326,63 @@ impl Authority for HomeAuthority {
                 None => withdraw(&home, &issuer, &caller, &what).await,
             };
             let outcome = outcome.map_err(|error| error.op("revoke"));
-            home.tell_edit(&caller, "revoke", &outcome, format!("{what:?}")).await;
+            home.tell_edit(&caller, "revoke", &outcome, what.to_string()).await;
             outcome
         };
         self.home.to_the_end(change).await
     }
 }
 
-async fn withdraw(home: &Home, issuer: &SigningIssuer, caller: &Caller, what: &Revoke) -> Result<()> {
+async fn withdraw(home: &Arc<Home>, issuer: &SigningIssuer, caller: &Caller, what: &Revoke) -> Result<()> {
     match what {
-        Revoke::Credential(id) => {
+        Revoke::Credential(id) => demand_made_here(home, caller, *id).await?,
+        Revoke::Caller(name) => demand_known(home, name)?,
+        _ => {}
+    }
+    match what {
+        Revoke::Credential(id) | Revoke::AnyCredential(id) => {
             let own = home.made_for(*id, caller.name().id());
             let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
             home.end_credential(*id, home.steady.now().plus(kept).plus(limits::CLOCK_SKEW_MAX)).await?;
         }
-        Revoke::Caller(name) => home.end_caller(name).await?,
+        Revoke::Caller(name) | Revoke::AnyCaller(name) => home.end_caller(name).await?,
         Revoke::Capability(id, rights) => issuer.withdraw_by_id(*id, *rights),
         Revoke::Container(container) => issuer.end_container(*container),
     }
     Ok(())
+}
+
+/// Fails with `NotFound` unless the domain has seen the caller.
+fn demand_known(home: &Home, name: &CallerName) -> Result<()> {
+    if home.space.snapshot()?.get(&tables::name_key(name.id()))?.is_some() {
+        return Ok(());
+    }
+    let detail = match name.kind() {
+        Some(CallerKind::User) if name.domain() == Some(home.domain.id) => "the domain has no such user",
+        _ => "nobody of that name has been here",
+    };
+    Err(Error::not_found(detail).about(name.seen_from(home.domain.id)))
+}
+
+/// Fails with `NotFound` unless the domain has made the credential for somebody it has seen. None
+/// is kept anywhere: who of all it was made for is found by asking its id.
+async fn demand_made_here(home: &Arc<Home>, caller: &Caller, id: CredentialId) -> Result<()> {
+    if id == caller.credential() || home.made_for(id, caller.name().id()) {
+        return Ok(());
+    }
+    let everybody = home.clone();
+    let look = move || -> Result<bool> {
+        let mut found = false;
+        tables::each_below(&everybody.space.snapshot()?, b"n", |rest, _| {
+            found = everybody.made_for(id, CallerId(tables::id_of(rest)?));
+            Ok(!found)
+        })?;
+        Ok(found)
+    };
+    if home.sys.blocking(look).await?? {
+        return Ok(());
+    }
+    Err(Error::not_found("the domain has made no such credential").about(id))
 }
 
 /// Takes up what was revoked before the node was started. Returns the latest time in it.

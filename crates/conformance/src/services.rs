@@ -62,8 +62,10 @@ impl Authority for TestAuthority {
 
     async fn revoke(&self, _: &Caller, what: &Revoke) -> Result<()> {
         match what {
-            Revoke::Credential(id) => self.domain.revocations().end_credential(*id, Time::MAX),
-            Revoke::Caller(name) => {
+            Revoke::Credential(id) | Revoke::AnyCredential(id) => {
+                self.domain.revocations().end_credential(*id, Time::MAX)
+            }
+            Revoke::Caller(name) | Revoke::AnyCaller(name) => {
                 self.domain.revocations().end_caller(name.id(), self.domain.clock().now())
             }
             Revoke::Capability(id, rights) => self.domain.revocations().withdraw(*id, *rights, Time::MAX),

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use weft_client::Client;
-use weft_core::{CallerId, Result, limits};
+use weft_core::{CallerId, CallerKind, CallerName, Error, Result, limits};
 
 /// Names that were asked for. Bounded: when it is full it begins anew.
 pub struct Names<'a> {
@@ -41,4 +41,24 @@ impl<'a> Names<'a> {
         self.ask(std::iter::once(id)).await?;
         Ok(self.known.get(&id).cloned().unwrap_or_else(|| id.to_string()))
     }
+}
+
+/// Fails with `NotFound` if the node's own domain has no such user or group. Whom another domain
+/// has it cannot know, nor which of its own nodes and jobs are to come.
+pub async fn demand_known(client: &Client, name: &CallerName) -> Result<()> {
+    let (what, list) = match name.kind() {
+        Some(CallerKind::User) => ("user", "weft user ls"),
+        Some(CallerKind::Group) => ("group", "weft group ls"),
+        _ => return Ok(()),
+    };
+    if name.domain() != Some(client.domain()) {
+        return Ok(());
+    }
+    let found = client.remote().names_of(client.caller(), vec![name.id()]).await?;
+    if found.into_iter().flatten().next().is_some() {
+        return Ok(());
+    }
+    Err(Error::not_found(format!("the domain has no such {what}"))
+        .about(name.seen_from(client.domain()))
+        .hint(list))
 }

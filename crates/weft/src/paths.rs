@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use weft_client::Client;
-use weft_core::attr::Kind;
+use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Want};
 use weft_core::{Error, ErrorKind, Name, RelPath, Result, Shown};
 
@@ -71,6 +71,12 @@ impl TreePath {
         Err(Error::new(ErrorKind::NotDirectory, "it is not a directory, which a `/` at the end asks for"))
     }
 
+    /// Returns the attributes of the thing the path leads to. Fails with `NotDirectory` if a
+    /// directory is meant and it is none.
+    pub async fn look_up(&self, client: &Client) -> Result<Attr> {
+        self.look_at(client, &self.at()).await
+    }
+
     /// For what acts on the thing the path leads to (`cat`, `touch`, `ls`): where a directory is
     /// meant, fails unless one is there or a symbolic link leads to one. No call otherwise.
     pub async fn check_thing(&self, client: &Client) -> Result<()> {
@@ -87,8 +93,13 @@ impl TreePath {
         if !self.is_directory || self.path.is_empty() {
             return Ok(());
         }
+        self.look_at(client, at).await.map(drop)
+    }
+
+    async fn look_at(&self, client: &Client, at: &At) -> Result<Attr> {
         let walked = client.fs().walk(&client.call(), at, Want::default()).await;
-        walked.and_then(|walked| self.check(walked.attr.kind)).map_err(|e| e.said_of(self))
+        let found = walked.and_then(|walked| self.check(walked.attr.kind).map(|()| walked.attr));
+        found.map_err(|e| e.said_of(self))
     }
 }
 
@@ -102,11 +113,6 @@ impl fmt::Display for TreePath {
 /// Reads a path of the tree, whatever stands at its end.
 pub fn tree_path(text: &OsStr) -> Result<RelPath> {
     TreePath::read(text).map(|read| read.path)
-}
-
-/// Returns the address of a path of the tree, symbolic links at its end followed.
-pub fn at(text: &OsStr) -> Result<At> {
-    TreePath::read(text).map(|read| read.at())
 }
 
 /// A path given to `cp`.

@@ -1,5 +1,6 @@
 //! Evidence in, callers out.
 
+use std::fmt;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -39,8 +40,8 @@ impl Drop for Secret {
     }
 }
 
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("…")
     }
 }
@@ -84,14 +85,32 @@ impl From<&Caller> for Identity {
 /// What to revoke.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Revoke {
-    /// One credential and what was derived from it.
+    /// One credential that this domain has made for somebody it knows, and what was derived
+    /// from it.
     Credential(CredentialId),
-    /// Every credential a caller has now.
+    /// Every credential that a caller whom this domain knows has now.
     Caller(CallerName),
     /// Some rights of one capability.
     Capability(CapabilityId, Rights),
     /// Every capability of a container issued so far.
     Container(ContainerId),
+    /// One credential, whoever made it: another domain, or this one for a user whom it does not
+    /// know any more since it was restored from a backup.
+    AnyCredential(CredentialId),
+    /// Every credential that a caller has now, known here or not.
+    AnyCaller(CallerName),
+}
+
+/// In words, as the audit log keeps them.
+impl fmt::Display for Revoke {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credential(id) | Self::AnyCredential(id) => write!(f, "credential {id}"),
+            Self::Caller(name) | Self::AnyCaller(name) => write!(f, "all that {name} holds"),
+            Self::Capability(id, rights) => write!(f, "{rights} of capability {id}"),
+            Self::Container(id) => write!(f, "all capabilities of container {id}"),
+        }
+    }
 }
 
 /// Turns evidence into callers and credentials, and takes them back.
@@ -125,5 +144,7 @@ pub trait Authority: Send + Sync {
 
     /// Withdraws. A caller may revoke its own credentials; the administrator anybody's;
     /// a container's capabilities whoever may change its ACL (the volume checks that).
+    /// `NotFound` for a caller or a credential that the domain does not know: a slip of the
+    /// pen must not leave alive what was to end.
     async fn revoke(&self, caller: &Caller, what: &Revoke) -> Result<()>;
 }

@@ -1,17 +1,18 @@
 //! `weft acl`
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use clap::{Subcommand, ValueEnum};
 use weft_client::Client;
 use weft_core::acl::{Acl, AclEntry, Condition, Effect, Modes, Who};
-use weft_core::form::Scope;
+use weft_core::form::{At, Protected, Scope};
 use weft_core::policy::{AuditReads, Policy, PolicyEdit};
-use weft_core::{CallerName, ContainerId, DomainId, Error, ErrorKind, Result, Rights, Time};
+use weft_core::{CallerName, ContainerId, DomainId, Error, ErrorKind, RelPath, Result, Rights, Time};
 
 use crate::context::Context;
 use crate::output::{note, out};
-use crate::{paths, show};
+use crate::paths::TreePath;
+use crate::{names, show};
 
 /// How mode bits are read.
 #[derive(Clone, Copy, ValueEnum)]
@@ -58,7 +59,7 @@ pub enum AclCommand {
     },
     /// Give rights: `weft acl grant /pdb alice read`
     Grant(EditArgs),
-    /// Take an entry's rights away, or with --deny withhold them from whoever has them
+    /// Take rights out of the entries for somebody, or with --deny out of the negative ones
     Revoke(EditArgs),
 }
 
@@ -94,9 +95,12 @@ pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
         let client = context.client().await?;
         match command {
             AclCommand::Show { path } => {
-                let policy = policy(&client, path).await?;
-                print(context, client.domain(), &policy)?;
-                Ok(())
+                let shown = async {
+                    let path = TreePath::read(path)?;
+                    path.check_thing(&client).await?;
+                    policy(&client, &path).await
+                };
+                print(context, client.domain(), &shown.await.map_err(|e| e.op("show the ACL of"))?)
             }
             AclCommand::Set { path, modes, bytes_max, audit_reads, whole_container } => {
                 let edit = PolicyEdit {
@@ -111,10 +115,26 @@ pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
                         ReadsArg::Off => AuditReads::Off,
                     }),
                 };
-                protect(&client, path, *whole_container, edit).await
+                let changed = set(&client, path, *whole_container, edit).await;
+                changed.map_err(|e| e.op("change the ACL of"))?.say(context)
             }
-            AclCommand::Grant(args) => edit(&client, args, grant).await,
-            AclCommand::Revoke(args) => edit(&client, args, revoke).await,
+            AclCommand::Grant(args) => {
+                let entry = new_entry(&client, args).await?;
+                let changed = edit(&client, args, |acl| {
+                    grant(acl, entry.clone());
+                    Ok(())
+                });
+                changed.await.map_err(|e| e.op("change the ACL of"))?.say(context)
+            }
+            AclCommand::Revoke(args) => {
+                let (entry, home) = (entry(args, client.domain())?, client.domain());
+                let changed = async {
+                    let mut changes = edit(&client, args, |acl| revoke(acl, &entry, home)).await?;
+                    changes.left = ways_left(&client, &changes, &entry.who).await?;
+                    Ok(changes)
+                };
+                changed.await.map_err(|e: Error| e.op("change the ACL of"))?.say(context)
+            }
         }
     })
 }
@@ -128,56 +148,80 @@ fn limit(text: &str) -> Result<Option<u64>> {
     }
 }
 
-async fn policy(client: &Client, path: &OsString) -> Result<Policy> {
-    let at = paths::at(path)?;
-    client
-        .fs()
-        .policy(&client.call(), &at)
-        .await
-        .map_err(|e| e.op("show the ACL of").about(path.to_string_lossy()))
+async fn policy(client: &Client, path: &TreePath) -> Result<Policy> {
+    client.fs().policy(&client.call(), &path.at()).await.map_err(|e| e.said_of(path))
+}
+
+async fn set(client: &Client, path: &OsStr, whole: bool, edit: PolicyEdit) -> Result<Changes> {
+    let path = TreePath::read(path)?;
+    path.check_thing(client).await?;
+    protect(client, &path, whole, &edit).await
+}
+
+async fn protect(client: &Client, path: &TreePath, whole: bool, edit: &PolicyEdit) -> Result<Changes> {
+    let scope = if whole { Scope::Container } else { Scope::Subtree };
+    let done = client.fs().protect(&client.call(), &path.at(), scope, edit).await;
+    let done = done.map_err(|e| e.said_of(path))?.value;
+    Ok(Changes { path: path.clone(), done, left: Vec::new() })
 }
 
 /// Reads the ACL, changes it, and writes it; anew if somebody else was faster.
-async fn edit(client: &Client, args: &EditArgs, change: fn(&mut Acl, AclEntry)) -> Result<()> {
+async fn edit(client: &Client, args: &EditArgs, change: impl Fn(&mut Acl) -> Result<()>) -> Result<Changes> {
     const TRIES: u32 = 5;
+    let path = TreePath::read(&args.path)?;
+    path.check_thing(client).await?;
     let mut tried = 0;
     loop {
         tried += 1;
-        let mut acl = policy(client, &args.path).await?.acl;
-        change(&mut acl, entry(args, client.domain())?);
-        let outcome = protect(
-            client,
-            &args.path,
-            args.whole_container,
-            PolicyEdit { acl: Some(acl), ..PolicyEdit::default() },
-        )
-        .await;
-        match outcome {
+        let mut acl = policy(client, &path).await?.acl;
+        change(&mut acl).map_err(|e| e.about(&path).hint(format!("weft acl show {path}")))?;
+        let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+        match protect(client, &path, args.whole_container, &edit).await {
             Err(e) if e.kind() == ErrorKind::Conflict && tried < TRIES => {}
             outcome => return outcome,
         }
     }
 }
 
-fn entry(args: &EditArgs, home: DomainId) -> Result<AclEntry> {
-    let who = match args.who.strip_prefix("domain:") {
+fn who(args: &EditArgs, home: DomainId) -> Result<Who> {
+    Ok(match args.who.strip_prefix("domain:") {
         Some(domain) => Who::Domain(domain.parse()?),
         None if args.who == "anyone" => Who::Anyone,
-        None => Who::Caller(CallerName::parse(&args.who, home)?),
-    };
+        None => Who::Caller(CallerName::parse(&args.who, home).map_err(|e| e.about(&args.who))?),
+    })
+}
+
+fn entry(args: &EditArgs, home: DomainId) -> Result<AclEntry> {
     let time = |seconds: i64| Time::from_unix(seconds, 0);
     let when = [
         args.from.map(|s| Condition::From(time(s))),
         args.until.map(|s| Condition::Until(time(s))),
         args.network.map(Condition::Network),
     ];
-    let effect = if args.deny { Effect::Deny } else { Effect::Allow };
     Ok(AclEntry {
-        who,
-        effect,
+        who: who(args, home)?,
+        effect: if args.deny { Effect::Deny } else { Effect::Allow },
         rights: Rights::parse(&args.rights)?,
         when: when.into_iter().flatten().collect(),
     })
+}
+
+/// Reads an entry that is to be made: for somebody there is, for a time that is to come.
+async fn new_entry(client: &Client, args: &EditArgs) -> Result<AclEntry> {
+    let entry = entry(args, client.domain())?;
+    if let Who::Caller(name) = &entry.who {
+        names::demand_known(client, name).await.map_err(|e| e.op("make an entry for"))?;
+    }
+    let now = client.sys().clock().now().seconds();
+    let (past, empty) =
+        (args.until.filter(|end| *end <= now), args.until.filter(|end| args.from >= Some(*end)));
+    if past.or(empty).is_some() {
+        let detail =
+            if past.is_some() { "it would have ended already" } else { "it would end before it begins" };
+        let hint = format!("times are seconds since 1970, and now is {now}");
+        return Err(Error::invalid(detail).op("make an entry for").about(&args.who).hint(hint));
+    }
+    Ok(entry)
 }
 
 fn grant(acl: &mut Acl, entry: AclEntry) {
@@ -191,44 +235,121 @@ fn grant(acl: &mut Acl, entry: AclEntry) {
     }
 }
 
-fn revoke(acl: &mut Acl, entry: AclEntry) {
+/// Takes rights out of the entries of one effect for somebody, whatever their conditions, or out
+/// of those with the conditions that are named. Fails with `NotFound` where they hold none of them.
+fn revoke(acl: &mut Acl, entry: &AclEntry, home: DomainId) -> Result<()> {
+    let mut found = Rights::NONE;
+    let named = |e: &AclEntry| entry.when.is_empty() || e.when == entry.when;
     for there in acl.entries.iter_mut().filter(|e| e.who == entry.who && e.effect == entry.effect) {
-        there.rights = there.rights - entry.rights;
+        if named(there) {
+            found |= there.rights & entry.rights;
+            there.rights = there.rights - entry.rights;
+        }
+    }
+    if found.is_empty() {
+        let (who, rights) = (shown(&entry.who, home), entry.rights);
+        let does = if entry.effect == Effect::Allow { "gives" } else { "withholds from" };
+        return Err(Error::not_found(format!("no such entry {does} {who} any of this: {rights}")));
     }
     acl.entries.retain(|e| !e.rights.is_empty());
-}
-
-async fn protect(client: &Client, path: &OsString, whole: bool, edit: PolicyEdit) -> Result<()> {
-    let scope = if whole { Scope::Container } else { Scope::Subtree };
-    let changed = client.fs().protect(&client.call(), &paths::at(path)?, scope, &edit).await;
-    let done = changed.map_err(|e| e.op("change the ACL of").about(path.to_string_lossy()))?.value;
-    if done.made {
-        note!("{} has a container of its own now: {}", path.to_string_lossy(), done.container);
-    }
-    if !done.traverse_added.is_empty() {
-        let above: Vec<_> = done.traverse_added.iter().map(ContainerId::to_string).collect();
-        note!("`traverse` was added above, so that the path can be reached: {}", above.join(", "));
-    }
-    if !done.untouched_above.is_empty() {
-        let above: Vec<_> = done.untouched_above.iter().map(ContainerId::to_string).collect();
-        note!(
-            "`traverse` above is not yours to give: who cannot pass there needs it from whoever may \
-             change the ACL of {}",
-            above.join(", ")
-        );
-    }
-    if done.members_left > 0 {
-        note!("{} members are still being moved; until then both ACLs bind them", done.members_left);
-    }
     Ok(())
 }
 
-fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
-    let who = |who: &Who| match who {
+/// Returns where above somebody whom a container gives nothing any more may still pass by an entry
+/// that gives `traverse` alone, as a grant below adds it. Nothing says who made such an entry, nor
+/// what else below needs it, so it stays until somebody takes it away.
+async fn ways_left(client: &Client, changes: &Changes, who: &Who) -> Result<Vec<String>> {
+    let gives = |policy: &Policy, what: fn(Rights) -> bool| {
+        let given = |e: &&AclEntry| e.effect == Effect::Allow && e.who == *who;
+        policy.acl.entries.iter().filter(given).any(|e| what(e.rights))
+    };
+    let now = policy(client, &changes.path).await;
+    if now.is_ok_and(|now| gives(&now, |_| true)) {
+        return Ok(Vec::new());
+    }
+    let (mut left, mut looked_at) = (Vec::new(), vec![changes.done.container]);
+    let mut here = RelPath::EMPTY;
+    for name in changes.path.path.names() {
+        let place = At::root(here.clone()).following();
+        match client.fs().policy(&client.call(), &place).await {
+            Ok(policy) if !looked_at.contains(&policy.container) => {
+                looked_at.push(policy.container);
+                if gives(&policy, |rights| rights == Rights::TRAVERSE) {
+                    left.push(format!("/{here}"));
+                }
+            }
+            // What the caller may not see there, it may not take away either.
+            Ok(_) | Err(_) => {}
+        }
+        here = here.join(&name)?;
+    }
+    Ok(left)
+}
+
+/// What an edit of a policy came to.
+struct Changes {
+    path: TreePath,
+    done: Protected,
+    /// Directories above at which an entry that gives `traverse` alone stays.
+    left: Vec<String>,
+}
+
+impl Changes {
+    fn say(&self, context: &Context) -> Result<()> {
+        let ids = |ids: &[ContainerId]| ids.iter().map(ContainerId::to_string).collect::<Vec<_>>();
+        let (added, untouched) = (ids(&self.done.traverse_added), ids(&self.done.untouched_above));
+        if context.json() {
+            return out!(
+                "{}",
+                serde_json::json!({
+                    "path": self.path.to_string(),
+                    "container": self.done.container.to_string(),
+                    "made": self.done.made,
+                    "traverse_added": added,
+                    "traverse_missing": untouched,
+                    "traverse_left": self.left,
+                    "members_left": self.done.members_left,
+                })
+            );
+        }
+        if self.done.made {
+            note!("{} has a container of its own now: {}", self.path, self.done.container);
+        }
+        if !added.is_empty() {
+            note!("`traverse` was added above, so that the path can be reached: {}", added.join(", "));
+        }
+        if !untouched.is_empty() {
+            note!(
+                "`traverse` above is not yours to give: who cannot pass there needs it from whoever may \
+                 change the ACL of {}",
+                untouched.join(", ")
+            );
+        }
+        if !self.left.is_empty() {
+            note!(
+                "`traverse` above stays, for something else below may need it: an entry at {}; \
+                 `weft acl revoke` takes it away there",
+                self.left.join(", ")
+            );
+        }
+        if self.done.members_left > 0 {
+            note!("{} members are still being moved; until then both ACLs bind them", self.done.members_left);
+        }
+        Ok(())
+    }
+}
+
+/// Shows whom an entry speaks of, as it is typed here.
+fn shown(who: &Who, home: DomainId) -> String {
+    match who {
         Who::Caller(name) => name.seen_from(home),
         Who::Domain(domain) => format!("domain:{domain}"),
         Who::Anyone => "anyone".into(),
-    };
+    }
+}
+
+fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
+    let who = |who: &Who| shown(who, home);
     let effect = |effect: Effect| if effect == Effect::Allow { "allow" } else { "deny" };
     let modes = if policy.modes == Modes::Owner { "owner" } else { "classes" };
     let reads = if policy.audit_reads == AuditReads::All { "all" } else { "off" };
@@ -278,6 +399,8 @@ fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
 mod tests {
     use super::*;
 
+    const HOME: DomainId = DomainId([1; 32]);
+
     fn entry(who: Who, rights: Rights) -> AclEntry {
         AclEntry::allow(who, rights)
     }
@@ -288,10 +411,12 @@ mod tests {
         grant(&mut acl, entry(Who::Anyone, Rights::READ));
         grant(&mut acl, entry(Who::Anyone, Rights::LIST));
         assert_eq!(acl.entries, [entry(Who::Anyone, Rights::READ | Rights::LIST)]);
-        revoke(&mut acl, entry(Who::Anyone, Rights::READ));
+        revoke(&mut acl, &entry(Who::Anyone, Rights::READ), HOME).expect("it is there");
         assert_eq!(acl.entries, [entry(Who::Anyone, Rights::LIST)]);
-        revoke(&mut acl, entry(Who::Anyone, Rights::ALL));
+        revoke(&mut acl, &entry(Who::Anyone, Rights::ALL), HOME).expect("it is there");
         assert!(acl.entries.is_empty());
+        let error = revoke(&mut acl, &entry(Who::Anyone, Rights::ALL), HOME).expect_err("nothing is left");
+        assert_eq!(error.kind(), ErrorKind::NotFound);
     }
 
     #[test]
@@ -299,7 +424,21 @@ mod tests {
         let mut acl = Acl::default();
         grant(&mut acl, entry(Who::Anyone, Rights::READ));
         grant(&mut acl, AclEntry::deny(Who::Anyone, Rights::WRITE));
-        revoke(&mut acl, entry(Who::Anyone, Rights::ALL));
+        revoke(&mut acl, &entry(Who::Anyone, Rights::ALL), HOME).expect("it is there");
         assert_eq!(acl.entries, [AclEntry::deny(Who::Anyone, Rights::WRITE)]);
+    }
+
+    #[test]
+    fn conditions_that_are_named_choose_the_entry_that_is_revoked() {
+        let until = |end| AclEntry {
+            when: vec![Condition::Until(Time::from_unix(end, 0))],
+            ..entry(Who::Anyone, Rights::READ)
+        };
+        let mut acl = Acl::new(vec![until(1), until(2), until(3)]);
+        revoke(&mut acl, &until(2), HOME).expect("it is there");
+        assert_eq!(acl.entries, [until(1), until(3)]);
+        revoke(&mut acl, &until(2), HOME).expect_err("it is gone");
+        revoke(&mut acl, &entry(Who::Anyone, Rights::READ), HOME).expect("both");
+        assert!(acl.entries.is_empty());
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
-use weft_core::form::{Scope, Want};
+use weft_core::form::Scope;
 use weft_core::policy::{AuditReads, PolicyEdit};
 use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditVerdict};
 use weft_core::{CallerName, Result, Time};
@@ -13,7 +13,8 @@ use weft_core::{CallerName, Result, Time};
 use crate::commands::acl::ReadsArg;
 use crate::context::Context;
 use crate::output::out;
-use crate::{paths, progress, show};
+use crate::paths::TreePath;
+use crate::{progress, show};
 
 /// Options of `weft audit`.
 #[derive(Args)]
@@ -67,8 +68,8 @@ async fn filter(client: &Client, args: &AuditArgs) -> Result<AuditFilter> {
         ..AuditFilter::default()
     };
     if let Some(path) = &args.path {
-        let walked = client.fs().walk(&client.call(), &paths::at(path)?, Want::default()).await;
-        let attr = walked.map_err(|e| e.op("audit").about(path.to_string_lossy()))?.attr;
+        let found = async { TreePath::read(path)?.look_up(client).await };
+        let attr = found.await.map_err(|e| e.op("audit"))?;
         filter.container = Some(attr.container);
         filter.member = Some(attr.id);
         filter.object = args.only.then_some(attr.id);
@@ -82,9 +83,13 @@ async fn set_reads(client: &Client, path: &OsString, reads: ReadsArg) -> Result<
         ReadsArg::Off => AuditReads::Off,
     };
     let edit = PolicyEdit { audit_reads: Some(reads), ..PolicyEdit::default() };
-    let changed = client.fs().protect(&client.call(), &paths::at(path)?, Scope::Container, &edit).await;
-    changed.map_err(|e| e.op("change the audit of").about(path.to_string_lossy()))?;
-    Ok(ExitCode::SUCCESS)
+    let changed = async {
+        let path = TreePath::read(path)?;
+        path.check_thing(client).await?;
+        let changed = client.fs().protect(&client.call(), &path.at(), Scope::Container, &edit).await;
+        changed.map_err(|e| e.said_of(&path))
+    };
+    changed.await.map(|_| ExitCode::SUCCESS).map_err(|e| e.op("change the audit of"))
 }
 
 async fn verify(context: &Context) -> Result<ExitCode> {

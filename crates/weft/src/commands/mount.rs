@@ -20,7 +20,7 @@ use weft_sys::{fault, process};
 use crate::commands::up::run_detached;
 use crate::context::Context;
 use crate::output::{note, out};
-use crate::paths;
+use crate::paths::TreePath;
 
 /// Options of `weft mount`.
 #[derive(Args)]
@@ -65,6 +65,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let place = context.place()?;
     let client = Client::connect(context.sys(), &place).await?;
+    let path = TreePath::read(&args.path).map_err(|e| e.op("mount"))?;
+    path.check_thing(&client).await.map_err(|e| e.op("mount"))?;
     let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
     let steady = Steady::new(client.remote().clone(), &place, client.session());
     steady.begin(&calls.who().0).await?;
@@ -72,7 +74,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         mountpoint: args.dir.clone(),
         name: String::from("weft"),
         fs: Arc::new(steady),
-        root: paths::at(&args.path)?,
+        root: path.at(),
         calls: calls.clone(),
         uid: process::uid(),
         gid: process::gid(),
@@ -82,7 +84,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     // Before there is a mount: a signal that ends the process by itself would leave it behind, dead.
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let mounted = mount(settings).await.map_err(|e| e.op("mount").about(args.path.to_string_lossy()))?;
+    let mounted = mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?;
     let _ = out!("ready");
     tokio::select! {
         () = mounted.wait() => return Ok(()),

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Args;
-use weft_core::{CallerName, Result, Rights};
+use weft_core::attr::Kind;
+use weft_core::{CallerName, ErrorKind, Result, Rights};
 
 use crate::context::Context;
+use crate::names;
 use crate::output::out;
-use crate::paths;
+use crate::paths::TreePath;
 
 /// Options of `weft why`.
 #[derive(Args)]
@@ -16,11 +18,20 @@ pub struct WhyArgs {
     /// A file or directory
     path: OsString,
     /// The rights to explain; `=read` is that right alone, `read` the set of that name
-    #[arg(default_value = "=read")]
-    rights: String,
+    /// [default: `list` of a directory, `=read` of anything else]
+    rights: Option<String>,
     /// Explain it for somebody else
     #[arg(long = "for", value_name = "CALLER")]
     who: Option<String>,
+}
+
+/// What is explained where nobody says which rights: those without which there is nothing to see.
+fn usual(kind: Option<Kind>) -> Rights {
+    match kind {
+        Some(Kind::Directory) => Rights::LIST,
+        Some(_) => Rights::READ,
+        None => Rights::LIST | Rights::READ,
+    }
 }
 
 /// Exits with 0 if it is allowed and 3 if it is refused, so that scripts can ask.
@@ -28,9 +39,19 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
     context.wait(async {
         let client = context.client().await?;
         let who = args.who.as_deref().map(|w| CallerName::parse(w, client.domain())).transpose()?;
-        let (at, need) = (paths::at(&args.path)?, Rights::parse(&args.rights)?);
-        let why = client.fs().why(&client.call(), &at, need, who).await;
-        let why = why.map_err(|e| e.op("explain").about(args.path.to_string_lossy()))?;
+        if let Some(who) = &who {
+            names::demand_known(&client, who).await.map_err(|e| e.op("explain it for"))?;
+        }
+        let path = TreePath::read(&args.path).map_err(|e| e.op("explain"))?;
+        let kind = match path.look_up(&client).await {
+            Ok(attr) => Some(attr.kind),
+            Err(error) if error.kind() == ErrorKind::NotDirectory => return Err(error.op("explain")),
+            // Why it cannot be looked at is what is asked.
+            Err(_) => None,
+        };
+        let need = args.rights.as_deref().map_or_else(|| Ok(usual(kind)), Rights::parse)?;
+        let why = client.fs().why(&client.call(), &path.at(), need, who).await;
+        let why = why.map_err(|e| e.op("explain").said_of(&path))?;
         if context.json() {
             let steps: Vec<_> = why
                 .steps

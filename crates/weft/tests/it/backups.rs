@@ -302,9 +302,10 @@ fn a_credential_made_since_the_backup_holds_and_what_was_decided_since_is_undone
     }
     // What was granted to a user whom the backup does not know is undone, too.
     other.run_with(&bob, &["ls", "/his"]).fails(1, &["error:"]);
-    for user in ["alice", "bob"] {
-        other.run(&["revoke", "--caller", user]).ok();
-    }
+    other.run(&["revoke", "--caller", "alice"]).ok();
+    other.run(&["revoke", "--caller", "bob"]).fails(1, &["the domain has no such user", "--unknown"]);
+    other.run_with(&bob, &["whoami"]).ok();
+    other.run(&["revoke", "--caller", "bob", "--unknown"]).ok();
     for credential in [&alice, &later, &latest, &bob] {
         other.run_with(credential, &["whoami"]).fails(3, &["error:"]);
     }

@@ -8,6 +8,7 @@
 // Figures, and the log of a node whose test failed.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod accounts;
 mod backups;
 mod checking;
 mod clients;

@@ -223,10 +223,23 @@ fn a_slash_at_the_end_means_a_directory_and_changes_nothing_else() {
         (&["stat", "/d/one/"], "not-directory", "/d/one"),
         (&["find", "/d/one/"], "not-directory", "/d/one"),
         (&["du", "/lf/"], "not-directory", "/lf"),
+        (&["acl", "show", "/d/one/"], "not-directory", "/d/one"),
+        (&["acl", "set", "/lf/", "--bytes-max", "9"], "not-directory", "/lf"),
+        (&["acl", "grant", "/d/one/", "anyone", "read"], "not-directory", "/d/one"),
+        (&["acl", "revoke", "/d/one/", "anyone", "read"], "not-directory", "/d/one"),
+        (&["why", "/d/one/"], "not-directory", "/d/one"),
+        (&["audit", "/d/one/"], "not-directory", "/d/one"),
+        (&["audit", "/d/one/", "--reads", "off"], "not-directory", "/d/one"),
+        (&["revoke", "--container", "/lf/"], "not-directory", "/lf"),
+        (&["mount", "/d/one/", "tmp"], "not-directory", "/d/one"),
+        (&["mount", "/dangling/", "tmp"], "not-found", "/dangling"),
     ] {
         let said = node.run(&[args, &["--json"]].concat()).fails(1, &[]);
         assert_eq!(errors(&said), [(kind.to_owned(), about.to_owned())], "{args:?}");
         assert_eq!(tree(&node), before, "{args:?}");
+    }
+    for verb in [&["acl", "show", "/d/"][..], &["why", "/l/"], &["audit", "/d/"]] {
+        node.run(verb).ok();
     }
     node.run(&["mkdir", "/new/"]).ok();
     node.run(&["mv", "/new/", "/newer/"]).ok();

@@ -132,11 +132,13 @@ fn evidence(dice: &mut Dice) -> Evidence {
 }
 
 fn revoke(dice: &mut Dice) -> Revoke {
-    match dice.roll(4) {
+    match dice.roll(6) {
         0 => Revoke::Credential(CredentialId(wide(dice))),
         1 => Revoke::Caller(caller(dice)),
         2 => Revoke::Capability(CapabilityId(wide(dice)), Rights::from_bits(small(dice))),
-        _ => Revoke::Container(ContainerId(number(dice))),
+        3 => Revoke::Container(ContainerId(number(dice))),
+        4 => Revoke::AnyCredential(CredentialId(wide(dice))),
+        _ => Revoke::AnyCaller(caller(dice)),
     }
 }
 
@@ -437,11 +439,13 @@ mod complete {
             Evidence::Token(_) => 2,
             Evidence::SocketUid(_) => 3,
         });
-        met(4, revoke, |revoke| match revoke {
+        met(6, revoke, |revoke| match revoke {
             Revoke::Credential(_) => 0,
             Revoke::Caller(_) => 1,
             Revoke::Capability(..) => 2,
             Revoke::Container(_) => 3,
+            Revoke::AnyCredential(_) => 4,
+            Revoke::AnyCaller(_) => 5,
         });
         met(3, user_edit, |edit| match edit {
             UserEdit::Password { .. } => 0,
