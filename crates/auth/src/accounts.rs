@@ -521,8 +521,7 @@ impl Accounts for TableAccounts {
         let (this, caller, name, edit) = (self.clone(), caller.clone(), name.clone(), edit.clone());
         let change = async move {
             let answer = this.edit(&caller, &name, &edit).await.map_err(|error| error.op("change user"));
-            // A `Secret` prints as `…`.
-            this.home.tell_edit(&caller, "change-user", &answer, format!("{name}: {edit:?}")).await;
+            this.home.tell_edit(&caller, "change-user", &answer, format!("{name}: {edit}")).await;
             answer
         };
         self.home.to_the_end(change).await
@@ -547,7 +546,7 @@ impl Accounts for TableAccounts {
         let change = async move {
             let answer = this.change_group(&caller, &name, &edit).await;
             let answer = answer.map_err(|error| error.op("change group"));
-            this.home.tell_edit(&caller, "change-group", &answer, format!("{name}: {edit:?}")).await;
+            this.home.tell_edit(&caller, "change-group", &answer, format!("{name}: {edit}")).await;
             answer
         };
         self.home.to_the_end(change).await

@@ -118,6 +118,11 @@ impl Client {
         }
     }
 
+    /// Verifies a credential by the keys that the node showed, and returns what it says.
+    pub fn verify(&self, signed: &Signed) -> Result<Caller> {
+        verify(self.remote.connection(), signed)
+    }
+
     /// Returns the session that calls belong to.
     pub fn session(&self) -> SessionId {
         self.session

@@ -40,8 +40,10 @@ impl<'a> Walk<'a> {
     /// is there.
     pub async fn start(client: &'a Client, at: &At, shown: &str) -> Result<Self> {
         let fs = client.fs();
-        let walked = fs.walk(&client.call(), at, Want::default()).await;
-        let attr = walked.map_err(|e| e.said_of(shown))?.attr;
+        let attr = match fs.walk(&client.call(), at, Want::default()).await {
+            Ok(walked) => walked.attr,
+            Err(error) => return Err(unlisted(client, at, error, shown).await),
+        };
         let (ready, waiting) = (VecDeque::new(), Vec::new());
         let passed_over = PassedOver::default();
         let (shown, incomplete) = (shown.to_owned(), HashSet::new());
@@ -62,7 +64,7 @@ impl<'a> Walk<'a> {
                 Ok(page) => page,
                 Err(e) if e.kind() == ErrorKind::Stale => continue,
                 Err(e) if is_refusal(e.kind()) && !path.is_empty() => {
-                    self.passed_over.add(self.show(&path));
+                    self.passed_over.add(self.show(&path), Kind::Directory);
                     self.incomplete.insert(path);
                     continue;
                 }
@@ -76,7 +78,7 @@ impl<'a> Walk<'a> {
                 match entry.attr {
                     Some(attr) => self.found(Found { path: below, attr, dir: Some(id) }),
                     None => {
-                        self.passed_over.add(self.show(&below));
+                        self.passed_over.add(self.show(&below), entry.kind);
                         self.incomplete.insert(path.clone());
                     }
                 }
@@ -99,7 +101,7 @@ impl<'a> Walk<'a> {
 
     /// Notes that a directory's listing failed.
     fn fell_short(&mut self, path: RelPath, error: Error) -> Error {
-        let error = error.said_of(self.show(&path));
+        let error = refused(error, &self.show(&path));
         self.incomplete.insert(path);
         error
     }
@@ -120,31 +122,49 @@ impl<'a> Walk<'a> {
     }
 }
 
+/// Returns why a place, which errors call `shown`, cannot be listed, given why it cannot even be
+/// looked at: that wants any right at all, and says of none that it is the one that is lacking.
+pub async fn unlisted(client: &Client, at: &At, unseen: Error, shown: &str) -> Error {
+    if unseen.kind() != ErrorKind::Denied {
+        return unseen.said_of(shown);
+    }
+    let listed = client.fs().list(&client.call(), at, Cursor::ByName, PageMax::new(1), Want::default()).await;
+    refused(listed.err().filter(|e| e.kind() == ErrorKind::Denied).unwrap_or(unseen), shown)
+}
+
+/// Says of a listing that failed what it was of, and how to learn who may allow it.
+pub fn refused(error: Error, shown: &str) -> Error {
+    let denied = error.kind() == ErrorKind::Denied;
+    let error = error.said_of(shown);
+    if denied { error.hint(format!("weft why {shown} list")) } else { error }
+}
+
 /// Whether a directory was not listed because of who asked, rather than for a fault.
 fn is_refusal(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Denied | ErrorKind::NotPermitted | ErrorKind::NotFound)
 }
 
-/// What was left out because the caller has no right to see it: how much, and the path of the
+/// What was left out because the caller has no right to see it: how much, and path and kind of the
 /// first.
 #[derive(Debug, Default)]
-pub struct PassedOver(Option<(u64, String)>);
+pub struct PassedOver(Option<(u64, String, Kind)>);
 
 impl PassedOver {
     /// Counts one more, whose path is `shown`.
-    pub fn add(&mut self, shown: String) {
-        self.0.get_or_insert((0, shown)).0 += 1;
+    pub fn add(&mut self, shown: String, kind: Kind) {
+        self.0.get_or_insert((0, shown, kind)).0 += 1;
     }
 
     /// Fails with `Denied`, naming the first, if anything was left out so far.
     pub fn whole(&self) -> Result<()> {
-        let Some((entries, first)) = &self.0 else { return Ok(()) };
+        let Some((entries, first, kind)) = &self.0 else { return Ok(()) };
         let more = match entries.saturating_sub(1) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
+        let right = if *kind == Kind::Directory { "list" } else { "attr-read" };
         Err(Error::new(ErrorKind::Denied, format!("passed over for want of a right to see it{more}"))
             .said_of(first)
-            .hint(format!("weft why {first}")))
+            .hint(format!("weft why {first} {right}")))
     }
 }

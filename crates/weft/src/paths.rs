@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use weft_client::Client;
+use weft_client::{Client, tree};
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Want};
 use weft_core::{Error, ErrorKind, Name, RelPath, Result, Shown};
@@ -81,6 +81,15 @@ impl TreePath {
     /// meant, fails unless one is there or a symbolic link leads to one. No call otherwise.
     pub async fn check_thing(&self, client: &Client) -> Result<()> {
         self.check_at(client, &self.at()).await
+    }
+
+    /// As [`TreePath::check_thing`], for what lists what is there (`find`, `du`): a refusal names the
+    /// right to list.
+    pub async fn check_listed(&self, client: &Client) -> Result<()> {
+        match self.check_thing(client).await {
+            Err(error) => Err(tree::unlisted(client, &self.at(), error, &self.to_string()).await),
+            Ok(()) => Ok(()),
+        }
     }
 
     /// For what acts on the name itself (`rm`, `mv`, `ln`): where a directory is meant, fails

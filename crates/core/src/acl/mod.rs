@@ -20,6 +20,8 @@ mod modes;
 mod settled;
 mod subject;
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 pub use condition::{Circumstance, Condition, Constraint, Network};
@@ -56,6 +58,16 @@ impl Who {
     }
 }
 
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Caller(name) => name.fmt(f),
+            Self::Domain(domain) => write!(f, "domain:{domain}"),
+            Self::Anyone => f.write_str("anyone"),
+        }
+    }
+}
+
 /// What an entry does with its rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Effect {
@@ -76,6 +88,17 @@ pub struct AclEntry {
     pub rights: Rights,
     /// All of these must hold; none means always.
     pub when: Vec<Condition>,
+}
+
+/// Whom it speaks of, its rights and its conditions.
+impl fmt::Display for AclEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.who, self.rights)?;
+        for (place, condition) in self.when.iter().enumerate() {
+            write!(f, " {} {condition}", if place == 0 { "when" } else { "and" })?;
+        }
+        Ok(())
+    }
 }
 
 impl AclEntry {
@@ -111,6 +134,11 @@ impl Acl {
     /// Returns an ACL at version 0 with these entries.
     pub fn new(entries: Vec<AclEntry>) -> Self {
         Self { version: 0, entries }
+    }
+
+    /// Names an entry by its place and in words.
+    pub fn words(&self, index: u16) -> Option<String> {
+        self.entries.get(usize::from(index)).map(|entry| format!("entry {index} ({entry})"))
     }
 
     /// Checks that the ACL may be stored: within its bounds, and with somebody left

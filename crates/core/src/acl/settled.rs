@@ -18,6 +18,40 @@ pub enum Because {
     Mode,
 }
 
+impl Because {
+    /// Says why rights are refused. `inside` says whether the credential's paths leave them; all
+    /// rights stand for any one.
+    pub fn refusal(self, missing: Rights, inside: bool) -> String {
+        let named = |any: &str| if missing == Rights::ALL { any.to_owned() } else { missing.to_string() };
+        match self {
+            Self::Mode if !inside => {
+                format!("the credential is limited to other paths ({})", named("every right"))
+            }
+            Self::Mode => format!("the mode bits withhold {}", named("every right")),
+            Self::Narrowed => format!("the credential is narrowed and lacks {}", named("every right")),
+            Self::Withheld(_) => {
+                format!("an entry of the container's ACL withholds {}", named("every right"))
+            }
+            Self::NoEntry | Self::Allowed(_) => {
+                format!("no entry of the container's ACL gives {}", named("any right"))
+            }
+        }
+    }
+
+    /// Says what settled one right. `inside` says whether the credential's paths leave it, `entry`
+    /// what of an entry may be told.
+    pub fn words(self, right: Rights, inside: bool, entry: impl Fn(u16) -> String) -> String {
+        match self {
+            Self::NoEntry => format!("{right}: no entry gives it"),
+            Self::Allowed(index) => format!("{right}: {} gives it", entry(index)),
+            Self::Withheld(index) => format!("{right}: {} withholds it", entry(index)),
+            Self::Narrowed => format!("{right}: the credential was narrowed and does not carry it"),
+            Self::Mode if !inside => format!("{right}: the credential is limited to other paths"),
+            Self::Mode => format!("{right}: the mode bits withhold it"),
+        }
+    }
+}
+
 /// What an ACL says of some rights for somebody: an explanation, of which nothing can be issued.
 #[derive(Clone, Debug)]
 pub struct Settled {

@@ -169,7 +169,7 @@ impl Why {
     /// Begins an explanation: for the caller itself, or for somebody by name.
     pub fn begin(caller: &Caller, who: &Subject<'_>) -> Self {
         let evidence = if who.name() == caller.name() {
-            format!("{:?}, credential {}", caller.claims().evidence, caller.credential())
+            format!("{}, credential {}", caller.claims().evidence, caller.credential())
         } else {
             let groups = who.groups().len();
             format!("by name and {groups} groups it is in, with no address and no narrowed credential")

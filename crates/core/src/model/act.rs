@@ -7,7 +7,7 @@ use std::sync::MutexGuard;
 
 use super::Model;
 use super::tree::State;
-use crate::acl::{Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow};
+use crate::acl::{Ask, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow};
 use crate::attr::Kind;
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{At, Call, Follow, Guard};
@@ -164,17 +164,8 @@ impl Act<'_> {
             return hidden();
         }
         let missing = decision.asked() - decision.allowed();
-        let detail = match decision.because(missing) {
-            Because::Mode if !self.within_paths(id).contains(missing) => {
-                format!("the credential is limited to other paths ({missing})")
-            }
-            Because::Mode => format!("the mode bits withhold {missing}"),
-            Because::Narrowed => format!("the credential is narrowed and lacks {missing}"),
-            Because::Withheld(_) => format!("an entry of the container's ACL withholds {missing}"),
-            Because::NoEntry | Because::Allowed(_) => {
-                format!("no entry of the container's ACL gives {missing}")
-            }
-        };
+        let inside = self.within_paths(id).contains(missing);
+        let detail = decision.because(missing).refusal(missing, inside);
         Error::denied(detail).caller(self.call.caller.name())
     }
 

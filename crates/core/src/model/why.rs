@@ -1,7 +1,7 @@
 //! Explanations, made of the same decisions that allow and refuse.
 
 use super::act::Act;
-use crate::acl::{Because, Settled, Subject};
+use crate::acl::{Settled, Subject};
 use crate::caller::CallerName;
 use crate::error::Result;
 use crate::form::{At, Why, WhyStep};
@@ -71,23 +71,12 @@ impl Act<'_> {
     /// Says what settled one right; which entry it was only to those who may read it.
     fn reason(&self, id: FileId, settled: &Settled, right: Rights, who: &Subject<'_>) -> Result<String> {
         let policy = self.state.container(self.state.inode(id)?.container)?;
-        let in_full = self.has(id, Rights::ACL_READ)?;
-        let entry = |index: u16| {
-            let entry = policy.acl.entries.get(usize::from(index)).filter(|_| in_full)?;
-            let when: Vec<String> = entry.when.iter().map(ToString::to_string).collect();
-            let when = if when.is_empty() { String::new() } else { format!(" when {}", when.join(" and ")) };
-            Some(format!("entry {index} ({:?}: {}{when})", entry.who, entry.rights))
+        let shown = self.has(id, Rights::ACL_READ)?;
+        let entry = |index| {
+            let words = shown.then(|| policy.acl.words(index)).flatten();
+            words.unwrap_or_else(|| "an entry of the ACL".to_owned())
         };
-        let entry = |index| entry(index).unwrap_or_else(|| "an entry of the ACL".to_owned());
-        Ok(match settled.because(right) {
-            Because::NoEntry => format!("{right}: no entry gives it"),
-            Because::Allowed(index) => format!("{right}: {} gives it", entry(index)),
-            Because::Withheld(index) => format!("{right}: {} withholds it", entry(index)),
-            Because::Narrowed => format!("{right}: the credential was narrowed and does not carry it"),
-            Because::Mode if !self.within(id, &who.limits().paths).contains(right) => {
-                format!("{right}: the credential is limited to other paths")
-            }
-            Because::Mode => format!("{right}: the mode bits withhold it"),
-        })
+        let inside = self.within(id, &who.limits().paths).contains(right);
+        Ok(settled.because(right).words(right, inside, entry))
     }
 }

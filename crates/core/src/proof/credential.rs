@@ -1,5 +1,6 @@
 //! Credentials: short-lived, signed statements of who a caller is.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,17 @@ pub enum EvidenceKind {
     Credential,
     /// A node's own key.
     NodeKey,
+}
+
+impl fmt::Display for EvidenceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Password => "password",
+            Self::SocketUid => "uid",
+            Self::Credential => "credential",
+            Self::NodeKey => "node-key",
+        })
+    }
 }
 
 /// What a credential was narrowed to. Narrowing again only ever takes away.

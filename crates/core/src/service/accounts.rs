@@ -1,5 +1,7 @@
 //! Users and groups of a domain.
 
+use std::fmt;
+
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +40,19 @@ pub enum UserEdit {
     Uid(Option<u32>),
 }
 
+/// In words, as the audit log keeps them: never a password.
+impl fmt::Display for UserEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password { .. } => f.write_str("a new password"),
+            Self::Enabled(true) => f.write_str("enabled"),
+            Self::Enabled(false) => f.write_str("disabled"),
+            Self::Uid(Some(uid)) => write!(f, "uid {uid}"),
+            Self::Uid(None) => f.write_str("no uid"),
+        }
+    }
+}
+
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserRecord {
@@ -71,6 +86,16 @@ pub enum GroupEdit {
     Add(CallerName),
     /// Removes a member; one that is not there is no error.
     Remove(CallerName),
+}
+
+/// In words, as the audit log keeps them.
+impl fmt::Display for GroupEdit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Add(member) => write!(f, "with {member}"),
+            Self::Remove(member) => write!(f, "without {member}"),
+        }
+    }
 }
 
 /// Keeps a domain's users and groups. Changing a user needs the administrator (or the

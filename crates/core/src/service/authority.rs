@@ -71,14 +71,24 @@ pub struct Identity {
     pub name: CallerName,
     /// The credential its calls are made on; zero for `anyone`.
     pub credential: CredentialId,
+    /// When that was made.
+    pub issued: Time,
     /// When that ends.
     pub expires: Time,
+    /// What that was narrowed to.
+    pub limits: Attenuation,
 }
 
 impl From<&Caller> for Identity {
     fn from(caller: &Caller) -> Self {
-        let (name, credential) = (caller.name().clone(), caller.credential());
-        Self { name, credential, expires: caller.claims().expires }
+        let claims = caller.claims();
+        Self {
+            name: caller.name().clone(),
+            credential: caller.credential(),
+            issued: claims.issued,
+            expires: claims.expires,
+            limits: claims.limits.clone(),
+        }
     }
 }
 

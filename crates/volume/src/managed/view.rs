@@ -6,9 +6,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use weft_core::acl::{
-    Ask, Because, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow,
-};
+use weft_core::acl::{Ask, Circumstance, Decision, Owned, Settled, Subject, decide, explain, narrow};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Guard};
 use weft_core::proof::Objects;
@@ -356,15 +354,7 @@ impl<'a> View<'a> {
     pub(super) fn refusal_of(&self, node: &Node, decision: &Decision) -> Error {
         let missing = decision.asked() - decision.allowed();
         let inside = self.within_paths(node).is_ok_and(|left| left.contains(missing));
-        let detail = match decision.because(missing) {
-            Because::Mode if !inside => format!("the credential is limited to other paths ({missing})"),
-            Because::Mode => format!("the mode bits withhold {missing}"),
-            Because::Narrowed => format!("the credential is narrowed and lacks {missing}"),
-            Because::Withheld(_) => format!("an entry of the container's ACL withholds {missing}"),
-            Because::NoEntry | Because::Allowed(_) => {
-                format!("no entry of the container's ACL gives {missing}")
-            }
-        };
+        let detail = decision.because(missing).refusal(missing, inside);
         let denied = Error::denied(detail).caller(self.call.caller.name());
         match self.may_know(node) {
             Err(error) => error,

@@ -5,7 +5,7 @@ use weft_core::form::{At, Follow, Why, WhyStep};
 use weft_core::{CallerName, ContainerId, FileId, RelPath, Result, Rights};
 
 use super::act::words;
-use super::table::containers::{Head, Rules};
+use super::table::containers::Head;
 use super::view::{Governing, Node, View, hidden};
 
 impl View<'_> {
@@ -120,30 +120,15 @@ pub(super) struct Told {
 }
 
 impl Weighed {
-    /// Says what settled one of the rights.
+    /// Says what settled one of the rights; which entry it was only to those who may read it.
     fn words(&self, right: Rights) -> String {
         let rules = self.shown.then_some(&*self.governing.rules);
-        reason(&self.settled, right, rules, self.left)
+        let entry = |index| rules.and_then(|rules| rules.acl.words(index)).unwrap_or_else(untold);
+        self.settled.because(right).words(right, self.left.contains(right), entry)
     }
 }
 
-/// Says what settled one right; which entry it was only to those who may read it.
-fn reason(settled: &Settled, right: Rights, rules: Option<&Rules>, left: Rights) -> String {
-    let entry = |index: u16| {
-        let entry = rules.and_then(|rules| rules.acl.entries.get(usize::from(index)));
-        let Some(entry) = entry else { return "an entry of the ACL".to_owned() };
-        let when: Vec<String> = entry.when.iter().map(ToString::to_string).collect();
-        let when = if when.is_empty() { String::new() } else { format!(" when {}", when.join(" and ")) };
-        format!("entry {index} ({:?}: {}{when})", entry.who, entry.rights)
-    };
-    match settled.because(right) {
-        Because::NoEntry => format!("{right}: no entry gives it"),
-        Because::Allowed(index) => format!("{right}: {} gives it", entry(index)),
-        Because::Withheld(index) => format!("{right}: {} withholds it", entry(index)),
-        Because::Narrowed => format!("{right}: the credential was narrowed and does not carry it"),
-        Because::Mode if !left.contains(right) => {
-            format!("{right}: the credential is limited to other paths")
-        }
-        Because::Mode => format!("{right}: the mode bits withhold it"),
-    }
+/// An entry of which its reader is told no more.
+fn untold() -> String {
+    "an entry of the ACL".to_owned()
 }

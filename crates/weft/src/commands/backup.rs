@@ -28,6 +28,9 @@ pub struct RestoreArgs {
     dir: Option<PathBuf>,
 }
 
+const WARNING: &str =
+    "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself";
+
 /// Exits with 1 if something in it was damaged before: the backup is whole all the same.
 pub fn backup(context: &Context, args: &BackupArgs) -> Result<ExitCode> {
     context.wait(async {
@@ -37,10 +40,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> Result<ExitCode> {
             let client = context.client().await?;
             client.remote().backup(client.caller(), &into.to_string_lossy()).await?
         };
-        say(context, "backed up to", &report)?;
-        note!(
-            "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself"
-        );
+        say(context, "backed up to", &report, Some(WARNING))?;
         Ok(if report.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
@@ -49,7 +49,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
     let dir = context.directory(args.dir.clone())?;
     context.wait(async {
         let report = into_new(context, &args.from, &dir).await?;
-        say(context, "restored to", &report)
+        say(context, "restored to", &report, None)
     })
 }
 
@@ -70,7 +70,7 @@ async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupRe
     restored
 }
 
-fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
+fn say(context: &Context, done: &str, report: &BackupReport, warning: Option<&str>) -> Result<()> {
     if context.json() {
         return out!(
             "{}",
@@ -80,6 +80,7 @@ fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
                 "objects": report.objects,
                 "object_bytes": report.object_bytes,
                 "damaged": report.damaged.iter().map(|finding| &finding.detail).collect::<Vec<_>>(),
+                "warning": warning,
             })
         );
     }
@@ -87,5 +88,9 @@ fn say(context: &Context, done: &str, report: &BackupReport) -> Result<()> {
         out!("LOST  {}: {}; {}", finding.structure, finding.detail, finding.repair)?;
     }
     let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
-    out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)
+    out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)?;
+    if let Some(warning) = warning {
+        note!("{warning}");
+    }
+    Ok(())
 }

@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<ExitCode> {
 
 async fn one(context: &Context, client: &Client, text: &OsStr, apparent: bool, looked: &Count) -> Result<()> {
     let path = TreePath::read(text)?;
-    path.check_thing(client).await?;
+    path.check_listed(client).await?;
     let shown = path.to_string();
     let mut walk = Walk::start(client, &path.at(), &shown).await?;
     // A file with several names is counted once.

@@ -70,7 +70,7 @@ async fn below(
     looked: &Count,
 ) -> Result<()> {
     let start = TreePath::read(text)?;
-    start.check_thing(client).await?;
+    start.check_listed(client).await?;
     let mut walk = Walk::start(client, &start.at(), &start.to_string()).await?;
     let mut names = Names::new(client);
     while let Some(found) = walk.next().await? {

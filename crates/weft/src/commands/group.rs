@@ -1,13 +1,14 @@
 //! `weft group`
 
 use clap::Subcommand;
-use weft_core::service::{Accounts, GroupEdit};
-use weft_core::{CallerName, Result};
+use weft_client::Client;
+use weft_core::service::{Accounts, GroupEdit, GroupRecord};
+use weft_core::{CallerKind, CallerName, DomainId, Error, ErrorKind, Result};
 
 use crate::context::Context;
 use crate::output::out;
 
-/// What to do with groups. A group's name carries its maker's: `group:alice/team`.
+/// What to do with groups.
 #[derive(Subcommand)]
 pub enum GroupCommand {
     /// Make a group of your own
@@ -17,7 +18,7 @@ pub enum GroupCommand {
     },
     /// Add members to a group
     Add {
-        /// The group
+        /// `group:MAKER/NAME`, or `NAME` of one that you made
         group: String,
         /// The members
         #[arg(required = true)]
@@ -25,7 +26,7 @@ pub enum GroupCommand {
     },
     /// Take members out of a group
     Remove {
-        /// The group
+        /// `group:MAKER/NAME`, or `NAME` of one that you made
         group: String,
         /// The members
         #[arg(required = true)]
@@ -33,7 +34,7 @@ pub enum GroupCommand {
     },
     /// Remove a group
     Rm {
-        /// The group
+        /// `group:MAKER/NAME`, or `NAME` of one that you made
         group: String,
     },
     /// List the groups you own or are in
@@ -44,23 +45,28 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
     context.wait(async {
         let client = context.client().await?;
         let (remote, caller, home) = (client.remote(), client.caller(), client.domain());
-        let name = |text: &str| CallerName::parse(text, home);
+        let member = |text: &str| CallerName::parse(text, home).map_err(|e| e.about(text));
         match command {
             GroupCommand::Make { name } => {
-                let group = remote.add_group(caller, name).await?;
-                out!("{}", group.name.seen_from(home))?;
+                let group = remote.add_group(caller, name).await.map_err(|e| malformed(e, name))?;
+                match context.json() {
+                    true => out!("{}", json(&group, home))?,
+                    false => out!("{}", group.name.seen_from(home))?,
+                }
             }
             GroupCommand::Add { group, members } => {
-                for member in members {
-                    remote.edit_group(caller, &name(group)?, &GroupEdit::Add(name(member)?)).await?;
+                let group = named(&client, group).await?;
+                for text in members {
+                    remote.edit_group(caller, &group, &GroupEdit::Add(member(text)?)).await?;
                 }
             }
             GroupCommand::Remove { group, members } => {
-                for member in members {
-                    remote.edit_group(caller, &name(group)?, &GroupEdit::Remove(name(member)?)).await?;
+                let group = named(&client, group).await?;
+                for text in members {
+                    remote.edit_group(caller, &group, &GroupEdit::Remove(member(text)?)).await?;
                 }
             }
-            GroupCommand::Rm { group } => remote.remove_group(caller, &name(group)?).await?,
+            GroupCommand::Rm { group } => remote.remove_group(caller, &named(&client, group).await?).await?,
             GroupCommand::Ls => {
                 let mut after: Option<CallerName> = None;
                 loop {
@@ -68,23 +74,54 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
                     let Some(last) = groups.last() else { break };
                     after = Some(last.name.clone());
                     for group in &groups {
-                        let members: Vec<_> = group.members.iter().map(|m| m.seen_from(home)).collect();
                         if context.json() {
-                            out!(
-                                "{}",
-                                serde_json::json!({
-                                    "name": group.name.to_string(),
-                                    "owner": group.owner.to_string(),
-                                    "members": members,
-                                })
-                            )?;
+                            out!("{}", json(group, home))?;
                         } else {
-                            out!("{:30} {}", group.name.seen_from(home), members.join(" "))?;
+                            let members = members(group, home).join(" ");
+                            out!("{:30} {members}", group.name.seen_from(home))?;
                         }
                     }
                 }
             }
         }
         Ok(())
+    })
+}
+
+/// Reads the name of a group: a plain one is of a group that the caller made.
+async fn named(client: &Client, text: &str) -> Result<CallerName> {
+    let home = client.domain();
+    let read = if text.contains([':', '/', '@']) {
+        CallerName::parse(text, home)
+    } else {
+        let me = client.remote().who_am_i(client.caller()).await?.name;
+        CallerName::new(CallerKind::Group, &format!("{}/{text}", me.local()), home)
+    };
+    match read {
+        Ok(name) if name.kind() == Some(CallerKind::Group) => Ok(name),
+        Ok(_) => Err(malformed(Error::invalid("it is no group's name"), text)),
+        Err(error) => Err(malformed(error, text)),
+    }
+}
+
+/// Says how a group's name is written, if that is what is wrong.
+fn malformed(error: Error, text: &str) -> Error {
+    if error.kind() != ErrorKind::Invalid {
+        return error;
+    }
+    error
+        .about(text)
+        .hint("a group is `group:MAKER/NAME`, or `NAME` if you made it; `weft group ls` lists them")
+}
+
+fn members(group: &GroupRecord, home: DomainId) -> Vec<String> {
+    group.members.iter().map(|member| member.seen_from(home)).collect()
+}
+
+fn json(group: &GroupRecord, home: DomainId) -> serde_json::Value {
+    serde_json::json!({
+        "name": group.name.to_string(),
+        "owner": group.owner.to_string(),
+        "members": members(group, home),
     })
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use weft_client::{Client, credential};
 use weft_core::acl::Network;
-use weft_core::proof::Attenuation;
+use weft_core::proof::{Attenuation, Signed};
 use weft_core::service::{Evidence, Secret};
 use weft_core::{Error, ErrorKind, Result, Rights, limits};
 use weft_sys::process;
@@ -14,6 +14,7 @@ use weft_sys::process;
 use crate::context::Context;
 use crate::output::{self, note, out};
 use crate::paths::tree_path;
+use crate::show;
 
 /// Options of `weft login`.
 #[derive(Args)]
@@ -54,30 +55,68 @@ impl LoginArgs {
 pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
     context.wait(async {
         let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
-        let life = args.life.map_or(limits::CREDENTIAL_LIFE, Duration::from_secs);
-        let limits = args.limits()?;
-        let signed = match &args.user {
-            Some(user) => {
-                let password = read_password(args.password_stdin)?;
-                let evidence = Evidence::Password { user: user.clone(), password };
-                client.remote().login(evidence, limits, life).await?
-            }
-            None => client.remote().login_here(limits, life).await?,
-        };
-        if args.print {
-            out!("{}", signed.to_token())?;
-            return Ok(());
+        let signed = prove(&client, args).await.map_err(|e| refused(e, args.user.as_deref()))?;
+        let claims = client.verify(&signed)?.claims().clone();
+        let wanted = args.life.map(Duration::from_secs);
+        let shortened = wanted.is_some_and(|wanted| claims.expires.since(claims.issued) < wanted);
+        let file = if args.print { None } else { Some(credential::keep(client.domain(), &signed)?) };
+        if context.json() {
+            return out!(
+                "{}",
+                serde_json::json!({
+                    "caller": claims.caller.to_string(),
+                    "credential": claims.id.to_string(),
+                    "expires": claims.expires.seconds(),
+                    "shortened": shortened,
+                    "path": file.map(|file| file.display().to_string()),
+                    "token": args.print.then(|| signed.to_token()),
+                })
+            );
         }
-        let file = credential::keep(client.domain(), &signed)?;
-        note!("logged in; the credential is kept in {}", file.display());
+        match file {
+            Some(file) => note!("logged in; the credential is kept in {}", file.display()),
+            None => out!("{}", signed.to_token())?,
+        }
+        if shortened {
+            let longest = limits::CREDENTIAL_LIFE.as_secs();
+            let end = show::time(claims.expires);
+            note!("it ends at {end} UTC: the node lets a credential live for at most {longest} seconds");
+        }
         Ok(())
     })
+}
+
+async fn prove(client: &Client, args: &LoginArgs) -> Result<Signed> {
+    let life = args.life.map_or(limits::CREDENTIAL_LIFE, Duration::from_secs);
+    let limits = args.limits()?;
+    let Some(user) = &args.user else { return client.remote().login_here(limits, life).await };
+    let password = read_password(args.password_stdin)?;
+    let evidence = Evidence::Password { user: user.clone(), password };
+    client.remote().login(evidence, limits, life).await
+}
+
+/// Says what else there is to do for whoever could not log in: not to log in.
+fn refused(error: Error, user: Option<&str>) -> Error {
+    match (error.kind(), user) {
+        (ErrorKind::Unauthenticated, None) => {
+            error.op("log in").hint("no user has this uid: `weft login USER` asks for a password")
+        }
+        (ErrorKind::Unauthenticated, Some(user)) => {
+            let hint = format!("an administrator sets another password: weft user passwd {user}");
+            error.op("log in as").about(user).hint(hint)
+        }
+        _ => error,
+    }
 }
 
 pub fn logout(context: &Context) -> Result<()> {
     context.wait(async {
         let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
-        if !credential::forget(client.domain())? {
+        let forgotten = credential::forget(client.domain())?;
+        if context.json() {
+            return out!("{}", serde_json::json!({ "forgotten": forgotten }));
+        }
+        if !forgotten {
             note!("there was no credential to forget");
         }
         Ok(())

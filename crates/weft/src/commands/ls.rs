@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
-use weft_client::tree::PassedOver;
+use weft_client::tree::{self, PassedOver};
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, LinkTarget, PageMax, Want};
 use weft_core::{Result, Shown};
@@ -73,7 +73,11 @@ impl Listing<'_> {
     /// Prints an operand that is no directory; keeps one that is for later.
     async fn operand(&mut self, text: &OsStr, directories: &mut Vec<(Attr, String)>) -> Result<()> {
         let path = TreePath::read(text)?;
-        let attr = self.look_up(&path).await.map_err(|e| e.said_of(&path))?;
+        let attr = match self.look_up(&path).await {
+            Ok(attr) => attr,
+            Err(e) if self.args.directory => return Err(e.said_of(&path)),
+            Err(e) => return Err(tree::unlisted(self.client, &path.at(), e, &path.to_string()).await),
+        };
         if self.args.directory || attr.kind != Kind::Directory {
             return self.print(&path.to_string(), &attr).await;
         }
@@ -122,7 +126,7 @@ impl Listing<'_> {
             let want = Want { attr: true, rights: false };
             let (fs, call) = (self.client.fs(), self.client.call());
             let page = fs.list(&call, &At::id(dir.id), cursor, PageMax::MAX, want).await;
-            let page = page.map_err(|e| e.said_of(shown))?;
+            let page = page.map_err(|e| tree::refused(e, shown))?;
             if self.args.long || self.context.json() {
                 let owners = page.entries.iter().filter_map(|entry| entry.attr.map(|attr| attr.owner));
                 self.names.ask(owners).await?;
@@ -137,7 +141,7 @@ impl Listing<'_> {
                 if self.args.recursive && entry.kind == Kind::Directory {
                     match entry.attr {
                         Some(attr) => below.push((attr, path)),
-                        None => self.unseen.add(path),
+                        None => self.unseen.add(path, entry.kind),
                     }
                 }
             }

@@ -63,6 +63,9 @@ pub enum Command {
     #[command(subcommand)]
     User(user::UserCommand),
     /// Make, change and list groups
+    ///
+    /// A group's name carries its maker's: `group:alice/team`. To `weft group` alice may write `team`;
+    /// everywhere else (`weft acl grant /d group:alice/team read`) it is written in full.
     #[command(subcommand)]
     Group(group::GroupCommand),
     /// List directories

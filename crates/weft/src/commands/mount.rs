@@ -11,6 +11,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_client::steady::Steady;
+use weft_client::tree;
 use weft_client::{Client, Place};
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::{Error, ErrorKind, RequestId, Result, SessionId, limits};
@@ -52,7 +53,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
             std::env::temp_dir().join(format!("weft-mount-{}-{}.log", process::uid(), std::process::id()));
         let failed = |e| fault::error(e, "write", path.display());
         let log = std::fs::File::options().create_new(true).append(true).open(&path).map_err(failed)?;
-        return run_detached(log, &path);
+        return run_detached(context, log, &path);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -64,9 +65,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let place = context.place()?;
+    let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
     let client = Client::connect(context.sys(), &place).await?;
-    let path = TreePath::read(&args.path).map_err(|e| e.op("mount"))?;
-    path.check_thing(&client).await.map_err(|e| e.op("mount"))?;
     let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
     let steady = Steady::new(client.remote().clone(), &place, client.session());
     steady.begin(&calls.who().0).await?;
@@ -95,6 +95,17 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     match mounted.unmount().await {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,
+    }
+}
+
+/// Reads the path that is to be mounted, and looks at what is there. Over a line of its own: a call
+/// over the mount's would begin its session in another name than the mount takes it up again in.
+async fn find(context: &Context, place: &Place, args: &MountArgs) -> Result<TreePath> {
+    let path = TreePath::read(&args.path)?;
+    let client = Client::connect(context.sys(), place).await?;
+    match path.look_up(&client).await {
+        Err(error) => Err(tree::unlisted(&client, &path.at(), error, &path.to_string()).await),
+        Ok(_) => Ok(path),
     }
 }
 

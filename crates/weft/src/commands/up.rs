@@ -43,7 +43,7 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
     if args.daemon {
         // Before a log is made in what is somebody's directory.
         NodeDirectory::look(&dir, true)?;
-        return detach(&dir);
+        return detach(context, &dir);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
@@ -126,19 +126,19 @@ const SAID_BYTES_MAX: u64 = 16 << 10;
 
 /// Starts the same command as a process of its own session, and returns once it says
 /// that it is ready.
-fn detach(dir: &Path) -> Result<ExitCode> {
+fn detach(context: &Context, dir: &Path) -> Result<ExitCode> {
     let failed = |e| fault::error(e, "start", "a node in the background");
     DirBuilder::new().recursive(true).mode(0o711).create(dir).map_err(failed)?;
     let log_path = dir.join("log");
     let log =
         std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
-    run_detached(log, &log_path)
+    run_detached(context, log, &log_path)
 }
 
 /// Runs this program again, without `--daemon`, detached from the terminal; `log` takes
 /// its stderr. Returns once it prints `ready`, or has ended: with its exit code then. What it
 /// said until then is said here too, not only in its log.
-pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
+pub fn run_detached(context: &Context, log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
     let failed = |e| fault::error(e, "start", "a process in the background");
     let mut said = std::fs::File::open(log_path).map_err(failed)?;
     said.seek(SeekFrom::End(0)).map_err(failed)?;
@@ -153,8 +153,11 @@ pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
     BufReader::new(out).read_line(&mut line).map_err(failed)?;
     let ready = line.trim() == "ready";
     let status = if ready { None } else { Some(child.wait().map_err(failed)?) };
-    if ready {
-        note!("runs in the background, pid {}; log in {}", child.id(), log_path.display());
+    let log = log_path.display();
+    match (ready, context.json()) {
+        (false, _) => {}
+        (true, true) => out!("{}", serde_json::json!({ "pid": child.id(), "log": log.to_string() }))?,
+        (true, false) => note!("runs in the background, pid {}; log in {log}", child.id()),
     }
     std::io::copy(&mut said.take(SAID_BYTES_MAX), &mut std::io::stderr()).map_err(failed)?;
     match status {
@@ -164,7 +167,7 @@ pub fn run_detached(log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
             _ => Err(Error::new(ErrorKind::Unavailable, format!("it ended before it was ready ({status})"))
                 .op("start")
                 .about("a process in the background")
-                .hint(format!("tail {}", log_path.display()))),
+                .hint(format!("tail {log}"))),
         },
     }
 }

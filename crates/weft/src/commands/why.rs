@@ -71,11 +71,13 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
                 serde_json::json!({
                     "allowed": why.allowed,
                     "caller": why.caller.to_string(),
+                    "needed": need.to_string(),
                     "evidence": why.evidence,
                     "steps": steps,
                 })
             )?;
         } else {
+            let home = format!("@{}", client.domain());
             let verdict = if why.allowed { "allowed" } else { "refused" };
             out!("{verdict}: {need} for {} ({})", why.caller.seen_from(client.domain()), why.evidence)?;
             for step in &why.steps {
@@ -87,7 +89,8 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
                     step.needed
                 )?;
                 for because in &step.because {
-                    out!("    {because}")?;
+                    // Those of the node's own domain are written without it here.
+                    out!("    {}", because.replace(&home, ""))?;
                 }
             }
         }

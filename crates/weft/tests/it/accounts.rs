@@ -135,10 +135,107 @@ fn a_way_that_stays_above_when_a_grant_is_taken_back_is_named() {
     let said = node.run(&["acl", "revoke", "/d/sub", "alice", "all"]);
     assert!(said.err.contains("`traverse`") && said.err.contains("an entry at /, /d;"), "{}", said.err);
     // It does let her pass, until it is taken away.
-    for path in ["/", "/d"] {
+    for path in ["/d", "/"] {
         node.run(&["why", path, "traverse", "--for", "alice"]).ok();
         node.run(&["acl", "revoke", path, "alice", "traverse"]).ok();
         node.run(&["why", path, "traverse", "--for", "alice"]).fails(3, &[]);
     }
     node.run_with(&alice, &["ls", "/d/sub"]).fails(1, &["error: cannot list /d/sub"]);
+}
+
+#[test]
+fn a_login_says_when_its_credential_ends_sooner_than_was_asked() {
+    let (node, _) = house();
+    let login =
+        |more: &[&str]| node.feed(&[&["login", "alice", "--password-stdin"], more].concat(), b"wonder\n");
+    let said = login(&["--life", "9999999999"]);
+    assert!(
+        said.code == 0 && said.err.contains("it ends at 2") && said.err.contains("at most"),
+        "{}",
+        said.err
+    );
+    let said = login(&["--life", "60"]);
+    assert!(said.code == 0 && !said.err.contains("ends at"), "{}", said.err);
+    let until = node.run(&["whoami"]).ok();
+    assert!(until.starts_with("alice\n  until 2") && until.ends_with(" UTC\n"), "{until}");
+    let said = login(&["--life", "9999999999", "--json"]).json();
+    assert_eq!((&said[0]["shortened"], &said[0]["token"]), (&Value::from(true), &Value::Null));
+    let kept = said[0]["path"].as_str().expect("a path");
+    assert!(std::path::Path::new(kept).is_file(), "{said:?}");
+    let me = node.run(&["whoami", "--json"]).json();
+    for field in ["caller", "credential", "expires"] {
+        assert_eq!(said[0][field], me[0][field], "{field}");
+    }
+    for forgotten in [true, false] {
+        assert_eq!(node.run(&["logout", "--json"]).json()[0]["forgotten"], forgotten);
+    }
+    let said = login(&["--print", "--json"]).json();
+    assert_eq!((&said[0]["shortened"], &said[0]["path"]), (&Value::from(false), &Value::Null));
+    let token = said[0]["token"].as_str().expect("a token");
+    assert_eq!(node.run_with(token, &["whoami"]).ok(), "alice\n");
+}
+
+#[test]
+fn whoami_shows_what_a_credential_was_narrowed_to() {
+    let (node, alice) = house();
+    let me = node.run_with(&alice, &["whoami", "--json"]).json();
+    assert_eq!((&me[0]["rights"], &me[0]["paths"]), (&Value::from("all"), &serde_json::json!([])));
+    let narrow =
+        ["--rights", "read", "--path", "/d", "--path", "/e", "--host", "127.0.0.0/8", "--life", "60"];
+    let token = node.login("alice", "wonder", &narrow);
+    // On the node's own socket there is no address, but it may be asked who one is.
+    let text = node.run_with(&token, &["whoami"]).ok();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(
+        lines[..4],
+        ["alice", "  only these rights: read", "  only below /d, /e", "  only from 127.0.0.0/8"]
+    );
+    assert!(lines.len() == 5 && lines[4].starts_with("  until 2"), "{text}");
+    let me = node.run_with(&token, &["whoami", "--json"]).json();
+    assert_eq!(me[0]["rights"], "read");
+    assert_eq!(me[0]["paths"], serde_json::json!(["/d", "/e"]));
+    assert_eq!(me[0]["hosts"], serde_json::json!(["127.0.0.0/8"]));
+    let span = me[0]["expires"].as_i64().zip(me[0]["issued"].as_i64()).map(|(end, start)| end - start);
+    assert_eq!(span, Some(60));
+}
+
+#[test]
+fn who_cannot_log_in_is_not_told_to_log_in() {
+    let (node, _) = house();
+    let wrong = node.feed(&["login", "alice", "--password-stdin"], b"wrong\n");
+    let wrong = wrong.fails(3, &["error: cannot ", "hint: ", "weft user passwd alice"]);
+    assert!(!wrong.err.contains("weft login"), "{}", wrong.err);
+    // Nobody's uid.
+    node.run(&["user", "add", "bob", "--no-password"]).ok();
+    let admin = node.token();
+    node.run_with(&admin, &["user", "uid", "admin"]).ok();
+    let nobody =
+        node.run(&["login"]).fails(3, &["error: cannot ", "no user has this uid", "`weft login USER`"]);
+    assert!(!nobody.err.contains("hint: weft login\n"), "{}", nobody.err);
+}
+
+#[test]
+fn a_plain_name_is_that_of_a_group_of_ones_own_and_what_is_wrong_with_one_is_said() {
+    let (node, alice) = house();
+    let made = node.run_with(&alice, &["group", "make", "team", "--json"]).json();
+    assert_eq!(made[0]["members"], serde_json::json!([]));
+    assert!(made[0]["name"].as_str().is_some_and(|name| name.starts_with("group:alice/team@")), "{made:?}");
+    node.run_with(&alice, &["group", "add", "team", "alice"]).ok();
+    assert_eq!(
+        node.run_with(&alice, &["group", "ls"]).ok().trim_end(),
+        "group:alice/team               alice"
+    );
+    // It is not somebody else's, whoever may change that.
+    node.run(&["group", "add", "team", "alice"]).fails(1, &["error:", "no such group"]);
+    node.run(&["group", "remove", "group:alice/team", "alice"]).ok();
+    for wrong in ["alice/team", "group:team", "node:team", "a b", "alice@x"] {
+        let said = node.run_with(&alice, &["group", "add", wrong, "alice"]);
+        said.fails(1, &["error: ", wrong, "hint: a group is `group:MAKER/NAME`"]);
+    }
+    node.run_with(&alice, &["group", "make", "a b"]).fails(1, &["error: ", "a b", "hint: "]);
+    node.run_with(&alice, &["group", "rm", "team"]).ok();
+    for args in [&["group", "--help"][..], &["group", "add", "--help"]] {
+        let help = node.run(args).ok();
+        assert!(help.contains("group:"), "{help}");
+    }
 }

@@ -109,8 +109,10 @@ fn a_backup_taken_under_load_is_restored_elsewhere_as_the_same_tree_with_the_sam
         let at_least = acknowledged.load(Ordering::Acquire);
         let said = node.run(&["backup", text(&backup), "--json"]);
         stop.store(true, Ordering::Release);
+        assert_eq!(said.err, "");
         let report = said.json();
         assert_eq!(report[0]["path"], text(&backup));
+        assert!(report[0]["warning"].as_str().is_some_and(|words| words.contains("keys")), "{report:?}");
         assert!(report[0]["objects"].as_u64() >= Some(4), "{report:?}");
         at_least
     });

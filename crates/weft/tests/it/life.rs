@@ -144,6 +144,10 @@ fn a_detached_node_answers_when_up_returns_and_is_gone_when_down_does() {
         std::thread::sleep(Duration::from_millis(5));
     }
     node.run(&["status"]).fails(4, &["error:", "hint:"]);
+    let said = node.run(&[&up[..], &["--json"]].concat()).json();
+    assert_eq!(said[0]["pid"], node.run(&["status", "--json"]).json()[0]["pid"]);
+    assert!(said[0]["log"].as_str().is_some_and(|log| Path::new(log).is_file()), "{said:?}");
+    node.run(&["down"]).ok();
     node.run(&["down"]).fails(4, &["error:"]);
 }
 

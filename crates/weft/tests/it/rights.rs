@@ -83,6 +83,64 @@ fn why_answers_for_others_to_whoever_may_change_the_acl() {
 }
 
 #[test]
+fn a_refusal_names_the_right_that_was_lacking_and_why_explains_that_one() {
+    let House { node, bob, .. } = house();
+    node.run(&["mkdir", "/d/closed"]).ok();
+    node.run(&["acl", "grant", "/d/closed", "bob", "all", "--deny"]).ok();
+    let at = node.make_dir("at").display().to_string();
+    node.run_with(&bob, &["mount", "/d/closed", &at]).fails(3, &["error: cannot mount /d/closed", " list\n"]);
+    // Of `/own` he has the right to pass, of `/d/closed` none at all.
+    for path in ["/own", "/d/closed"] {
+        for args in [
+            &["ls", path][..],
+            &["ls", &format!("{path}/")],
+            &["ls", "-l", path],
+            &["ls", "-R", path],
+            &["find", path],
+            &["find", &format!("{path}/")],
+            &["du", path],
+        ] {
+            let said = node.run_with(&bob, args).fails(3, &["error: cannot ", " list\n"]);
+            assert!(said.err.contains(&format!("hint: weft why {path} list")), "{args:?}: {}", said.err);
+            assert!(!said.err.contains(" all\n"), "{args:?}: {}", said.err);
+        }
+        // Asked as the hint says, and of what is refused unasked.
+        for args in [&["why", path, "list"][..], &["why", path]] {
+            let said = node.run_with(&bob, args).fails(3, &[]);
+            assert!(said.out.starts_with("refused: ") && said.out.contains("list: "), "{}", said.out);
+        }
+    }
+    let said = node.run_with(&bob, &["ls", "-d", "/d/closed"]).fails(3, &["every right"]);
+    assert!(!said.err.contains(" all\n"), "{}", said.err);
+    // What is passed over on the way is named with the right that it wants.
+    node.run_with(&bob, &["find", "/d"]).fails(3, &["/d/closed", "hint: weft why /d/closed list"]);
+    assert!(node.run_with(&bob, &["why", "/d"]).ok().starts_with("allowed: list for bob"));
+    assert!(node.run_with(&bob, &["why", "/d/f"]).ok().starts_with("allowed: =read for bob"));
+}
+
+#[test]
+fn an_explanation_is_in_words() {
+    let House { node, alice, bob } = house();
+    node.run(&["acl", "grant", "/d", "anyone", "read", "--until", "4000000000"]).ok();
+    for (token, more) in [(&alice, &[][..]), (&bob, &[]), (&node.token(), &["--for", "bob"])] {
+        for args in [&["why", "/d/f"][..], &["why", "/d/f", "all"], &["why", "/d/f", "--json"]] {
+            let said = node.run_with(token, &[args, more].concat()).out;
+            for debug in ["Caller", "Password", "SocketUid", "Anyone", "Some", "Rights("] {
+                assert!(!said.contains(debug), "{args:?}: {said}");
+            }
+        }
+    }
+    let said = node.run_with(&alice, &["why", "/d/f"]).ok();
+    assert!(said.contains("for alice (password, credential "), "{said}");
+    let said = node.run(&["why", "/d/f", "--for", "bob"]).ok();
+    assert!(said.contains("(bob: read) gives it"), "{said}");
+    let said = node.run(&["why", "/d/f", "--for", "bob", "--json"]).json();
+    let last = said[0]["steps"].as_array().and_then(|steps| steps.last()).expect("a decision");
+    assert!(last["because"][0].as_str().is_some_and(|words| words.contains("(bob@")), "{last}");
+    assert_eq!(node.run_with(&bob, &["why", "/d/f", "--json"]).json()[0]["needed"], "=read");
+}
+
+#[test]
 fn a_narrowed_credential_does_less_and_never_more() {
     let House { node, .. } = house();
     let login = |more: &[&str]| node.run(&[&["login", "--print"], more].concat()).ok().trim().to_owned();

@@ -321,7 +321,9 @@ fn answer(dice: &mut Dice) -> Answer {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
+            issued: time(dice),
             expires: time(dice),
+            limits: limits(dice),
         }),
         1 => Answer::Credential(signed(dice)),
         2 => Answer::Names(several(dice, |dice| maybe(dice, caller))),
