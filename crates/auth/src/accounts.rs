@@ -34,11 +34,6 @@ impl TableAccounts {
         Self { home, checks }
     }
 
-    async fn hash(&self, password: &Secret) -> Result<PasswordHash> {
-        let (given, sys) = (password.clone(), self.home.sys.clone());
-        self.home.sys.blocking(move || PasswordHash::make(&given, sys.random())).await?
-    }
-
     /// Returns the row of a user as others see it.
     fn record(name: CallerName, row: &UserRow) -> UserRecord {
         UserRecord {
@@ -67,8 +62,9 @@ impl TableAccounts {
             Error::not_permitted("whoever changes their own password gives the present one too")
                 .hint("weft user passwd asks for it; an administrator can set it for another")
         })?;
-        let attempt = self.checks.begin(name.local(), Place::Known).await?;
-        let turn = self.checks.turn(Place::Known).await?;
+        let place = Place::Caller(name.id());
+        let attempt = self.checks.begin(name.local(), place).await?;
+        let turn = self.checks.turn(place).await?;
         if !self.checks.compare(turn, stored.clone(), old).await? {
             attempt.was_wrong(self.home.steady.tick());
             return Err(Error::new(ErrorKind::Unauthenticated, "the present password is wrong"));
@@ -80,11 +76,12 @@ impl TableAccounts {
     /// Sets a password; whoever changes their own has proved `known`.
     async fn set_password(
         &self,
+        by: CallerId,
         name: &CallerName,
         password: &Secret,
         known: Option<Option<PasswordHash>>,
     ) -> Result<UserRow> {
-        let hash = self.hash(password).await?;
+        let hash = self.checks.hash(by, password).await?;
         let _gate = self.home.gate.write().await;
         let user = name.clone();
         let act = move |txn: &mut SpaceTxn<'_>| {
@@ -158,7 +155,7 @@ impl TableAccounts {
         let row = match edit {
             UserEdit::Password { new, old } => {
                 let known = if themselves { Some(self.demand_old(name, old.as_ref()).await?) } else { None };
-                self.set_password(name, new, known).await?
+                self.set_password(caller.name().id(), name, new, known).await?
             }
             UserEdit::Enabled(enabled) => self.set_enabled(name, *enabled).await?,
             UserEdit::Uid(uid) => self.set_uid(name, *uid).await?,
@@ -171,7 +168,7 @@ impl TableAccounts {
         check_uid(user.uid)?;
         let name = CallerName::user(&user.name, self.home.domain.id)?;
         let password = match &user.password {
-            Some(password) => Some(self.hash(password).await?),
+            Some(password) => Some(self.checks.hash(caller.name().id(), password).await?),
             None => None,
         };
         let row = UserRow { password, uid: user.uid, enabled: true, added: self.home.steady.now() };

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_core::form::Origin;
 use weft_core::service::Secret;
-use weft_core::{Clock, Deadline, Error, ErrorKind, Result, limits};
+use weft_core::{CallerId, Clock, Deadline, Error, ErrorKind, Result, limits};
 use weft_sys::Sys;
 
 use crate::password::PasswordHash;
@@ -21,8 +21,8 @@ pub(crate) enum Place {
     Address(IpAddr),
     /// A uid on this machine.
     Uid(u32),
-    /// By a caller who is known already.
-    Known,
+    /// By a caller who is known already; `anyone`, where nothing is known of the place.
+    Caller(CallerId),
 }
 
 impl From<Origin> for Place {
@@ -30,7 +30,7 @@ impl From<Origin> for Place {
         match (from.peer, from.uid) {
             (Some(address), _) => Self::Address(weft_core::form::one_machine(address)),
             (None, Some(uid)) => Self::Uid(uid),
-            (None, None) => Self::Known,
+            (None, None) => Self::Caller(CallerId::ANYONE),
         }
     }
 }
@@ -40,7 +40,7 @@ pub(crate) struct Checks {
     sys: Sys,
     steady: Arc<Steady>,
     /// One permit for the memory of one check.
-    permits: Semaphore,
+    permits: Arc<Semaphore>,
     waiting: Mutex<Waiting>,
     throttle: Arc<Throttle>,
 }
@@ -75,7 +75,7 @@ impl Checks {
         Self {
             sys,
             steady,
-            permits: Semaphore::new(limits::PASSWORD_CHECKS_MAX),
+            permits: Arc::new(Semaphore::new(limits::PASSWORD_CHECKS_MAX)),
             waiting: Mutex::default(),
             throttle: Arc::default(),
         }
@@ -88,8 +88,8 @@ impl Checks {
     /// Begins a try for a user, after the wait that earlier wrong ones have brought it.
     pub(crate) async fn begin(&self, user: &str, place: Place) -> Result<Try> {
         let attempt = self.throttle.begin(user, place, self.steady.tick())?;
-        if attempt.must_wait() {
-            self.sys.sleep(limits::PASSWORD_FAILURE_DELAY).await;
+        if !attempt.wait().is_zero() {
+            self.sys.sleep(attempt.wait()).await;
         }
         Ok(attempt)
     }
@@ -109,28 +109,89 @@ impl Checks {
     }
 
     /// Waits for the memory of one check. `Busy` if too many wait, or for too long.
-    pub(crate) async fn turn(&self, place: Place) -> Result<SemaphorePermit<'_>> {
+    pub(crate) async fn turn(&self, place: Place) -> Result<OwnedSemaphorePermit> {
         let _waiter = self.wait(place)?;
         let late = || busy("too many passwords are being checked");
         let deadline = Deadline::within(self.sys.clock(), limits::PASSWORD_WAIT);
-        let acquire = async { self.permits.acquire().await.map_err(|_| late()) };
+        let acquire = async { self.permits.clone().acquire_owned().await.map_err(|_| late()) };
         self.sys.within(deadline, acquire).await.map_err(|_| late())
     }
 
     /// Compares a password with a hash, in a turn that has come.
     pub(crate) async fn compare(
         &self,
-        turn: SemaphorePermit<'_>,
+        turn: OwnedSemaphorePermit,
         hash: PasswordHash,
         given: &Secret,
     ) -> Result<bool> {
         let given = given.clone();
-        let right = self.sys.blocking(move || hash.is(&given)).await?;
-        drop(turn);
-        right
+        self.run(turn, move || hash.is(&given)).await
+    }
+
+    /// Hashes a new password that a caller sets, which takes what checking one takes.
+    pub(crate) async fn hash(&self, caller: CallerId, password: &Secret) -> Result<PasswordHash> {
+        let turn = self.turn(Place::Caller(caller)).await?;
+        let (password, sys) = (password.clone(), self.sys.clone());
+        self.run(turn, move || PasswordHash::make(&password, sys.random())).await
+    }
+
+    /// Does the work of one check. Its turn lasts as long as that takes, whether or not anybody
+    /// still waits for the outcome.
+    async fn run<T: Send + 'static>(
+        &self,
+        turn: OwnedSemaphorePermit,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let whole = move || {
+            let outcome = work();
+            drop(turn);
+            outcome
+        };
+        self.sys.blocking(whole).await?
     }
 }
 
 fn busy(detail: &'static str) -> Error {
     Error::new(ErrorKind::Busy, detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::task::Poll;
+
+    use weft_core::Time;
+
+    use super::*;
+
+    fn checks(sys: Sys) -> Checks {
+        Checks::new(sys.clone(), Arc::new(Steady::new(sys, Time::EPOCH)))
+    }
+
+    #[tokio::test]
+    async fn a_turn_lasts_as_long_as_its_work_though_nobody_waits_for_it_any_more() {
+        let checks = checks(Sys::real());
+        let turn = checks.turn(Place::Uid(1)).await.expect("it is free");
+        let (finish, finished) = mpsc::channel::<()>();
+        let mut work = Box::pin(checks.run(turn, move || Ok(finished.recv().is_ok())));
+        let begun = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context).is_pending()));
+        assert!(begun.await, "it is at work");
+        drop(work);
+        assert_eq!(checks.permits.available_permits(), limits::PASSWORD_CHECKS_MAX - 1);
+        finish.send(()).expect("it waits for this");
+        let all = u32::try_from(limits::PASSWORD_CHECKS_MAX).expect("a few");
+        drop(checks.permits.acquire_many(all).await.expect("they are given back"));
+    }
+
+    #[test]
+    fn whoever_fills_the_line_fills_their_own_place_in_it_only() {
+        let checks = checks(Sys::simulated(1));
+        let [alice, bob] = [1, 2].map(|id| Place::Caller(CallerId(id)));
+        let line: Vec<_> =
+            (0..limits::PASSWORD_WAITERS_PER_PEER_MAX).map(|_| checks.wait(alice).expect("room")).collect();
+        assert_eq!(checks.wait(alice).map(drop).map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        drop(checks.wait(bob).expect("his own place"));
+        drop(line);
+        drop(checks.wait(alice).expect("room again"));
+    }
 }

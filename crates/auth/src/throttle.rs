@@ -1,11 +1,14 @@
 //! Who has been wrong too often: a bounded table of wrong passwords in a row.
 //!
-//! A try after too many waits, and only one such try runs at a time, so a guesser gets one answer
-//! per [`limits::PASSWORD_FAILURE_DELAY`] and a rightful user from elsewhere notices nothing. The
-//! user's own next try from the same address waits its turn, then works, and clears the count.
+//! Tries after too many wait in line, each [`limits::PASSWORD_FAILURE_DELAY`] behind the one
+//! before, so guessers get one answer in that time and a rightful user from elsewhere notices
+//! nothing. The user's own next try from the same address waits its turn, then works, and clears
+//! the count. Behind a loopback address is everybody who comes through a server in front, so there
+//! wrong passwords are counted by user only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use weft_core::{Error, ErrorKind, Result, Tick, limits};
 
@@ -22,8 +25,8 @@ enum Who {
 struct Count {
     wrong: u32,
     last: Tick,
-    /// Whether a try is waiting out its delay.
-    waiting: bool,
+    /// Tries that wait out their delay.
+    waiting: u32,
 }
 
 /// The table.
@@ -34,36 +37,46 @@ pub(crate) struct Throttle(Mutex<HashMap<Who, Count>>);
 pub(crate) struct Try {
     throttle: Arc<Throttle>,
     who: Vec<(Who, u32)>,
-    held: bool,
+    wait: Duration,
+}
+
+/// Returns whether a place is one machine or one uid, and not perhaps many users behind a server.
+fn is_one(place: Place) -> bool {
+    match place {
+        Place::Address(address) => !address.is_loopback(),
+        Place::Uid(_) => true,
+        Place::Caller(_) => false,
+    }
 }
 
 impl Throttle {
-    /// Begins a try. `Busy` if it would have to wait and another one is waiting already.
+    /// Begins a try. `Busy` if it would have to wait behind too many.
     pub(crate) fn begin(self: &Arc<Self>, user: &str, place: Place, now: Tick) -> Result<Try> {
         let user: Box<str> = user.chars().take(limits::CALLER_NAME_BYTES_MAX).collect();
         let mut who = vec![(Who::User(user, place), limits::PASSWORD_FAILURES_FREE)];
-        if place != Place::Known {
+        if is_one(place) {
             who.push((Who::All(place), limits::PASSWORD_FAILURES_PEER));
         }
         let mut table = self.table();
-        let mut held = false;
+        let mut line = 0;
         for (who, free) in &who {
-            let Some(count) = table.get_mut(who) else { continue };
+            let Some(count) = table.get(who) else { continue };
             if now.since(count.last) > limits::PASSWORD_FAILURES_KEPT {
                 table.remove(who);
             } else if count.wrong > *free {
-                if count.waiting {
+                if count.waiting >= limits::PASSWORD_TRIES_WAITING_MAX {
                     return Err(Error::new(ErrorKind::Busy, "too many wrong passwords from there")
                         .hint("wait a few seconds between tries"));
                 }
-                held = true;
+                line = line.max(count.waiting + 1);
             }
         }
-        if held {
-            who.iter().filter_map(|(who, _)| table.get_mut(who).map(|count| count.waiting = true)).count();
+        if line > 0 {
+            let _ =
+                who.iter().filter_map(|(who, _)| table.get_mut(who).map(|count| count.waiting += 1)).count();
         }
         drop(table);
-        Ok(Try { throttle: self.clone(), who, held })
+        Ok(Try { throttle: self.clone(), who, wait: limits::PASSWORD_FAILURE_DELAY * line })
     }
 
     fn table(&self) -> MutexGuard<'_, HashMap<Who, Count>> {
@@ -80,9 +93,9 @@ impl Throttle {
 }
 
 impl Try {
-    /// Returns whether the try must wait [`limits::PASSWORD_FAILURE_DELAY`] first.
-    pub(crate) fn must_wait(&self) -> bool {
-        self.held
+    /// Returns how long the try must wait first.
+    pub(crate) fn wait(&self) -> Duration {
+        self.wait
     }
 
     /// The password was wrong.
@@ -92,7 +105,7 @@ impl Try {
             Throttle::shrink(&mut table);
         }
         for (who, _) in &self.who {
-            let count = table.entry(who.clone()).or_insert(Count { wrong: 0, last: now, waiting: false });
+            let count = table.entry(who.clone()).or_insert(Count { wrong: 0, last: now, waiting: 0 });
             count.wrong = count.wrong.saturating_add(1);
             count.last = now;
         }
@@ -109,11 +122,12 @@ impl Try {
 
 impl Drop for Try {
     fn drop(&mut self) {
-        if self.held {
+        if !self.wait.is_zero() {
             let mut table = self.throttle.table();
             for (who, _) in &self.who {
                 if let Some(count) = table.get_mut(who) {
-                    count.waiting = false;
+                    // Another's right password may have begun the count anew.
+                    count.waiting = count.waiting.saturating_sub(1);
                 }
             }
         }
@@ -131,21 +145,28 @@ mod tests {
     }
 
     #[test]
-    fn after_many_wrong_ones_a_try_waits_and_a_second_is_refused_until_a_right_one_clears_it() {
+    fn after_many_wrong_ones_tries_wait_in_a_short_line_until_a_right_one_clears_it() {
         let throttle = Arc::new(Throttle::default());
         for n in 0..=limits::PASSWORD_FAILURES_FREE {
-            assert!(!throttle.begin("alice", HERE, Tick(0)).expect("free").must_wait(), "{n}");
+            assert!(throttle.begin("alice", HERE, Tick(0)).expect("free").wait().is_zero(), "{n}");
             fail(&throttle, "alice", HERE, u64::from(n));
         }
-        assert!(!throttle.begin("bob", HERE, Tick(9)).expect("another user").must_wait());
+        assert!(throttle.begin("bob", HERE, Tick(9)).expect("another user").wait().is_zero());
         let elsewhere = throttle.begin("alice", Place::Uid(1001), Tick(9)).expect("another uid");
-        assert!(!elsewhere.must_wait(), "what one uid guesses costs another nothing");
-        let waiting = throttle.begin("alice", HERE, Tick(9)).expect("one may wait");
-        assert!(waiting.must_wait());
-        let second = throttle.begin("alice", HERE, Tick(9)).map(drop).map_err(|error| error.kind());
-        assert_eq!(second, Err(ErrorKind::Busy));
-        waiting.was_right();
-        assert!(!throttle.begin("alice", HERE, Tick(9)).expect("cleared").must_wait());
+        assert!(elsewhere.wait().is_zero(), "what one uid guesses costs another nothing");
+        let line: Vec<_> = (1..=limits::PASSWORD_TRIES_WAITING_MAX)
+            .map(|place| {
+                let waiting = throttle.begin("alice", HERE, Tick(9)).expect("room in the line");
+                assert_eq!(waiting.wait(), limits::PASSWORD_FAILURE_DELAY * place, "one behind the other");
+                waiting
+            })
+            .collect();
+        let more = throttle.begin("alice", HERE, Tick(9)).map(drop).map_err(|error| error.kind());
+        assert_eq!(more, Err(ErrorKind::Busy));
+        for waiting in line {
+            waiting.was_right();
+        }
+        assert!(throttle.begin("alice", HERE, Tick(9)).expect("cleared").wait().is_zero());
     }
 
     #[test]
@@ -155,9 +176,25 @@ mod tests {
             for n in 0..=limits::PASSWORD_FAILURES_PEER {
                 fail(&throttle, &format!("user{n}"), place, 1);
             }
-            assert!(throttle.begin("new", place, Tick(2)).expect("one may wait").must_wait());
+            assert!(!throttle.begin("new", place, Tick(2)).expect("it may wait").wait().is_zero());
             let later = Tick(2).plus(limits::PASSWORD_FAILURES_KEPT * 2);
-            assert!(!throttle.begin("new", place, later).expect("forgotten").must_wait());
+            assert!(throttle.begin("new", place, later).expect("forgotten").wait().is_zero());
+        }
+    }
+
+    #[test]
+    fn one_who_guesses_through_a_server_in_front_keeps_nobody_else_there_waiting() {
+        let throttle = Arc::new(Throttle::default());
+        for front in ["127.0.0.1", "::1"] {
+            let front = Place::Address(front.parse().expect("an address"));
+            for n in 0..=2 * limits::PASSWORD_FAILURES_PEER {
+                fail(&throttle, &format!("user{}", n % 4), front, 1);
+            }
+            let guesser = throttle.begin("user0", front, Tick(2)).expect("it may wait");
+            assert!(!guesser.wait().is_zero(), "a user's own count goes on");
+            assert!(throttle.begin("alice", front, Tick(2)).expect("another").wait().is_zero());
+            let own = throttle.begin("user0", front, Tick(2)).expect("who they mean gets a turn");
+            assert_eq!(own.wait(), 2 * guesser.wait());
         }
     }
 

@@ -337,8 +337,10 @@ pub const CALLERS_CACHED_MAX: usize = 16_384;
 pub const PASSWORD_FAILURES_FREE: u32 = 8;
 /// Wrong passwords in a row from one address, for any users, that cost nothing.
 pub const PASSWORD_FAILURES_PEER: u32 = 64;
-/// How long the next try waits after more than that.
+/// How long the next try waits after more than that, and each further one behind the one before.
 pub const PASSWORD_FAILURE_DELAY: Duration = Duration::from_secs(1);
+/// Tries for one user from one place that wait so; more are `Busy`.
+pub const PASSWORD_TRIES_WAITING_MAX: u32 = 8;
 /// After how long without a wrong password they are forgotten.
 pub const PASSWORD_FAILURES_KEPT: Duration = Duration::from_secs(300);
 /// Users and addresses whose wrong passwords are counted.
@@ -470,6 +472,10 @@ const _: () = assert!(
         && CONNECTIONS_PER_PEER_MAX + CONNECTIONS_PER_LOOPBACK_MAX < CONNECTIONS_MAX
 );
 const _: () = assert!(2 * SESSIONS_PER_CALLER_MAX <= SESSIONS_MAX);
+const _: () = assert!(
+    PASSWORD_FAILURE_DELAY.as_secs() * PASSWORD_TRIES_WAITING_MAX as u64 + PASSWORD_WAIT.as_secs()
+        < CALL_DEADLINE.as_secs()
+);
 const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
 const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);

@@ -394,3 +394,30 @@ async fn a_hundred_wrong_passwords_at_once_leave_the_right_one_working() {
     let peer = Some(IpAddr::from([127, 0, 0, 1]));
     node.login_from("admin", ROOT_WORD, peer).await.expect("right, if a second later");
 }
+
+/// A user without a password may set the first at once, so nothing but the line holds back one who
+/// sets it a thousand times at the same moment.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "a runtime with real threads is what is tested")]
+async fn passwords_that_are_set_wait_in_line_as_those_that_are_checked() {
+    let sys = weft_sys::Sys::real();
+    let node = Arc::new(Scene::start(&sys, SimDisk::new()).await);
+    let user = NewUser { name: "carol".to_owned(), password: None, uid: Some(1003) };
+    let carol = node.auth.accounts().add_user(&node.admin().await, &user).await.expect("new").name;
+    let mut kinds = Vec::new();
+    let changes: Vec<_> = (0..2 * limits::PASSWORD_WAITERS_PER_PEER_MAX)
+        .map(|n| {
+            let (node, carol) = (node.clone(), carol.clone());
+            sys.spawn(async move {
+                let caller = node.uid(1003).await;
+                let edit = new_password(&format!("first {n}"), None);
+                node.auth.accounts().edit_user(&caller, &carol, &edit).await.map(drop).map_err(|e| e.kind())
+            })
+        })
+        .collect();
+    for change in changes {
+        kinds.push(change.await.expect("it answers"));
+    }
+    assert_eq!(kinds.iter().filter(|kind| kind.is_ok()).count(), 1, "one is the first: {kinds:?}");
+    assert!(kinds.contains(&Err(ErrorKind::Busy)), "all were hashed at once: {kinds:?}");
+}
