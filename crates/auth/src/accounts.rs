@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use weft_core::proof::Caller;
 use weft_core::service::{Accounts, GroupEdit, GroupRecord, NewUser, Secret, UserEdit, UserRecord};
-use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, limits};
+use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, Shown, limits};
 use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
 
 use crate::checks::{Checks, Place};
@@ -508,8 +508,8 @@ impl Accounts for TableAccounts {
         let (this, caller, user) = (self.clone(), caller.clone(), user.clone());
         let change = async move {
             let answer = this.add(&caller, &user).await.map_err(|error| error.op("add user"));
-            this.home.tell_edit(&caller, "add-user", &answer, user.name.clone()).await;
-            answer
+            let of = Shown(user.name.as_bytes()).to_string();
+            this.home.tell_edit(&caller, "add-user", answer, of).await
         };
         self.home.to_the_end(change).await
     }
@@ -518,8 +518,7 @@ impl Accounts for TableAccounts {
         let (this, caller, name, edit) = (self.clone(), caller.clone(), name.clone(), edit.clone());
         let change = async move {
             let answer = this.edit(&caller, &name, &edit).await.map_err(|error| error.op("change user"));
-            this.home.tell_edit(&caller, "change-user", &answer, format!("{name}: {edit}")).await;
-            answer
+            this.home.tell_edit(&caller, "change-user", answer, format!("{name}: {edit}")).await
         };
         self.home.to_the_end(change).await
     }
@@ -532,8 +531,8 @@ impl Accounts for TableAccounts {
         let (this, caller, name) = (self.clone(), caller.clone(), name.to_owned());
         let change = async move {
             let answer = this.make_group(&caller, &name).await.map_err(|error| error.op("make group"));
-            this.home.tell_edit(&caller, "make-group", &answer, name).await;
-            answer
+            let of = Shown(name.as_bytes()).to_string();
+            this.home.tell_edit(&caller, "make-group", answer, of).await
         };
         self.home.to_the_end(change).await
     }
@@ -543,8 +542,7 @@ impl Accounts for TableAccounts {
         let change = async move {
             let answer = this.change_group(&caller, &name, &edit).await;
             let answer = answer.map_err(|error| error.op("change group"));
-            this.home.tell_edit(&caller, "change-group", &answer, format!("{name}: {edit}")).await;
-            answer
+            this.home.tell_edit(&caller, "change-group", answer, format!("{name}: {edit}")).await
         };
         self.home.to_the_end(change).await
     }
@@ -553,8 +551,7 @@ impl Accounts for TableAccounts {
         let (this, caller, name) = (self.clone(), caller.clone(), name.clone());
         let change = async move {
             let answer = this.drop_group(&caller, &name).await.map_err(|error| error.op("remove group"));
-            this.home.tell_edit(&caller, "remove-group", &answer, name.to_string()).await;
-            answer
+            this.home.tell_edit(&caller, "remove-group", answer, name.to_string()).await
         };
         self.home.to_the_end(change).await
     }

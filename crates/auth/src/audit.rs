@@ -33,7 +33,7 @@ use weft_core::form::{Door, Origin};
 use weft_core::proof::{Caller, Trust};
 use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
 use weft_core::{
-    CallerName, Clock, CredentialId, Deadline, DomainId, Error, ErrorKind, Result, TraceId, limits,
+    CallerName, Clock, CredentialId, Deadline, DomainId, Error, ErrorKind, OneLine, Result, TraceId, limits,
 };
 use weft_kv::{Ack, Note, NotePosition, Notes, Space, SpaceTxn};
 use weft_sys::{Disk, Sys, Task};
@@ -320,8 +320,12 @@ async fn oldest(under_way: &mut VecDeque<(u64, oneshot::Receiver<()>)>) -> Resul
     Ok(*upto)
 }
 
-/// Cuts a text to its bound, between characters.
+/// Puts a text on one line, whatever a caller wrote into it, and cuts it to its bound, between
+/// characters.
 fn cut(text: &mut String) {
+    if text.contains(char::is_control) {
+        *text = OneLine(text).to_string();
+    }
     text.truncate(text.floor_char_boundary(limits::AUDIT_TEXT_BYTES_MAX));
 }
 

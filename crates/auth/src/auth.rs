@@ -276,8 +276,7 @@ impl Auth {
         let change = async move {
             let _gate = home.gate.write().await;
             let answer = home.keys.rotate(purpose).await.map_err(|error| error.op("rotate a key"));
-            home.tell_edit(&caller, "rotate-key", &answer, format!("{purpose:?}")).await;
-            answer
+            home.tell_edit(&caller, "rotate-key", answer, format!("{purpose:?}")).await
         };
         self.home.to_the_end(change).await
     }
@@ -293,8 +292,7 @@ impl Auth {
             if answer.is_ok() {
                 home.revocations.end_leases();
             }
-            home.tell_edit(&caller, "end-key", &answer, key.to_string()).await;
-            answer
+            home.tell_edit(&caller, "end-key", answer, key.to_string()).await
         };
         self.home.to_the_end(change).await
     }

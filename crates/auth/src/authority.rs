@@ -46,20 +46,26 @@ impl HomeAuthority {
         {
             return Ok(Proved { caller, is_news: false });
         }
-        let attempt = self.checks.begin(user, from.into()).await?;
-        let answer = self.check_password(user, password, from.into()).await;
-        let now = self.home.steady.tick();
+        let answer = self.try_password(user, password, from.into()).await;
+        if let Err(error) = &answer {
+            let because = format!("password for `{}`{}", user.escape_debug(), uid_of(from));
+            self.tell_refused(error, from, because).await;
+        }
+        answer.map(|caller| Proved { caller, is_news: true })
+    }
+
+    /// Checks a password once earlier wrong ones have been waited for.
+    async fn try_password(&self, user: &str, password: &Secret, place: Place) -> Result<Caller> {
+        let attempt = self.checks.begin(user, place).await?;
+        let answer = self.check_password(user, password, place).await;
         match &answer {
             Ok(_) => attempt.was_right(),
             Err(error) if error.kind() == ErrorKind::Unauthenticated => {
-                attempt.was_wrong(now);
-                let because = format!("password for `{}`{}", user.escape_debug(), uid_of(from));
-                let refused = AuditOutcome::Failed(ErrorKind::Unauthenticated);
-                self.home.tell(&Caller::anyone(), Some(from), "login", refused, because).await;
+                attempt.was_wrong(self.home.steady.tick());
             }
             Err(_) => {}
         }
-        answer.map(|caller| Proved { caller, is_news: true })
+        answer
     }
 
     /// Checks a password, in its turn. An unknown user costs what a wrong password costs.
@@ -139,6 +145,11 @@ impl HomeAuthority {
         }
     }
 
+    async fn tell_refused(&self, error: &Error, from: Origin, because: String) {
+        let refused = AuditOutcome::Failed(error.kind());
+        self.home.tell(&Caller::anyone(), Some(from), "login", refused, because).await;
+    }
+
     async fn caller_of(&self, evidence: &Evidence, from: Origin) -> Result<Caller> {
         if let Some((proved, because)) = self.proved(evidence, from).await? {
             if proved.is_news {
@@ -147,7 +158,13 @@ impl HomeAuthority {
             return Ok(proved.caller);
         }
         match evidence {
-            Evidence::Token(token) => self.by_token(token).await,
+            Evidence::Token(token) => {
+                let answer = self.by_token(token).await;
+                if let Err(error) = &answer {
+                    self.tell_refused(error, from, format!("token{}", uid_of(from))).await;
+                }
+                answer
+            }
             _ => Ok(Caller::anyone()),
         }
     }
@@ -285,6 +302,7 @@ impl Authority for HomeAuthority {
         };
         let made = self.new_login(&proved.caller, narrower, life).await?;
         self.tell_login(&made, from, because).await;
+        self.home.recorded().await?;
         signed_of(&made)
     }
 
@@ -326,8 +344,7 @@ impl Authority for HomeAuthority {
                 None => withdraw(&home, &issuer, &caller, &what).await,
             };
             let outcome = outcome.map_err(|error| error.op("revoke"));
-            home.tell_edit(&caller, "revoke", &outcome, what.to_string()).await;
-            outcome
+            home.tell_edit(&caller, "revoke", outcome, what.to_string()).await
         };
         self.home.to_the_end(change).await
     }

@@ -214,19 +214,32 @@ impl Home {
 }
 
 impl Home {
-    /// Records a change of identities, or its refusal.
+    /// Records a change of identities, or its refusal, and returns its answer: of a change that
+    /// was made, once the record is on disk.
     pub(crate) async fn tell_edit<T>(
         &self,
         caller: &Caller,
         operation: &str,
-        answer: &Result<T>,
+        answer: Result<T>,
         of: String,
-    ) {
-        let outcome = match answer {
+    ) -> Result<T> {
+        let outcome = match &answer {
             Ok(_) => AuditOutcome::Done,
             Err(error) => AuditOutcome::Failed(error.kind()),
         };
         self.tell(caller, None, operation, outcome, of).await;
+        let made = answer?;
+        self.recorded().await?;
+        Ok(made)
+    }
+
+    /// Waits until what was recorded is on disk, before something that was done is answered.
+    pub(crate) async fn recorded(&self) -> Result<()> {
+        self.audit.flush().await.map_err(|error| {
+            Error::new(error.kind(), "it is done, but the audit log does not take the record of it")
+                .hint("weft status")
+                .caused_by(error)
+        })
     }
 }
 

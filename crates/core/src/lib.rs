@@ -39,6 +39,6 @@ pub use id::{
     CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, ObjectId, RequestId,
     SessionId, StageId, TraceId, VolumeId,
 };
-pub use name::{Name, RelPath, Shown};
+pub use name::{Name, OneLine, RelPath, Shown};
 pub use rights::Rights;
 pub use time::{Civil, Clock, Deadline, Moment, Tick, Time, Timer};

@@ -99,6 +99,21 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+/// A text of several parts as people are shown it, on one line: as it is, but each byte of a control
+/// character as [`Shown`] has it. What is shown already is not changed by it.
+pub struct OneLine<'a>(pub &'a str);
+
+impl fmt::Display for OneLine<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in self.0.split_inclusive(char::is_control) {
+            let text = part.trim_end_matches(char::is_control);
+            f.write_str(text)?;
+            Shown(&part.as_bytes()[text.len()..]).fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
 /// A path below some base: zero or more [`Name`]s joined by `/`. Empty means the base
 /// itself.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -257,6 +272,13 @@ mod tests {
         // A control character of two bytes is not the byte of its number.
         assert_eq!(Shown("\u{85}".as_bytes()).to_string(), r"\xc2\x85");
         assert_eq!(Shown(b"\x85").to_string(), r"\x85");
+    }
+
+    #[test]
+    fn a_text_of_many_lines_is_shown_on_one_and_what_is_shown_stays_as_it_is() {
+        let shown = OneLine("a\nb\u{1b}[2J\u{85} ü\\x0a").to_string();
+        assert_eq!(shown, r"a\x0ab\x1b[2J\xc2\x85 ü\x0a");
+        assert_eq!(OneLine(&shown).to_string(), shown);
     }
 
     /// The rule as `docs/SEMANTICS.md` gives it to whoever reads names back.

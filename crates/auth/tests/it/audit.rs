@@ -6,14 +6,17 @@ use std::time::Duration;
 
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Caller, Purpose};
-use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditVerdict};
+use weft_core::service::{
+    AuditFilter, AuditOutcome, AuditRecord, AuditVerdict, Evidence, GroupEdit, NewUser, Revoke, Secret,
+    UserEdit,
+};
 use weft_core::{
     CallerName, ContainerId, CredentialId, ErrorKind, FileId, Result, TraceId, VolumeId, limits,
 };
 use weft_kv::{Ack, NoteKind, Schema, Space, SpaceId, Txn};
 use weft_sys::{Disk, FlushSite, Open, SimDisk, simulate};
 
-use crate::scene::{Scene, scene};
+use crate::scene::{SOCKET, Scene, scene};
 
 const NOTES: NoteKind = NoteKind(9);
 
@@ -156,6 +159,113 @@ fn logins_refusals_and_changes_of_identities_are_recorded_without_secrets() {
             }
         }
         assert!(is_whole(&verdict(&node).await), "two keys signed it");
+    });
+}
+
+#[test]
+fn what_a_caller_writes_into_a_record_never_makes_a_second_line() {
+    scene(84, |node| async move {
+        let forged = "eve\n2026-01-01 admin node here login done \u{1b}[2J\\x0a";
+        let shown = r"eve\x0a2026-01-01 admin node here login done \x1b[2J\\x0a";
+        let (anyone, accounts) = (Caller::anyone(), node.auth.accounts());
+        let user = NewUser { name: forged.to_owned(), password: None, uid: None };
+        accounts.add_user(&anyone, &user).await.expect_err("not anyone's");
+        accounts.add_group(&anyone, forged).await.expect_err("not anyone's");
+        node.login(forged, "x").await.expect_err("nobody");
+        let other = AuditRecord { because: forged.to_owned(), ..record(&node, 1, 0) };
+        node.auth.audit().record(AuditRecord { operation: "a\nb".to_owned(), ..other }).await;
+        let found = all(&node, AuditFilter::default()).await;
+        for (_, record) in &found {
+            assert!(!record.because.contains(char::is_control), "{record:?}");
+            assert!(!record.operation.contains(char::is_control), "{record:?}");
+        }
+        for operation in ["add-user", "make-group"] {
+            let told = found.iter().any(|(_, r)| r.operation == operation && r.because == shown);
+            assert!(told, "{operation}: {found:?}");
+        }
+    });
+}
+
+#[test]
+fn a_change_of_identities_is_in_the_log_once_it_is_answered_whatever_happens_then() {
+    const CHANGES: [&str; 8] = [
+        "add-user",
+        "change-user",
+        "make-group",
+        "change-group",
+        "remove-group",
+        "login",
+        "revoke",
+        "rotate-key",
+    ];
+    scene(85, |mut node| async move {
+        for change in CHANGES {
+            let count =
+                |found: &[(u64, AuditRecord)]| found.iter().filter(|(_, r)| r.operation == change).count();
+            let before = count(&all(&node, AuditFilter::default()).await);
+            make_change(&node, change).await.expect(change);
+            node = node.restart_uncleanly().await;
+            let after = count(&all(&node, AuditFilter::default()).await);
+            assert!(after > before, "{change} is not in the log");
+        }
+    });
+}
+
+async fn make_change(node: &Scene, change: &str) -> Result<()> {
+    let (admin, accounts) = (node.admin().await, node.auth.accounts());
+    let (alice, team) = (node.name("alice"), node.name("group:admin/team"));
+    match change {
+        "add-user" => {
+            let user = NewUser { name: "alice".to_owned(), password: None, uid: None };
+            accounts.add_user(&admin, &user).await.map(drop)
+        }
+        "change-user" => {
+            let edit = UserEdit::Password { new: Secret::new("x"), old: None };
+            accounts.edit_user(&admin, &alice, &edit).await.map(drop)
+        }
+        "make-group" => accounts.add_group(&admin, "team").await.map(drop),
+        "change-group" => accounts.edit_group(&admin, &team, &GroupEdit::Add(alice)).await.map(drop),
+        "remove-group" => accounts.remove_group(&admin, &team).await,
+        "login" => {
+            let evidence = Evidence::Password { user: "alice".to_owned(), password: Secret::new("x") };
+            let life = Duration::from_secs(3600);
+            node.auth.authority().login(&evidence, &Default::default(), life, SOCKET).await.map(drop)
+        }
+        "revoke" => node.auth.authority().revoke(&admin, &Revoke::Caller(alice)).await,
+        _ => node.auth.rotate(&admin, Purpose::Audit).await.map(drop),
+    }
+}
+
+#[test]
+fn every_proof_that_is_refused_is_recorded_tokens_and_tries_too_soon_among_them() {
+    scene(86, |node| async move {
+        let name = node.add_user("alice", "secret").await;
+        let token = node.token_of(&node.login("alice", "secret").await.expect("right")).await;
+        node.auth.authority().revoke(&node.admin().await, &Revoke::Caller(name)).await.expect("it may");
+        node.token(&token).await.expect_err("it was revoked");
+        node.token("weft1.none").await.expect_err("it is none");
+        let node = Arc::new(node);
+        for _ in 0..=limits::PASSWORD_FAILURES_FREE {
+            node.login("alice", "wrong").await.expect_err("wrong");
+        }
+        let soon: Vec<_> = (0..=limits::PASSWORD_TRIES_WAITING_MAX)
+            .map(|_| {
+                let known = node.clone();
+                node.sys.spawn(async move { known.login("alice", "wrong").await.expect_err("wrong").kind() })
+            })
+            .collect();
+        for attempt in soon {
+            attempt.await.expect("it answers");
+        }
+        let found = all(&node, AuditFilter::default()).await;
+        let refused = |kind, of: &str| {
+            let is_one =
+                |r: &AuditRecord| r.outcome == AuditOutcome::Failed(kind) && r.because.starts_with(of);
+            found.iter().filter(|(_, r)| r.operation == "login" && is_one(r)).count()
+        };
+        assert_eq!(refused(ErrorKind::Revoked, "token"), 1, "{found:?}");
+        assert_eq!(refused(ErrorKind::Unauthenticated, "token"), 1, "{found:?}");
+        assert_eq!(refused(ErrorKind::Busy, "password for `alice`"), 1, "{found:?}");
     });
 }
 
