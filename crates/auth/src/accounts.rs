@@ -73,7 +73,8 @@ impl TableAccounts {
         Ok(Some(stored))
     }
 
-    /// Sets a password; whoever changes their own has proved `known`.
+    /// Sets a password for `by`; whoever changes their own has proved `known`. Ends those who
+    /// prove themselves by the old one at each request, and no login.
     async fn set_password(
         &self,
         by: CallerId,
@@ -83,17 +84,23 @@ impl TableAccounts {
     ) -> Result<UserRow> {
         let hash = self.checks.hash(by, password).await?;
         let _gate = self.home.gate.write().await;
-        let user = name.clone();
+        let (user, home) = (name.clone(), self.home.clone());
+        let until = self.home.steady.now().plus(limits::CREDENTIAL_LIFE + limits::CLOCK_SKEW_MAX);
         let act = move |txn: &mut SpaceTxn<'_>| {
-            change_user(txn, &user, |_, row| {
+            let mut old = None;
+            let row = change_user(txn, &user, |txn, row| {
                 if known.as_ref().is_some_and(|known| *known != row.password) {
                     return Err(Error::new(ErrorKind::Conflict, "somebody else has just changed it"));
                 }
-                row.password = Some(hash.clone());
-                Ok(())
-            })
+                old = row.password.replace(hash.clone()).map(|old| home.parent_of_repeats(&old));
+                old.map_or(Ok(()), |old| tables::write(txn, &tables::credential_key(old), &until))
+            })?;
+            Ok((row, old))
         };
-        let (row, _) = self.home.space.write(Ack::Durable, act).await?;
+        let ((row, old), _) = self.home.space.write(Ack::Durable, act).await?;
+        if let Some(old) = old {
+            self.home.revocations.end_credential(old, until);
+        }
         self.home.remembered.forget(name.id());
         Ok(row)
     }

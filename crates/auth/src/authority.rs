@@ -97,7 +97,9 @@ impl HomeAuthority {
         if !self.home.user(&rows, &name)?.as_ref().is_some_and(still) {
             return Err(wrong());
         }
-        let caller = self.home.mint(&rows, &name, self.home.login(EvidenceKind::Password))?;
+        let parents = vec![self.home.parent_of_repeats(&stored)];
+        let mint = Mint { parents, ..self.home.login(EvidenceKind::Password) };
+        let caller = self.home.mint(&rows, &name, mint)?;
         self.home.remembered.keep_password(user, password, &caller, self.home.steady.tick());
         Ok(caller)
     }

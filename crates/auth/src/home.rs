@@ -18,6 +18,7 @@ use weft_sys::Sys;
 
 use crate::audit::AuditLog;
 use crate::keys::KeyRing;
+use crate::password::PasswordHash;
 use crate::remembered::Remembered;
 use crate::steady::Steady;
 use crate::tables::{self, Domain, Line, UserRow};
@@ -114,6 +115,17 @@ impl Home {
         let hash = hasher.finalize();
         let (low, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than eight bytes");
         u64::from_be_bytes(*low)
+    }
+
+    /// Returns the parent of every credential that repeats a password instead of a login: it
+    /// ends when the password is changed, whoever still holds what came of it.
+    pub(crate) fn parent_of_repeats(&self, password: &PasswordHash) -> CredentialId {
+        let mut hasher = blake3::Hasher::new_keyed(&self.domain.mark);
+        hasher.update(b"password");
+        hasher.update(password.salt());
+        let hash = hasher.finalize();
+        let (id, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than sixteen bytes");
+        CredentialId(u128::from_be_bytes(*id))
     }
 
     /// Returns whether this domain made a credential of this id for the caller.

@@ -50,6 +50,11 @@ impl PasswordHash {
         Ok(self.run(password)?.ct_eq(&self.hash).into())
     }
 
+    /// Returns what no other password has, nor the same one set again.
+    pub(crate) fn salt(&self) -> &[u8] {
+        &self.salt
+    }
+
     fn run(&self, password: &Secret) -> Result<Zeroizing<[u8; 32]>> {
         let (memory_max, passes_max) = limits::PASSWORD_COST_MAX;
         if self.memory_kib > memory_max || self.passes > passes_max {

@@ -15,7 +15,7 @@ use crate::TestDomain;
 /// An authority over a test domain: tokens it signed, and a table of passwords.
 pub struct TestAuthority {
     domain: Arc<TestDomain>,
-    passwords: HashMap<String, String>,
+    passwords: Mutex<HashMap<String, String>>,
 }
 
 impl TestAuthority {
@@ -23,7 +23,16 @@ impl TestAuthority {
     pub fn new(domain: Arc<TestDomain>, passwords: &[(&str, &str)]) -> Arc<Self> {
         let passwords =
             passwords.iter().map(|(user, password)| (user.to_string(), password.to_string())).collect();
-        Arc::new(Self { domain, passwords })
+        Arc::new(Self { domain, passwords: Mutex::new(passwords) })
+    }
+
+    /// Gives a user another password, and ends nothing.
+    pub fn set_password(&self, user: &str, password: &str) {
+        self.passwords().insert(user.to_owned(), password.to_owned());
+    }
+
+    fn passwords(&self) -> std::sync::MutexGuard<'_, HashMap<String, String>> {
+        self.passwords.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -33,7 +42,7 @@ impl Authority for TestAuthority {
         let refused = || Error::new(ErrorKind::Unauthenticated, "the user or the password is wrong");
         match evidence {
             Evidence::None | Evidence::SocketUid(_) => Ok(Caller::anyone()),
-            Evidence::Password { user, password } => match self.passwords.get(user) {
+            Evidence::Password { user, password } => match self.passwords().get(user) {
                 Some(known) if known == password.expose() => Ok(self.domain.caller(user)),
                 _ => Err(refused()),
             },
@@ -57,7 +66,7 @@ impl Authority for TestAuthority {
     }
 
     async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>> {
-        Ok(self.passwords.keys().map(|user| self.domain.name(user)).find(|name| name.id() == id))
+        Ok(self.passwords().keys().map(|user| self.domain.name(user)).find(|name| name.id() == id))
     }
 
     async fn revoke(&self, _: &Caller, what: &Revoke) -> Result<()> {

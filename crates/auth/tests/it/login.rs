@@ -9,7 +9,7 @@ use std::time::Duration;
 use weft_auth::Auth;
 use weft_core::form::Origin;
 use weft_core::service::{Evidence, NewUser, Revoke, Secret, UserEdit};
-use weft_core::{ErrorKind, Result, limits};
+use weft_core::{ErrorKind, Result, Rights, limits};
 use weft_kv::{
     Ack, Boot, Commit, Embedded, Engine, NoteKind, NotePosition, Notes, Snapshot, SpaceId, Supports, WriteFn,
 };
@@ -80,10 +80,44 @@ fn a_changed_password_counts_at_once_though_the_old_one_was_remembered() {
         node.auth.accounts().edit_user(&alice, &name, &edit).await.expect("her own");
         assert!(node.login("alice", "old").await.is_err());
         node.login("alice", "new").await.expect("right");
-        alice.live(node.sys.clock().moment()).expect("a new password ends no credential");
         let other = node.add_user("bob", "bob").await;
+        let alice = node.login("alice", "new").await.expect("remembered");
         let error = node.auth.accounts().edit_user(&alice, &other, &edit).await.expect_err("not hers");
         assert_eq!(error.kind(), ErrorKind::NotPermitted);
+    });
+}
+
+/// Whoever knows the old password and comes again and again, over whatever line, is put out: also
+/// one who was proved so long ago that nothing but the line remembers it.
+#[test]
+fn a_new_password_ends_whoever_repeats_the_old_one_and_no_login() {
+    scene(14, |node| async move {
+        let name = node.add_user("alice", "old").await;
+        let early = node.login("alice", "old").await.expect("right");
+        node.pass(limits::PASSWORD_REMEMBERED * 2);
+        let late = node.login("alice", "old").await.expect("right");
+        assert_ne!(early.credential(), late.credential(), "it was checked again");
+        let granted = node.auth.issuer().issue(&node.decision(&late, Rights::READ)).expect("allowed");
+        let evidence = Evidence::Password { user: "alice".to_owned(), password: Secret::new("old") };
+        let life = Duration::from_secs(3600);
+        let signed = node.auth.authority().login(&evidence, &Default::default(), life, SOCKET).await;
+        let login = node.token(&signed.expect("it proves her").to_token()).await.expect("good");
+        let now = || node.sys.clock().moment();
+        for caller in [&early, &late, &login] {
+            caller.live(now()).expect("nothing has changed yet");
+        }
+        let edit = new_password("new", None);
+        node.auth.accounts().edit_user(&node.admin().await, &name, &edit).await.expect("it may");
+        for caller in [&early, &late] {
+            assert_eq!(caller.live(now()).expect_err("ended").kind(), ErrorKind::Revoked);
+        }
+        assert!(granted.allows_container(Rights::READ, now()).is_err(), "nor what came of it");
+        login.live(now()).expect("a login has a credential of its own");
+        let same = new_password("new", Some("new"));
+        let alice = node.login("alice", "new").await.expect("right");
+        node.auth.accounts().edit_user(&login, &name, &same).await.expect("she knows it");
+        assert!(alice.live(now()).is_err(), "set anew, though the same");
+        node.login("alice", "new").await.expect("right");
     });
 }
 

@@ -23,7 +23,7 @@ fn a_token_proves_its_caller_and_repeating_it_finds_the_same_lease() {
         let token = node.token_of(&alice).await;
         let caller = node.token(&token).await.expect("good");
         assert_eq!(caller.name(), alice.name());
-        assert_eq!(caller.claims().parents, [alice.credential()], "the lineage is in it");
+        assert_eq!(caller.claims().parents.last(), Some(&alice.credential()), "the lineage is in it");
         assert_eq!(node.token(&token).await.expect("good").credential(), caller.credential());
         let node = node.restart().await;
         node.token(&token).await.expect("it outlives a restart");
@@ -75,7 +75,7 @@ fn narrowing_only_narrows_and_never_outlives_what_it_came_from() {
         let longer = node.token(&longer.to_token()).await.expect("good");
         assert_eq!(longer.claims().expires, reader.claims().expires, "no longer than its parent");
         assert_eq!(longer.limits(), reader.limits(), "no wider than its parent");
-        assert_eq!(longer.claims().parents, [alice.credential(), reader.credential()]);
+        assert!(longer.claims().parents.ends_with(&[alice.credential(), reader.credential()]));
         let cut = node.auth.authority().credential(&alice, &first, Duration::MAX).await.expect("cut");
         let long = node.token(&cut.to_token()).await.expect("good");
         assert!(long.claims().expires <= alice.claims().expires);

@@ -25,8 +25,8 @@ pub struct NewUser {
 /// A change of a user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UserEdit {
-    /// Sets the password. Users may set their own if they know it; it ends nobody's
-    /// credentials but forgets remembered passwords.
+    /// Sets the password. Users may set their own if they know it. It ends whoever proves
+    /// themselves by the old one at each request, at once, and no login.
     Password {
         /// The new password.
         new: Secret,

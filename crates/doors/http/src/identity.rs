@@ -4,7 +4,7 @@ use subtle::ConstantTimeEq;
 use weft_core::form::{Ack, Call, Origin, Wire};
 use weft_core::proof::Caller;
 use weft_core::service::{Evidence, Secret};
-use weft_core::{CallerName, Deadline, Error, ErrorKind, Result, SessionId, Tick, TraceId, limits};
+use weft_core::{CallerName, Deadline, Error, ErrorKind, Moment, Result, SessionId, Tick, TraceId, limits};
 
 use crate::Http;
 use crate::codec::credentials;
@@ -20,6 +20,8 @@ struct Proved {
     /// The Authorization field that proved it; none for `anyone`.
     field: Option<Secret>,
     caller: Caller,
+    /// When a password has to be shown again; none for what is as good as the caller's lease.
+    until: Option<Tick>,
 }
 
 struct Session {
@@ -38,8 +40,8 @@ impl Identity {
         trace: TraceId,
     ) -> Result<Call> {
         let clock = http.services.sys.clock();
-        let caller = match self.remembered(field) {
-            Some(caller) if caller.live(clock.moment()).is_ok() => caller,
+        let caller = match self.remembered(field, clock.moment()) {
+            Some(caller) => caller,
             _ => Box::pin(self.prove(http, field, from)).await?,
         };
         let session = self.session(http, &caller)?;
@@ -55,14 +57,15 @@ impl Identity {
         })
     }
 
-    fn remembered(&self, field: Option<&str>) -> Option<Caller> {
+    fn remembered(&self, field: Option<&str>, now: Moment) -> Option<Caller> {
         let proved = self.proved.as_ref()?;
         let same = match (&proved.field, field) {
             (None, None) => true,
             (Some(known), Some(field)) => is_same(known.expose().as_bytes(), field.as_bytes()),
             _ => false,
         };
-        same.then(|| proved.caller.clone())
+        let holds = proved.until.is_none_or(|until| now.tick < until) && proved.caller.live(now).is_ok();
+        (same && holds).then(|| proved.caller.clone())
     }
 
     async fn prove(&mut self, http: &Http, field: Option<&str>, from: Origin) -> Result<Caller> {
@@ -76,7 +79,11 @@ impl Identity {
         let services = &http.services;
         let deadline = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
         let caller = services.sys.within(deadline, services.authority.authenticate(&evidence, from)).await?;
-        self.proved = Some(Proved { field: field.map(Secret::new), caller: caller.clone() });
+        let until = match evidence {
+            Evidence::Password { .. } => Some(repeated_until(&caller, services.sys.clock().moment())),
+            _ => None,
+        };
+        self.proved = Some(Proved { field: field.map(Secret::new), caller: caller.clone(), until });
         Ok(caller)
     }
 
@@ -112,6 +119,13 @@ impl Identity {
             http.services.sessions.end(session.id);
         }
     }
+}
+
+/// Returns until when a password that proved the caller need not be looked at again: from when it
+/// was checked, which may be a while ago on another connection.
+fn repeated_until(caller: &Caller, now: Moment) -> Tick {
+    let age = now.wall.since(caller.claims().issued);
+    now.tick.plus(limits::PASSWORD_REMEMBERED.saturating_sub(age))
 }
 
 /// Compares secrets, in a time that only their length tells of: eight bytes in each step.

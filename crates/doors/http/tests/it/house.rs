@@ -93,6 +93,11 @@ impl House {
         self.authority.revoke(&alice, what).await.expect("it is revoked");
     }
 
+    /// Gives a user another password, and ends nothing: what is remembered must run out.
+    pub fn set_password(&self, user: &str, password: &str) {
+        self.authority.set_password(user, password);
+    }
+
     /// Returns a call by a user of this house.
     pub fn call(&self, user: &str) -> Call {
         self.domain.call(&self.domain.caller(user), 1)

@@ -6,6 +6,7 @@ mod conditions;
 mod framing;
 mod front;
 mod house;
+mod identity;
 mod listing;
 mod plain;
 mod programs;
