@@ -169,6 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
+    #[expect(clippy::disallowed_methods, reason = "work on a real thread is what is tested")]
     async fn a_turn_lasts_as_long_as_its_work_though_nobody_waits_for_it_any_more() {
         let checks = checks(Sys::real());
         let turn = checks.turn(Place::Uid(1)).await.expect("it is free");
