@@ -14,6 +14,10 @@ use crate::status::Status;
 /// The media type of the body of a problem.
 pub const PROBLEM_MEDIA: &str = "application/problem+json";
 
+/// A page of another origin must not be answered, as a part of itself, with what a browser's own
+/// credentials give here.
+const ALL_RULES: &str = "Cross-Origin-Resource-Policy: same-origin\r\n";
+
 /// The head of an answer while it is written.
 pub struct Answer {
     head: String,
@@ -26,7 +30,7 @@ impl Answer {
         // Writing to a string never fails.
         let _ = write!(
             head,
-            "HTTP/1.1 {} {}\r\nDate: {date}\r\nX-Weft-Trace: {trace}\r\n",
+            "HTTP/1.1 {} {}\r\nDate: {date}\r\nX-Weft-Trace: {trace}\r\n{ALL_RULES}",
             status.code(),
             status.phrase()
         );

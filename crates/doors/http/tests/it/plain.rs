@@ -129,3 +129,25 @@ async fn a_full_container_says_so_and_takes_again_when_there_is_room() {
     assert_eq!(raw.alice("DELETE /private/a", "", b"").await.status, 204);
     assert_eq!(raw.alice("PUT /private/b", "", &[b'b'; 200]).await.status, 201);
 }
+
+#[tokio::test]
+async fn no_answer_is_for_a_page_of_another_origin() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    for (line, fields, status) in [
+        ("PUT /a.js", "", 201),
+        ("GET /a.js", "", 200),
+        ("HEAD /a.js", "", 200),
+        ("GET /a.js", "Range: bytes=1-2\r\n", 206),
+        ("GET /", "", 200),
+        ("GET /", "Accept: application/json\r\n", 200),
+        ("GET /none", "", 404),
+        ("OPTIONS *", "", 204),
+        ("DELETE /a.js", "", 204),
+    ] {
+        let body: &[u8] = if line.starts_with("PUT") { b"secret()" } else { b"" };
+        let answer = raw.alice(line, fields, body).await;
+        let policy = answer.field("Cross-Origin-Resource-Policy");
+        assert_eq!((answer.status, policy), (status, Some("same-origin")), "{line} {fields}");
+    }
+}
