@@ -182,8 +182,10 @@ pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;
 /// Digests of whole files remembered, by file and version.
 pub const DIGESTS_KEPT: usize = 16_384;
-/// Digests computed at the same time.
+/// Pieces taken into digests at the same time.
 pub const DIGESTS_AT_ONCE: usize = 2;
+/// How long an answer waits for the digests that were asked for with it, before it goes without.
+pub const DIGEST_WITHIN: Duration = Duration::from_secs(20);
 
 /// Numbers that a volume leases at once; a restart leaves the rest of a lease unused.
 pub const NUMBERS_LEASED: u32 = 65_536;
@@ -476,6 +478,7 @@ const _: () = assert!(
     PASSWORD_FAILURE_DELAY.as_secs() * PASSWORD_TRIES_WAITING_MAX as u64 + PASSWORD_WAIT.as_secs()
         < CALL_DEADLINE.as_secs()
 );
+const _: () = assert!(DIGEST_WITHIN.as_secs() < CALL_DEADLINE.as_secs());
 const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
 const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);

@@ -5,7 +5,7 @@ use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{OpenHow, Opened, Pin, Range};
-use weft_core::{ErrorKind, Rights};
+use weft_core::{Deadline, ErrorKind, Rights, limits};
 use weft_sys::net::More;
 
 use crate::answer::{Answer, Problem};
@@ -227,21 +227,30 @@ fn wants_digests(x: &Exchange<'_, '_>) -> bool {
     x.head.has(Field::WantReprDigest) || x.head.has(Field::WantDigest)
 }
 
-/// Returns the digest fields that were asked for.
+/// Returns the digest fields that were asked for, without those that would take too long: whoever
+/// asks says what they would like to have, not what they need.
 async fn digest_fields(x: &Exchange<'_, '_>, opened: &Opened) -> Served<Vec<(&'static str, String)>> {
+    let until = Deadline::within(x.talk.http.services.sys.clock(), limits::DIGEST_WITHIN);
     let mut fields = Vec::new();
     if let Some(algorithm) = x.head.all(Field::WantReprDigest)?.and_then(|field| digest::wanted(&field)) {
-        fields.push(("Repr-Digest", sum(x, opened, algorithm).await?.to_field()));
+        let value = sum(x, opened, algorithm, until).await?;
+        fields.extend(value.map(|value| ("Repr-Digest", value.to_field())));
     }
     if let Some(algorithm) = x.head.all(Field::WantDigest)?.and_then(|field| digest::wanted_old(&field)) {
-        fields.push(("Digest", sum(x, opened, algorithm).await?.to_old_field()));
+        let value = sum(x, opened, algorithm, until).await?;
+        fields.extend(value.map(|value| ("Digest", value.to_old_field())));
     }
     Ok(fields)
 }
 
-async fn sum(x: &Exchange<'_, '_>, opened: &Opened, algorithm: Algorithm) -> Served<digest::Value> {
+async fn sum(
+    x: &Exchange<'_, '_>,
+    opened: &Opened,
+    algorithm: Algorithm,
+    until: Deadline,
+) -> Served<Option<digest::Value>> {
     let http = x.talk.http;
-    let sum = http.sums.of(&http.services.sys, &x.call, opened, algorithm);
+    let sum = http.sums.of(&http.services.sys, &x.call, opened, algorithm, until);
     match keeping_session(http, &x.call, pin!(sum)).await {
         Ok(value) => Ok(value),
         Err(error) => Err(x.problem(&error, Act::Read).await.into()),

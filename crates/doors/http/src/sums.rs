@@ -1,10 +1,11 @@
-//! Digests of whole files: computed when somebody asks, remembered by file and version.
+//! Digests of whole files: computed when somebody asks, remembered by file and version. Many are
+//! computed in turns, a piece each, so that no large file keeps the digest of a small one waiting.
 
 use quick_cache::sync::Cache;
 use tokio::sync::Semaphore;
 use weft_core::attr::Version;
 use weft_core::form::{Call, Opened, Piece, Range};
-use weft_core::{Error, ErrorKind, FileId, Result, limits};
+use weft_core::{Deadline, Error, ErrorKind, FileId, Result, limits};
 use weft_sys::Sys;
 
 use crate::codec::digest::{Algorithm, Sum, Value};
@@ -21,47 +22,54 @@ pub struct Sums {
 }
 
 impl Sums {
-    /// Makes a store of at most `kept` digests that computes `at_once` at a time.
+    /// Makes a store of at most `kept` digests that takes in `at_once` pieces at a time.
     pub fn new(kept: usize, at_once: usize) -> Self {
         Self { known: Cache::new(kept), at_once: Semaphore::new(at_once) }
     }
 
-    /// Returns the digest of an open file. The open is pinned, so it is of one version.
-    pub async fn of(&self, sys: &Sys, call: &Call, opened: &Opened, algorithm: Algorithm) -> Result<Value> {
+    /// Returns the digest of an open file; none if that takes longer than `until`. The open is
+    /// pinned, so it is of one version.
+    pub async fn of(
+        &self,
+        sys: &Sys,
+        call: &Call,
+        opened: &Opened,
+        algorithm: Algorithm,
+        until: Deadline,
+    ) -> Result<Option<Value>> {
         let key = (opened.attr.id, opened.attr.version, algorithm);
         if let Some(value) = self.known.get(&key) {
-            return Ok(value);
+            return Ok(Some(value));
         }
-        let turn =
-            async { self.at_once.acquire().await.map_err(|_| Error::internal("digests are never closed")) };
-        let _turn = sys.within(call.until, turn).await?;
-        if let Some(value) = self.known.get(&key) {
-            return Ok(value);
+        let computed = self.compute(sys, call, opened, Sum::new(algorithm));
+        match sys.within(until, computed).await {
+            Ok(value) => {
+                self.known.insert(key, value.clone());
+                Ok(Some(value))
+            }
+            Err(error) if error.kind() == ErrorKind::Deadline => Ok(None),
+            Err(error) => Err(error),
         }
-        let value = compute(sys, call, opened, algorithm).await?;
-        self.known.insert(key, value.clone());
-        Ok(value)
     }
-}
 
-async fn compute(sys: &Sys, call: &Call, opened: &Opened, algorithm: Algorithm) -> Result<Value> {
-    let mut source = opened.file.read(call, Range::ALL).await?;
-    let mut sum = Sum::new(algorithm);
-    let mut bytes = 0;
-    while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
-        bytes += piece.length() as u64;
-        sum = take_in(sys, sum, piece).await?;
-        // A hole is read as fast as memory: others must get their turn, and an end.
-        tokio::task::yield_now().await;
-        if call.until.passed(sys.clock()) {
-            let detail = "the digest of the file takes longer than a request may";
-            return Err(Error::new(ErrorKind::Deadline, detail));
+    async fn compute(&self, sys: &Sys, call: &Call, opened: &Opened, mut sum: Sum) -> Result<Value> {
+        let mut source = opened.file.read(call, Range::ALL).await?;
+        let mut bytes = 0;
+        loop {
+            let turn =
+                self.at_once.acquire().await.map_err(|_| Error::internal("digests are never closed"))?;
+            let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? else { break };
+            bytes += piece.length() as u64;
+            sum = take_in(sys, sum, piece).await?;
+            drop(turn);
+            // A hole is read as fast as memory: others must get their turn, and this an end.
+            tokio::task::yield_now().await;
         }
+        if bytes != opened.attr.size {
+            return Err(Error::corrupt("the stored bytes end too early"));
+        }
+        Ok(sum.finish())
     }
-    if bytes != opened.attr.size {
-        return Err(Error::corrupt("the stored bytes end too early"));
-    }
-    Ok(sum.finish())
 }
 
 async fn take_in(sys: &Sys, mut sum: Sum, piece: Piece) -> Result<Sum> {

@@ -2,7 +2,13 @@
 
 use std::time::Duration;
 
-use crate::house::House;
+use weft_core::attr::SetAttr;
+use weft_core::form::{FileSystem, Guard};
+use weft_core::limits;
+use weft_doors_listener::Bounds;
+use weft_sys::Sys;
+
+use crate::house::{House, at};
 use crate::raw::Raw;
 
 /// A file that is old enough for its date to be a strong validator.
@@ -158,6 +164,37 @@ async fn digests_are_told_when_asked_for_in_both_languages() {
     let head = raw.alice("HEAD /f", "Want-Digest: adler32\r\n", b"").await;
     assert_eq!(head.field("Digest"), Some("adler32=06740223"), "another version has another digest");
     assert_eq!(raw.alice("HEAD /f", "Want-Digest: unixcksum\r\n", b"").await.field("Digest"), None);
+}
+
+/// The digest of a file that nobody will have: no request lives so long.
+const ENDLESS: u64 = 1 << 44;
+
+#[tokio::test]
+async fn a_digest_that_takes_too_long_is_left_out_and_keeps_no_other_waiting() {
+    let sys = Sys::simulated(1);
+    let clock = sys.sim_clock().expect("it is simulated").clone();
+    let house = House::on(sys, Bounds::default()).await;
+    house.put("public/endless", &b"x"[..]).await;
+    let longer = SetAttr { size: Some(ENDLESS), ..SetAttr::default() };
+    house.fs.set(&house.call("alice"), &at("public/endless"), &longer, &Guard::NONE).await.expect("a hole");
+    house.put("public/small", &b"hello"[..]).await;
+    let wants = "Host: localhost\r\nWant-Repr-Digest: sha-256=1\r\nWant-Digest: adler32";
+    let mut waiting = Vec::new();
+    // More than are taken in at once, by nobody in particular.
+    for line in ["HEAD /public/endless", "GET /public/endless"].repeat(limits::DIGESTS_AT_ONCE) {
+        let mut raw = Raw::connect(house.address).await;
+        raw.send(format!("{line} HTTP/1.1\r\n{wants}\r\nRange: bytes=0-0\r\n\r\n")).await;
+        waiting.push((line, raw));
+    }
+    let mut raw = Raw::connect(house.address).await;
+    let small = raw.ask("HEAD /public/small", "Want-Digest: adler32\r\n", b"").await;
+    assert_eq!((small.status, small.field("Digest")), (200, Some("adler32=062c0215")));
+    clock.step(limits::DIGEST_WITHIN);
+    for (line, raw) in &mut waiting {
+        let answer = raw.answer(line.starts_with("HEAD")).await;
+        assert_eq!((answer.status, answer.field("Content-Length")), (206, Some("1")), "{line}");
+        assert_eq!((answer.field("Digest"), answer.field("Repr-Digest")), (None, None), "{line}");
+    }
 }
 
 #[tokio::test]
