@@ -8,7 +8,7 @@ use weft_client::Client;
 use weft_core::form::Scope;
 use weft_core::policy::{AuditReads, PolicyEdit};
 use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditVerdict};
-use weft_core::{CallerName, Result, Time};
+use weft_core::{CallerName, OneLine, Result, Time};
 
 use crate::commands::acl::ReadsArg;
 use crate::context::Context;
@@ -153,7 +153,7 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
     out!(
         "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {}",
         show::time(record.at),
-        record.operation,
-        record.because
+        OneLine(&record.operation).to_string(),
+        OneLine(&record.because)
     )
 }

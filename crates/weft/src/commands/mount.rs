@@ -3,6 +3,7 @@
 mod mountpoint;
 
 use std::ffi::OsString;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,8 +53,8 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
         let path =
             std::env::temp_dir().join(format!("weft-mount-{}-{}.log", process::uid(), std::process::id()));
         let failed = |e| fault::error(e, "write", path.display());
-        let log = std::fs::File::options().create_new(true).append(true).open(&path).map_err(failed)?;
-        return run_detached(context, log, &path);
+        let log = std::fs::File::options().create_new(true).append(true).mode(0o600).open(&path);
+        return run_detached(context, log.map_err(failed)?, &path);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

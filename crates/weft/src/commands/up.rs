@@ -60,7 +60,7 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
     let path = directory.path().to_path_buf();
     let running = Running::start(context.sys(), directory, &settings, |it| tell(&path, it)).await?;
     if let Some(file) = &args.ready {
-        write_ready(file, running.addresses())?;
+        write_ready(context.sys(), file, running.addresses())?;
     }
     announce(&path, &running);
     tokio::select! {

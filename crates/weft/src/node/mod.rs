@@ -14,9 +14,9 @@ pub mod backup;
 pub mod check;
 mod directory;
 mod operator;
+mod ready;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Founded, Settings as AuthSettings};
@@ -37,6 +37,7 @@ use weft_volume::managed::{self, Config, Managed};
 
 pub use directory::NodeDirectory;
 use operator::Operator;
+pub use ready::write_ready;
 
 /// Each crate's own range of the engine's keys; the store's is its own constant.
 const AUTH_SPACE: SpaceId = SpaceId(b'a');
@@ -304,14 +305,4 @@ async fn open_volume(
         }
         outcome => outcome,
     }
-}
-
-/// Writes the addresses of a node that answers to a file, whole or not at all.
-pub fn write_ready(file: &Path, addresses: &[(String, String)]) -> Result<()> {
-    let object: serde_json::Map<String, serde_json::Value> =
-        addresses.iter().map(|(door, address)| (door.clone(), address.clone().into())).collect();
-    let failed = |e| weft_sys::fault::error(e, "write", file.display());
-    let fresh = file.with_extension("new");
-    std::fs::write(&fresh, format!("{}\n", serde_json::Value::Object(object))).map_err(failed)?;
-    std::fs::rename(&fresh, file).map_err(failed)
 }
