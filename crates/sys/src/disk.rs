@@ -258,6 +258,22 @@ pub trait DiskFile: OpenedFile {
         Ok(done)
     }
 
+    /// Makes this file, which is empty, what another is: its bytes, its length, and holes where it
+    /// has some. Returns the length. What is cut off the other meanwhile is left out.
+    fn copy_all_from(&self, from: &dyn DiskFile) -> Result<u64> {
+        let (mut at, length) = (0, from.len()?);
+        while let Some(data) = from.seek(at, Seek::Data)?.filter(|data| *data < length) {
+            let hole = from.seek(data, Seek::Hole)?.map_or(length, |hole| hole.min(length));
+            if self.copy_from(from, data, data, hole.saturating_sub(data))? == 0 {
+                break;
+            }
+            at = hole;
+        }
+        let length = length.min(from.len()?);
+        self.set_len(length)?;
+        Ok(length)
+    }
+
     /// Has the machine begin to write what was changed in a range to the disk, without waiting for
     /// it: so a later [`DiskFile::sync`] finds less left to do. A wish; it makes nothing durable.
     fn write_behind(&self, at: u64, len: u64) {

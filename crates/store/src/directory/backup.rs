@@ -18,7 +18,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use weft_core::form::Ack;
+use weft_core::form::{Ack, Seek};
 use weft_core::service::{Finding, Severity};
 use weft_core::{Error, ObjectId, Result, limits};
 use weft_kv::{Commit, Engine, Order, Read, Space, prefix_end};
@@ -30,7 +30,7 @@ use super::files::{OBJECTS_DIR, number_of, path};
 use super::rows::{
     FILES, FileNumber, OBJECTS, ObjectRow, SCHEMA, SPACE, WRITING, object_at, object_key, seal_key,
 };
-use super::seals::{GROUP_BLOCKS, Group, blocks_in, extent};
+use super::seals::{GROUP_BLOCKS, Group, block_of, blocks_in, extent, next_recorded};
 
 /// Where the list of objects that changed meanwhile lies in a backup.
 const UNSETTLED: &str = "unsettled";
@@ -172,23 +172,40 @@ fn damage_in(
     if length < row.size {
         return Ok(Some((object, format!("the file has {length} bytes, the record says {}", row.size))));
     }
+    Ok(damage_in_blocks(records, object, row.size, copy)?.map(|what| (object, what)))
+}
+
+/// Compares every block with its seal, but for holes that nothing else is said of.
+fn damage_in_blocks(
+    records: &impl Read,
+    object: ObjectId,
+    size: u64,
+    copy: &dyn DiskFile,
+) -> Result<Option<String>> {
     let mut bytes = vec![0; limits::SEAL_BLOCK_BYTES as usize];
-    for first in (0..blocks_in(row.size)).step_by(GROUP_BLOCKS as usize) {
-        let group = records.get(&seal_key(object, first / GROUP_BLOCKS))?;
-        let Ok(group) = group.map_or(Ok(Group::default()), |group| Group::decode(&group)) else {
-            return Ok(Some((object, format!("the checksums from block {first} on cannot be read"))));
-        };
-        for block in first..blocks_in(row.size).min(first + GROUP_BLOCKS) {
-            let (at, length) = extent(block, row.size);
-            let found = &mut bytes[..length as usize];
-            copy.read_exact_at(found, at)?;
-            if !group.seal(block).matches(found) {
-                let what = format!("the bytes from {at} on do not match their checksum");
-                return Ok(Some((object, what)));
-            }
+    let (mut next, mut group_of, mut group) = (0, None, Group::default());
+    loop {
+        let data = copy.seek(extent(next, size).0, Seek::Data)?.map(block_of);
+        let sealed = next_recorded(records, object, next)?;
+        let block = data.into_iter().chain(sealed).min().unwrap_or(u64::MAX);
+        if block >= blocks_in(size) {
+            return Ok(None);
         }
+        if group_of != Some(block / GROUP_BLOCKS) {
+            let row = records.get(&seal_key(object, block / GROUP_BLOCKS))?;
+            let Ok(read) = row.map_or(Ok(Group::default()), |row| Group::decode(&row)) else {
+                return Ok(Some(format!("the checksums of block {block} cannot be read")));
+            };
+            (group_of, group) = (Some(block / GROUP_BLOCKS), read);
+        }
+        let (at, length) = extent(block, size);
+        let found = &mut bytes[..length as usize];
+        copy.read_exact_at(found, at)?;
+        if !group.seal(block).matches(found) {
+            return Ok(Some(format!("the bytes from {at} on do not match their checksum")));
+        }
+        next = block + 1;
     }
-    Ok(None)
 }
 
 /// Looks for objects whose records cannot be read, or whose files were not there to be copied.
@@ -235,16 +252,9 @@ fn copy_objects(
 
 fn copy_file(from: &dyn Disk, into: &dyn Disk, path: &str) -> Result<(Arc<dyn DiskFile>, u64)> {
     let (source, target) = (from.open(path, Open::Read)?, into.open(path, Open::Make)?);
-    let (mut at, length) = (0, source.len()?);
-    while at < length {
-        let copied = target.copy_from(&*source, at, at, length - at)?;
-        if copied == 0 {
-            break;
-        }
-        at += copied;
-    }
+    let length = target.copy_all_from(&*source)?;
     target.sync(FlushSite::StoreBackup)?;
-    Ok((target, at))
+    Ok((target, length))
 }
 
 fn entries(disk: &dyn Disk, dir: &str) -> Result<Vec<(String, Entry)>> {

@@ -29,9 +29,9 @@ use super::files::{OBJECTS_DIR, ORPHANS_DIR, least_next, number_of, path, record
 use super::live::{Known, Phase};
 use super::rows::{
     FILES, FileNumber, MEMBERS, NEXT_FILE, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING, member_key,
-    number_at, object_at, object_key, seal_key,
+    number_at, object_at, object_key,
 };
-use super::seals::{GROUP_BLOCKS, Group, Seal, block_of, blocks_in, extent};
+use super::seals::{GROUP_BLOCKS, Group, Seal, block_of, blocks_in, extent, next_recorded};
 
 /// How to check.
 #[derive(Clone, Copy, Debug, Default)]
@@ -649,7 +649,6 @@ impl Inner {
         self.wake.notify_one();
     }
 
-    /// Returns the seal a block has now; `None` if it has none.
     /// Returns the first block from `block` on that holds bytes or may have a seal for some: what
     /// lies between are holes that nothing else is said of.
     async fn next_block(&self, live: &Arc<super::Live>, block: u64) -> Result<u64> {
@@ -657,14 +656,12 @@ impl Inner {
         let data = self.sys.blocking(move || reading.file.seek(extent(block, 0).0, Seek::Data)).await??;
         let fresh = live.state().next_fresh(block);
         let records = self.space.snapshot()?;
-        let (from, to) = (seal_key(live.id, block / GROUP_BLOCKS), prefix_end(&object_key(SEALS, live.id)));
-        let group = records.scan(&from, &to, Order::Rising).next().transpose()?;
-        let group = group.map(|(key, _)| number_at(&key, 17)).transpose()?;
-        let recorded = group.map(|group| group.saturating_mul(GROUP_BLOCKS).max(block));
-        let next = [data.map(block_of), fresh, recorded].into_iter().flatten().min();
+        let next =
+            [data.map(block_of), fresh, next_recorded(&records, live.id, block)?].into_iter().flatten().min();
         Ok(next.unwrap_or(u64::MAX))
     }
 
+    /// Returns the seal a block has now; `None` if it has none.
     fn seal_now(&self, live: &super::Live, block: u64) -> Result<Option<Seal>> {
         match self.look_up(live, block)?.0 {
             Known::Sealed { seal, .. } => Ok(Some(seal)),

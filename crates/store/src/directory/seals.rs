@@ -1,7 +1,10 @@
 //! Seals: what says that a block is as it was written.
 
 use weft_core::limits::SEAL_BLOCK_BYTES;
-use weft_core::{Error, Result};
+use weft_core::{Error, ObjectId, Result};
+use weft_kv::{Order, Read, prefix_end};
+
+use super::rows::{SEALS, number_at, object_key, seal_key};
 
 /// Blocks whose seals share one record.
 pub(super) const GROUP_BLOCKS: u64 = 64;
@@ -141,6 +144,19 @@ impl Group {
         }
         Ok(group)
     }
+}
+
+/// Returns the first block from `block` on that may have a seal of some bytes in the records: what
+/// lies before it is sealed as a hole.
+pub(super) fn next_recorded(records: &impl Read, object: ObjectId, block: u64) -> Result<Option<u64>> {
+    let (from, to) = (seal_key(object, block / GROUP_BLOCKS), prefix_end(&object_key(SEALS, object)));
+    for row in records.scan(&from, &to, Order::Rising) {
+        // What is no group's key is found by itself.
+        if let Ok(group) = number_at(&row?.0, 17) {
+            return Ok(Some(group.saturating_mul(GROUP_BLOCKS).max(block)));
+        }
+    }
+    Ok(None)
 }
 
 /// Hashes a block while it passes by, so that it need not be read back.

@@ -6,14 +6,14 @@ use weft_conformance::object_store::bench::{Bench, OBJECT, pattern};
 use weft_core::service::{ObjectStore, Severity};
 use weft_core::{ObjectId, Result, limits};
 use weft_kv::{Embedded, Engine};
-use weft_store::{Options, restore};
+use weft_store::{BackedUp, Options, restore};
 use weft_sys::{Disk, FlushSite, SimDisk, Sys};
 
 use crate::faults::DEEP;
 use crate::node::{Node, kv_options, simulated};
 
 /// Backs a node up, metadata and objects beside each other; `between` happens between the two.
-async fn back_up(node: &Node, into: &SimDisk, between: impl Future<Output = ()>) -> Result<()> {
+async fn back_up(node: &Node, into: &SimDisk, between: impl Future<Output = ()>) -> Result<BackedUp> {
     let (kv, objects) = (into.beneath("kv")?, into.beneath("store")?);
     into.sync_dir("", FlushSite::KvTreeDir)?;
     let engine = node.engine();
@@ -22,8 +22,7 @@ async fn back_up(node: &Node, into: &SimDisk, between: impl Future<Output = ()>)
         between.await;
         Ok(commit)
     };
-    node.directory().backup(metadata, objects).await?;
-    Ok(())
+    node.directory().backup(metadata, objects).await
 }
 
 /// Makes a node of a backup. It is not started.
@@ -109,4 +108,44 @@ fn what_changes_while_a_backup_runs_is_whole_or_sealed_anew_and_never_lost() {
             "the records were copied before it went"
         );
     });
+}
+
+/// Whoever may write can make a file of any length, and a disk has room for what is in it.
+#[test]
+fn holes_are_neither_copied_nor_read_and_what_should_not_be_in_one_is_named() {
+    const SPARSE: u64 = 1 << 45;
+    simulated(1, Options::default(), async |node, disk| {
+        let bench = Bench::with_object(&node).await;
+        bench.write(3 << 30, "amid").await;
+        bench.write(SPARSE - 3, "end").await;
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        let (backup, restored) = (SimDisk::new(), SimDisk::new());
+        let made = back_up(&node, &backup, async {}).await.expect("it is made");
+        assert_eq!((made.copied.bytes, made.damaged.len()), (SPARSE, 0));
+        bring_back(&node.sys, &backup, &restored).await.expect("it is whole");
+        let path = path_of_longest(&*backup.beneath("store").expect("it is there"));
+        for copy in [&backup, &restored] {
+            let size = copy.measure(&format!("store/{path}")).expect("it is there");
+            assert_eq!((size.len, size.used), (SPARSE, 1024));
+        }
+        disk.flip_bit(&format!("store/{path}"), 5 << 30, 1).expect("it is there");
+        let made = back_up(&node, &SimDisk::new(), async {}).await.expect("it is made");
+        assert!(made.damaged[0].detail.ends_with("the bytes from 5368709120 on do not match their checksum"));
+        node.directory().settle().await.expect("it can look at it");
+    });
+}
+
+/// Returns the path of the longest file of a store.
+fn path_of_longest(store: &dyn Disk) -> String {
+    let names = |dir: &str| {
+        let mut names = Vec::new();
+        let each = &mut |name: &str, _| {
+            names.push(format!("{dir}/{name}"));
+            std::ops::ControlFlow::Continue(())
+        };
+        store.list(dir, each).expect("it can be listed");
+        names
+    };
+    let files = names("objects").into_iter().flat_map(|fan| names(&fan));
+    files.max_by_key(|path| store.measure(path).expect("it is there").len).expect("there is one")
 }

@@ -23,12 +23,13 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use weft_core::form::Seek;
 use weft_core::service::BackupReport;
 use weft_core::{Error, Result};
 use weft_kv::{Commit, Embedded, Engine};
 use weft_store::Directory;
 use weft_sys::disk::Entry;
-use weft_sys::{Disk, FlushSite, Open, RealDisk, Sys, fault};
+use weft_sys::{Disk, DiskFile, FlushSite, Open, RealDisk, Sys, fault};
 use weft_volume::managed;
 
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
@@ -38,13 +39,13 @@ mod tests;
 
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
-const LAYOUT: &str = "weft backup 2\n";
+const LAYOUT: &str = "weft backup 3\n";
 /// What the last line of the list begins with: the hash of all lines above it.
 const LIST: &str = "list ";
 /// The one key that no backup holds: it is put away by hand, and a node runs without it.
 const ROOT_KEY: &str = "root.key";
-/// Bytes of a backup that are read and hashed at once.
-const READ_BYTES: usize = 1 << 20;
+/// Bytes of a backup that are read and hashed at once. It is part of the layout.
+const BLOCK_BYTES: u64 = 1 << 20;
 
 /// Writes a backup of a node's directory `data` to a new directory. `metadata` copies the engine.
 pub async fn write<F: Future<Output = Result<Commit>>>(
@@ -142,23 +143,31 @@ fn first_difference<'a>(one: &'a str, other: &'a str) -> Option<&'a str> {
     line.splitn(3, ' ').nth(2)
 }
 
-/// Lists every file of a backup but the list itself: hash, length, path.
+/// Lists every file of a backup but the list itself: hash, length, path. The hash is of each block
+/// that is not all zeros, behind its number: a file of holes costs no more than what is in it.
 fn list_of(backup: &dyn Disk) -> Result<String> {
     let mut files = files_below(backup, "")?;
     files.sort();
     let mut list = String::from(LAYOUT);
-    let mut buffer = vec![0; READ_BYTES];
+    let mut buffer = vec![0; BLOCK_BYTES as usize];
     for path in files.iter().filter(|path| *path != COMPLETE) {
-        let (file, mut hasher) = (backup.open(path, Open::Read)?, blake3::Hasher::new());
-        loop {
-            match file.read(&mut buffer, hasher.count())? {
-                0 => break,
-                read => hasher.update(&buffer[..read]),
-            };
-        }
-        let _ = writeln!(list, "{} {} {path}", hasher.finalize(), hasher.count());
+        let file = backup.open(path, Open::Read)?;
+        let _ = writeln!(list, "{} {} {path}", hash_of(&*file, &mut buffer)?, file.len()?);
     }
     Ok(with_sum(&list))
+}
+
+fn hash_of(file: &dyn DiskFile, buffer: &mut [u8]) -> Result<blake3::Hash> {
+    let (mut hasher, mut at) = (blake3::Hasher::new(), 0);
+    while let Some(data) = file.seek(at, Seek::Data)? {
+        let block = data / BLOCK_BYTES;
+        let read = file.read(buffer, block * BLOCK_BYTES)?;
+        if buffer[..read].iter().any(|byte| *byte != 0) {
+            hasher.update(&block.to_be_bytes()).update(&buffer[..read]);
+        }
+        at = (block + 1) * BLOCK_BYTES;
+    }
+    Ok(hasher.finalize())
 }
 
 fn read(disk: &dyn Disk, path: &str) -> Result<Vec<u8>> {
@@ -250,7 +259,7 @@ fn copy_tree(from: &dyn Disk, into: &dyn Disk) -> Result<()> {
     })?;
     for name in names {
         let (source, target) = (from.open(&name, Open::Read)?, into.open(&name, Open::Make)?);
-        target.copy_from(&*source, 0, 0, source.len()?)?;
+        target.copy_all_from(&*source)?;
         target.sync(FlushSite::BackupFile)?;
     }
     into.sync_dir("", FlushSite::BackupDir)

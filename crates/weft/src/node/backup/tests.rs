@@ -138,6 +138,35 @@ async fn a_file_written_in_place_during_a_backup_comes_back_as_its_object_is_und
     .await;
 }
 
+/// Far more than a test could read, or this machine hold.
+const SPARSE: u64 = 1 << 40;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn holes_stay_holes_in_a_backup_and_in_what_is_restored_of_it() {
+    on_disk(async |sys, [data, other, backup]| {
+        let node = Scene::start(&sys, &data).await;
+        let file = node.publish("sparse").await;
+        let (call, end) = (node.call().durable(), WriteAt::Offset(SPARSE - 3));
+        let open = node.node.volume.file(&call, file, Rights::WRITE).await.expect("it is there");
+        open.write(&call, end, &mut BytesSource::new("end")).await.expect("written");
+        open.close(&call).await.expect("it can be closed");
+        node.back_up(&backup, async {}, async {}).await;
+        node.stop().await;
+        for place in [&data, &backup] {
+            let disk = RealDisk::open(&place.join("objects")).expect("it is there");
+            let files = files_below(&disk, "").expect("it can be read");
+            let sizes = files.iter().map(|file| disk.measure(file).expect("it is there"));
+            let (len, used) = sizes.fold((0, 0), |(len, used), size| (len.max(size.len), used + size.used));
+            assert_eq!((len, used < 1 << 20), (SPARSE, true), "{used} bytes in {}", place.display());
+        }
+        let node = restored(&sys, &backup, &other).await;
+        let attr = node.attr(file).await;
+        assert_eq!((attr.size, attr.used < 1 << 20), (SPARSE, true));
+        node.stop().await;
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn every_write_in_a_backup_has_its_audit_record_in_it() {
     on_disk(async |sys, [data, other, backup]| {
