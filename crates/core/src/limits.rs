@@ -360,6 +360,9 @@ pub const SESSION_WATCHERS_MAX: usize = 64;
 pub const AUDIT_QUEUE_MAX: usize = 8192;
 /// How long audit records wait for company before they are written.
 pub const AUDIT_DELAY: Duration = Duration::from_millis(500);
+/// How often reads through files that stay open are recorded: with [`AUDIT_DELAY`] and the writing
+/// itself, within a second.
+pub const AUDIT_READS_EVERY: Duration = Duration::from_millis(250);
 /// Records in one batch.
 pub const AUDIT_BATCH_MAX: usize = 1024;
 /// Bytes of records in one batch, after which no further record joins it.

@@ -2,7 +2,7 @@
 
 use weft_core::form::WriteAt;
 use weft_core::proof::{Granted, Objects};
-use weft_core::{Clock, ContainerId, Error, Moment, ObjectId, Result, Rights};
+use weft_core::{Clock, ContainerId, Error, ErrorKind, Moment, ObjectId, Result, Rights};
 
 /// To read bytes.
 pub(crate) const READING: &[Rights] = &[Rights::READ];
@@ -23,7 +23,7 @@ pub(crate) fn writing(at: WriteAt) -> &'static [Rights] {
 }
 
 /// Checks that at least one of `rights` is allowed on the object now. The refusal is about the
-/// first.
+/// first, unless one would be allowed by a proof that has ended.
 pub(crate) fn any(granted: &Granted, rights: &[Rights], object: ObjectId, now: Moment) -> Result<()> {
     either(rights.iter().map(|right| granted.allows(*right, object, now)))
 }
@@ -43,14 +43,15 @@ pub(crate) fn listing(granted: &Granted, now: Moment) -> Result<()> {
 }
 
 fn either(answers: impl Iterator<Item = Result<()>>) -> Result<()> {
-    let mut first = None;
+    let mut refusal: Option<Error> = None;
     for answer in answers {
-        match answer {
-            Ok(()) => return Ok(()),
-            Err(error) => first = first.or(Some(error)),
+        let Err(error) = answer else { return Ok(()) };
+        let lacks = |error: &Error| error.kind() == ErrorKind::Denied;
+        if refusal.as_ref().is_none_or(|first| lacks(first) && !lacks(&error)) {
+            refusal = Some(error);
         }
     }
-    Err(first.unwrap_or_else(|| Error::denied("no right was asked for")))
+    Err(refusal.unwrap_or_else(|| Error::denied("no right was asked for")))
 }
 
 /// The one answer for an object that is not there and for one of another container: a proof

@@ -14,13 +14,13 @@ use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{CallerName, ContainerId, FileId, Result, Rights, StageId, VolumeId};
 
 use super::file::AuditedFile;
+use super::reads::Reader;
 use super::stage::AuditedStage;
 use super::{Audited, named, watched};
 
 impl Audited {
     fn watch_file(&self, call: &Call, container: ContainerId, below: Arc<dyn OpenFile>) -> Arc<dyn OpenFile> {
-        let (inner, call) = (self.0.clone(), call.clone());
-        Arc::new(AuditedFile { inner, below, container, call, tally: Arc::default() })
+        Arc::new(AuditedFile::new(&self.0, call, container, below))
     }
 
     fn watch_stage(&self, below: Arc<dyn Stage>) -> Arc<dyn Stage> {
@@ -104,7 +104,15 @@ impl FileSystem for Audited {
     }
 
     async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
-        watched!(self.0, call, "copy", named(from), self.0.below.copy(call, from, range, to, offset))
+        let source =
+            watched!(self.0, call, "copy", named(from), self.0.below.walk(call, from, Want::default()))?;
+        // The file that is recorded is the one that is read, whatever its names do meanwhile.
+        let (file, container) = (source.attr.id, source.attr.container);
+        let at = At::id(file);
+        let copying = self.0.below.copy(call, &at, range, to, offset);
+        let copied = watched!(self.0, call, "copy", Some(file), copying)?;
+        self.0.read(&Reader { call: call.clone(), file, container }, copied.bytes).await;
+        Ok(copied)
     }
 
     async fn stages(&self, call: &Call, dir: &At, from: Option<StageId>) -> Result<StagePage> {
@@ -139,7 +147,7 @@ impl FileSystem for Audited {
 
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
         let below = watched!(self.0, call, "file", Some(id), self.0.below.file(call, id, need))?;
-        if !need.contains(Rights::READ) {
+        if !need.intersects(Rights::READ | Rights::EXECUTE) {
             return Ok(below);
         }
         let container = below.attr(call).await?.container;

@@ -2,14 +2,15 @@
 //!
 //! Writes are recorded by the volume itself, in the commit that makes them. This wrapper
 //! stands between the doors and the volume and records what leaves no trace there: bytes
-//! that were read, once for each open and when it ends, where the container says so; and
-//! every refusal, always.
+//! that were read, for each open, where the container says so; and every refusal, always.
 //!
 //! How to get it wrong: record before the act and call it done, or lose a record when a
-//! file is dropped and not closed. So a file records itself when it goes, either way.
+//! file is dropped and not closed, or never closed. So reads are recorded when the last that can
+//! read goes, and before that every now and then.
 
 mod file;
 mod file_system;
+mod reads;
 mod stage;
 
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use weft_core::form::{At, Call, FileSystem};
 use weft_core::service::{Audit, AuditOutcome, AuditRecord};
 use weft_core::{ContainerId, Error, ErrorKind, FileId};
 use weft_sys::Sys;
+
+use reads::{Reader, Unrecorded};
 
 /// What the volume below knows of reads.
 pub trait Readings: Send + Sync {
@@ -38,6 +41,7 @@ struct Inner {
     below: Arc<dyn FileSystem>,
     audit: Arc<dyn Audit>,
     reads: Arc<dyn Readings>,
+    unrecorded: Unrecorded,
 }
 
 impl Audited {
@@ -48,7 +52,12 @@ impl Audited {
         audit: Arc<dyn Audit>,
         reads: Arc<dyn Readings>,
     ) -> Self {
-        Self(Arc::new(Inner { sys, below, audit, reads }))
+        Self(Arc::new(Inner { sys, below, audit, reads, unrecorded: Unrecorded::default() }))
+    }
+
+    /// Records everything that was read before now: before the log is read, and before it is closed.
+    pub async fn record_reads(&self) {
+        self.0.record_reads().await;
     }
 }
 
@@ -77,10 +86,14 @@ impl Inner {
         self.audit.record(record).await;
     }
 
-    /// Records that bytes were read, and by which entry.
-    async fn read(&self, call: &Call, file: FileId, container: ContainerId, bytes: u64) {
-        let because = self.reads.settled_by(call, file);
-        let about = (Some(file), Some(container));
+    /// Records that bytes were read, and by which entry, if that is wanted of the container.
+    async fn read(&self, reader: &Reader, bytes: u64) {
+        let Reader { call, file, container } = reader;
+        if !self.reads.are_recorded(*container) {
+            return;
+        }
+        let because = self.reads.settled_by(call, *file);
+        let about = (Some(*file), Some(*container));
         let record = self.record(call, "read", about, AuditOutcome::Done, because.unwrap_or_default(), bytes);
         self.audit.record(record).await;
     }

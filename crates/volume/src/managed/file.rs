@@ -242,7 +242,8 @@ impl Volume {
                     let file = act.wcc(node.id, Some(before))?;
                     return Ok(Changed { value: act.attr(&node)?, file, parents: [None, None] });
                 }
-                // The guard was met before the size changed.
+                // The guard was met before the size changed; the credential may have ended since.
+                act.call.caller.live(act.now)?;
                 let mut node = act.view().may_begin_set(&at, &set, &weft_core::form::Guard::NONE)?;
                 act.apply(&mut node, &set)?;
                 act.finish_set(&node, &set, Some(before))

@@ -114,6 +114,8 @@ impl Act<'_, '_> {
         guard: &Guard,
         number: u64,
     ) -> Result<Changed<Entry>> {
+        // The bytes were brought together for a while: the credential may have ended since.
+        self.call.caller.live(self.now)?;
         let view = self.view();
         let row = view.staged_of(id)?;
         let now: Parts = view.parts_of(id, 0).collect::<Result<_>>()?;

@@ -2,7 +2,7 @@
 
 use weft_conformance::file_system::site::*;
 use weft_core::attr::{SetAttr, SetTime};
-use weft_core::form::{At, ChangeKind, ChangeSeq, Range, Replace, WriteAt};
+use weft_core::form::{At, BytesSource, ChangeKind, ChangeSeq, Range, Replace, StageHint, Want, WriteAt};
 use weft_core::proof::{Attenuation, CredentialClaims};
 use weft_core::{ErrorKind, RelPath, Rights, Time, limits};
 use weft_sys::{SimDisk, simulate};
@@ -68,6 +68,30 @@ fn a_transfer_ends_when_its_file_leaves_the_paths_of_its_credential() {
             assert_eq!(sources[0].next(1000).await.fails(), ErrorKind::Revoked, "{to}");
             assert!(sources[1].next(1000).await.works().is_some(), "{to}");
         }
+    });
+}
+
+#[test]
+fn a_credential_that_ends_while_a_stage_is_published_publishes_nothing() {
+    simulate(4, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        site.dir("d").await;
+        let claims = volume.domain.claims("alice");
+        let alice = volume.domain.caller_with(&claims);
+        site.allow("d", &alice, Rights::INSERT | Rights::TRAVERSE | Rights::READ).await;
+        let call = site.call_of(&alice, 2).durable();
+        let stage = site.fs.stage(&call, &at("d/f"), &StageHint::default()).await.works();
+        stage.put(&call, 1, 0, &mut BytesSource::new(pattern(100_000, 1))).await.works();
+        let go_on = store.hold(Op::Sealed);
+        let publishing =
+            sys.spawn(async move { stage.publish(&call, &[], &SetAttr::default(), &free()).await });
+        rest().await;
+        volume.domain.revocations().end_credential(claims.id, claims.expires);
+        drop(go_on);
+        assert_eq!(publishing.await.works().fails(), ErrorKind::Revoked);
+        let found = site.fs.walk(&site.call(), &at("d/f"), Want::default()).await;
+        assert_eq!(found.fails(), ErrorKind::NotFound);
     });
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "laws are tried on a real runtime too")]
 
+mod audited;
 mod crash;
 mod disk_store;
 mod full;

@@ -18,6 +18,8 @@ pub enum Op {
     Shape,
     Sync,
     Seal,
+    /// When the store has sealed it, and nobody was told.
+    Sealed,
     Relabel,
     /// When the store has the new label, and nobody was told.
     Relabelled,
@@ -180,7 +182,9 @@ impl ObjectStore for UnsteadyStore {
 
     async fn seal(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
         self.pass(Op::Seal, object).await?;
-        self.inner.seal(granted, object).await
+        let stat = self.inner.seal(granted, object).await?;
+        self.pass(Op::Sealed, object).await?;
+        Ok(stat)
     }
 
     async fn relabel(&self, from: &Granted, to: &Granted, object: ObjectId) -> Result<()> {

@@ -11,6 +11,7 @@ use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdic
 use weft_core::{Error, Result, Rights};
 use weft_kv::Engine;
 use weft_sys::Sys;
+use weft_volume::audited::Audited;
 use weft_volume::managed;
 
 use super::call_of;
@@ -20,17 +21,18 @@ pub struct Guarded {
     sys: Sys,
     auth: Arc<Auth>,
     engine: Arc<dyn Engine>,
-    fs: Arc<dyn FileSystem>,
+    fs: Audited,
 }
 
 impl Guarded {
-    pub fn new(sys: Sys, auth: Arc<Auth>, engine: Arc<dyn Engine>, fs: Arc<dyn FileSystem>) -> Self {
+    pub fn new(sys: Sys, auth: Arc<Auth>, engine: Arc<dyn Engine>, fs: Audited) -> Self {
         Self { sys, auth, engine, fs }
     }
 
-    /// Waits until the log has what was written before now: records of writes come to it
+    /// Waits until the log has what was read and written before now: records of writes come to it
     /// through the engine, once they are on disk.
     async fn catch_up(&self) -> Result<()> {
+        self.fs.record_reads().await;
         let Some(last) = self.engine.last_note(managed::AUDITS)? else { return Ok(()) };
         self.engine.flush().await?;
         self.auth.audit_log().copied(last).await
@@ -46,6 +48,11 @@ impl Guarded {
         let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
         if walked.attr.container != container || !may {
             return Err(Error::denied("reading the audit of the container needs `audit-read` on it"));
+        }
+        // A container reaches beyond the paths of a credential; what lies there is not to be told.
+        if !caller.limits().paths.is_empty() && filter.object != Some(member) {
+            let detail = "a credential that is limited to paths reads what is about one path only";
+            return Err(Error::denied(detail).hint("weft audit --only PATH"));
         }
         Ok(())
     }

@@ -60,6 +60,8 @@ pub struct Running {
     auth: Arc<Auth>,
     store: Arc<Directory>,
     volume: Managed,
+    /// The same, as the doors have it.
+    audited: Audited,
     stopper: Stopper,
     doors: Vec<Task<()>>,
     /// Copies audit records of writes into the log.
@@ -106,7 +108,8 @@ impl Running {
         let follower = follow_audits(sys, &auth, &engine)?;
         let sweeper = sweep_behind(sys, &auth, &volume);
         let (below, reads) = (Arc::new(volume.clone()), Arc::new(volume.clone()));
-        let fs: Arc<dyn FileSystem> = Arc::new(Audited::new(sys.clone(), below, auth.audit(), reads));
+        let audited = Audited::new(sys.clone(), below, auth.audit(), reads);
+        let fs: Arc<dyn FileSystem> = Arc::new(audited.clone());
         let (stopper, stopping) = shutdown();
         let mut running = Self {
             directory,
@@ -114,6 +117,7 @@ impl Running {
             auth,
             store,
             volume,
+            audited,
             stopper,
             doors: Vec::new(),
             follower,
@@ -162,7 +166,8 @@ impl Running {
         let opens = Arc::<OpenTables>::default();
         self.auth.sessions().watch(opens.clone());
         let operator = Operator::new(sys, self);
-        let audit = audit::Guarded::new(sys.clone(), self.auth.clone(), self.engine.clone(), fs.clone());
+        let (auth, engine) = (self.auth.clone(), self.engine.clone());
+        let audit = audit::Guarded::new(sys.clone(), auth, engine, self.audited.clone());
         let services = Arc::new(NativeServices {
             sys: sys.clone(),
             fs: fs.clone(),
@@ -200,6 +205,8 @@ impl Running {
                 tracing::warn!(%error, "a door did not close in time");
             }
         }
+        self.audited.record_reads().await;
+        drop(self.audited);
         // Each is closed whatever became of the others; the first failure is told.
         let mut outcomes = vec![self.volume.close().await];
         drop(self.volume);

@@ -1,5 +1,7 @@
 //! Every command once, as text and as JSON, with its exit code and its errors.
 
+use std::collections::BTreeSet;
+
 use weft_conformance::run::have;
 
 use crate::node::Node;
@@ -230,6 +232,20 @@ fn an_owner_says_which_reads_of_hers_are_recorded_and_sees_them_without_being_ad
     }
     node.run_with(&bob, &["audit", "/d", "--reads", "off"]).fails(3, &["error:"]);
     node.run_with(&bob, &["audit", "/d"]).fails(3, &["error:"]);
+}
+
+#[test]
+fn a_credential_of_some_paths_reads_the_audit_of_one_of_them_at_a_time() {
+    let node = furnished();
+    node.add_user("alice", "her pass word");
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    let narrow = node.login("alice", "her pass word", &["--path", "/d/one"]);
+    node.run(&["cat", "/d/one"]).ok();
+    node.run(&["cat", "/d/two"]).ok();
+    node.run_with(&narrow, &["audit", "/d/one"]).fails(3, &["error:", "--only"]);
+    let records = node.run_with(&narrow, &["audit", "/d/one", "--only", "--json"]).json();
+    let objects: BTreeSet<String> = records.iter().map(|record| record["object"].to_string()).collect();
+    assert_eq!(objects.len(), 1, "{records:?}");
 }
 
 #[test]

@@ -1,0 +1,124 @@
+//! What was read and stands in no record yet.
+//!
+//! Each open, with whatever still reads through it, counts its bytes. They are recorded when it is
+//! closed, when the last of it goes, and meanwhile every [`limits::AUDIT_READS_EVERY`]: so a node
+//! that is killed loses a moment of reads, however long a file is held open.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use weft_core::form::Call;
+use weft_core::{ContainerId, FileId, limits};
+
+use super::Inner;
+
+/// What is read through one open.
+pub(super) struct Tally {
+    pub(super) inner: Arc<Inner>,
+    pub(super) reader: Reader,
+    touched: AtomicBool,
+    bytes: AtomicU64,
+}
+
+/// Who reads what. Who reads is who opened.
+#[derive(Clone)]
+pub(super) struct Reader {
+    pub(super) call: Call,
+    pub(super) file: FileId,
+    pub(super) container: ContainerId,
+}
+
+/// Reads that are to be recorded soon.
+#[derive(Default)]
+pub(super) struct Unrecorded {
+    due: Mutex<Due>,
+    /// Whoever records; who comes meanwhile waits until that is done.
+    recording: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct Due {
+    open: Vec<Weak<Tally>>,
+    gone: Vec<(Reader, u64)>,
+    /// Somebody comes to record them.
+    awaited: bool,
+}
+
+impl Tally {
+    pub(super) fn new(inner: Arc<Inner>, reader: Reader) -> Arc<Self> {
+        Arc::new(Self { inner, reader, touched: AtomicBool::new(false), bytes: AtomicU64::new(0) })
+    }
+
+    /// Counts bytes that were read; none at first, by whoever begins.
+    pub(super) fn count(self: &Arc<Self>, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        if !self.touched.swap(true, Ordering::AcqRel) {
+            let mut due = self.inner.unrecorded.due();
+            due.open.push(Arc::downgrade(self));
+            self.inner.record_soon(&mut due);
+        }
+    }
+
+    /// Returns the bytes that are in no record; `None` if nothing was read since the last.
+    fn take(&self) -> Option<u64> {
+        let touched = self.touched.swap(false, Ordering::AcqRel);
+        touched.then(|| self.bytes.swap(0, Ordering::AcqRel))
+    }
+
+    /// Records what is in no record.
+    pub(super) async fn record(&self) {
+        if let Some(bytes) = self.take() {
+            self.inner.read(&self.reader, bytes).await;
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        if let Some(bytes) = self.take() {
+            let mut due = self.inner.unrecorded.due();
+            due.gone.push((self.reader.clone(), bytes));
+            self.inner.record_soon(&mut due);
+        }
+    }
+}
+
+impl Unrecorded {
+    /// Returns whether more has gathered than should.
+    pub(super) fn is_full(&self) -> bool {
+        let due = self.due();
+        due.open.len() + due.gone.len() >= limits::AUDIT_QUEUE_MAX
+    }
+
+    fn due(&self) -> MutexGuard<'_, Due> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn record_soon(self: &Arc<Self>, due: &mut Due) {
+        if !std::mem::replace(&mut due.awaited, true) {
+            let inner = self.clone();
+            drop(self.sys.spawn(async move {
+                inner.sys.sleep(limits::AUDIT_READS_EVERY).await;
+                inner.unrecorded.due().awaited = false;
+                inner.record_reads().await;
+            }));
+        }
+    }
+
+    /// Records everything that was read before now.
+    pub(super) async fn record_reads(&self) {
+        let _alone = self.unrecorded.recording.lock().await;
+        let (open, gone) = {
+            let mut due = self.unrecorded.due();
+            (std::mem::take(&mut due.open), std::mem::take(&mut due.gone))
+        };
+        for (reader, bytes) in gone {
+            self.read(&reader, bytes).await;
+        }
+        for tally in open.iter().filter_map(Weak::upgrade) {
+            tally.record().await;
+        }
+    }
+}
