@@ -85,6 +85,10 @@ async fn file(x: &mut Exchange<'_, '_>, opened: &Opened) -> Served {
 /// Returns what of the file is to be sent.
 fn wanted(x: &Exchange<'_, '_>, attr: &Attr, present: &Present) -> Served<Wanted> {
     let Some(field) = x.head.one(Field::Range)? else { return Ok(Wanted::Whole) };
+    // Ranges are defined for GET alone (RFC 9110, 14.2).
+    if x.talk.is_head {
+        return Ok(Wanted::Whole);
+    }
     if let Some(validator) = x.head.one(Field::IfRange)?
         && !if_range_holds(validator, present, x.talk.http.services.sys.clock().now())
     {

@@ -9,9 +9,9 @@ use weft_core::{Deadline, Name, Result, Time, limits};
 use weft_mover::Outbound;
 use weft_sys::net::More;
 
-use crate::answer::Problem;
+use crate::answer::{Answer, Problem};
 use crate::codec::accept::wants_json;
-use crate::codec::condition::entity_tag;
+use crate::codec::condition::{Conditions, Present, Verdict, entity_tag};
 use crate::codec::head::Field;
 use crate::codec::target::{encode_name, parameter};
 use crate::exchange::{Exchange, Served, keeping_session};
@@ -27,6 +27,7 @@ const FLUSH_BYTES: usize = 32 << 10;
 
 /// What of a directory was asked for.
 struct Asked {
+    /// JSON, by the query: then the next page is asked for so, too.
     json: bool,
     after: Option<Name>,
     /// Entries at most; all if none was given.
@@ -45,6 +46,14 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         Ok(page) => page,
         Err(error) => return Err(x.problem(&error, Act::Read).await.into()),
     };
+    match conditions(&x)?.judge(Some(&LISTED)) {
+        Verdict::Holds => {}
+        Verdict::Known => {
+            let rules = |answer: &mut Answer| _ = answer.fixed(LISTING_RULES);
+            return x.talk.reply(Status::NOT_MODIFIED, rules, None).await;
+        }
+        Verdict::Fails => return Err(crate::remove::failed().into()),
+    }
     let chunked = x.talk.takes_chunks();
     if !chunked {
         x.talk.close_after();
@@ -64,11 +73,21 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         let out = Out { outbound: &mut outbound, ready: head, held: Vec::new(), chunked };
         let shape: &mut dyn Shape =
             if json { &mut Json { comma: false } } else { &mut Html { title: title(&x) } };
-        keeping_session(http, &x.call, pin!(send(&x, out, shape, first, asked.limit))).await
+        let further = Further { limit: asked.limit, json: asked.json };
+        keeping_session(http, &x.call, pin!(send(&x, out, shape, first, further))).await
     };
     let sent = outbound.sent();
     drop(outbound);
     x.sent_or_not(done, sent)
+}
+
+/// A listing, for conditions: it is there, and has no tag.
+const LISTED: Present = Present { tag: None, mtime: Time::EPOCH };
+
+/// Returns the conditions that a listing can be asked under. Dates are none: a directory's time
+/// does not say that a file in it changed.
+fn conditions(x: &Exchange<'_, '_>) -> Served<Conditions> {
+    Ok(Conditions { modified_since: None, unmodified_since: None, ..Conditions::of(x.head)? })
 }
 
 fn asked(x: &Exchange<'_, '_>) -> Result<Asked> {
@@ -102,10 +121,10 @@ async fn send(
     mut out: Out<'_, '_>,
     shape: &mut dyn Shape,
     first: Page,
-    limit: Option<u64>,
+    further: Further,
 ) -> Result<()> {
     shape.begin(&mut out.held);
-    let mut left = limit;
+    let mut left = further.limit;
     let mut next = Some(first);
     while let Some(page) = next.take() {
         for entry in &page.entries {
@@ -116,14 +135,14 @@ async fn send(
         match page.next {
             Some(_) if left == Some(0) => {
                 let last = page.entries.last().map(|entry| &entry.name);
-                shape.end(last, limit, &mut out.held);
+                shape.end(last.map(|last| further.query(last)).as_deref(), &mut out.held);
                 return out.end().await;
             }
             Some(cursor) => next = Some(page_of(x, cursor, left).await?),
             None => {}
         }
     }
-    shape.end(None, limit, &mut out.held);
+    shape.end(None, &mut out.held);
     out.end().await
 }
 
@@ -174,8 +193,8 @@ impl Out<'_, '_> {
 trait Shape: Send {
     fn begin(&mut self, out: &mut Vec<u8>);
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
-    /// Ends it; `last` is the name to go on after, if there is more.
-    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>);
+    /// Ends it; `next` is the query of what comes after, if there is more.
+    fn end(&mut self, next: Option<&str>, out: &mut Vec<u8>);
 }
 
 struct Json {
@@ -220,10 +239,10 @@ impl Shape for Json {
         out.extend_from_slice(&serde_json::to_vec(&json).unwrap_or_default());
     }
 
-    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>) {
+    fn end(&mut self, next: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"\n]");
-        if let Some(last) = last {
-            out.extend_from_slice(format!(",\"next\":\"{}\"", next_query(last, limit)).as_bytes());
+        if let Some(next) = next {
+            out.extend_from_slice(format!(",\"next\":\"{next}\"").as_bytes());
         }
         out.extend_from_slice(b"}\n");
     }
@@ -235,9 +254,20 @@ fn href(entry: &Entry) -> String {
     format!("./{}{slash}", encode_name(&entry.name))
 }
 
-fn next_query(last: &Name, limit: Option<u64>) -> String {
-    let limit = limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
-    format!("?after={}{limit}", encode_name(last))
+/// How a page is to be followed by the next.
+struct Further {
+    limit: Option<u64>,
+    json: bool,
+}
+
+impl Further {
+    /// Returns the query of the page behind `last`. It holds only letters, digits and what needs no
+    /// escape but `&`.
+    fn query(&self, last: &Name) -> String {
+        let limit = self.limit.map(|limit| format!("&limit={limit}")).unwrap_or_default();
+        let format = if self.json { "&format=json" } else { "" };
+        format!("?after={}{limit}{format}", encode_name(last))
+    }
 }
 
 /// Returns the word for a kind in listings.
@@ -294,11 +324,10 @@ impl Shape for Html {
         out.extend_from_slice(row.as_bytes());
     }
 
-    fn end(&mut self, last: Option<&Name>, limit: Option<u64>, out: &mut Vec<u8>) {
+    fn end(&mut self, next: Option<&str>, out: &mut Vec<u8>) {
         out.extend_from_slice(b"</table>\n");
-        if let Some(last) = last {
-            // The query holds only letters, digits and what needs no escape but `&`.
-            let next = next_query(last, limit).replace('&', "&amp;");
+        if let Some(next) = next {
+            let next = next.replace('&', "&amp;");
             out.extend_from_slice(format!("<p><a href=\"{next}\">More</a></p>\n").as_bytes());
         }
         out.extend_from_slice(b"</body></html>\n");

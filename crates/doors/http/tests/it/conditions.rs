@@ -111,7 +111,8 @@ async fn ranges_are_what_was_asked_for() {
             assert_eq!(answer.text(), body, "{range}");
         }
         let head = raw.alice("HEAD /f", &format!("Range: {range}\r\n"), b"").await;
-        assert_eq!(head.status, status, "{range}");
+        let whole = (head.status, head.field("Content-Length"));
+        assert_eq!(whole, (200, Some("20")), "{range}: only GET has ranges");
     }
     for (validator, status) in [(tag.as_str(), 206), ("\"x\"", 200), ("Sat, 01 Jan 2000 00:00:00 GMT", 200)] {
         let answer =
@@ -139,8 +140,6 @@ async fn several_ranges_come_in_parts_whose_length_was_told() {
     let expected =
         part("0-1", "01") + &part("10-11", "ab") + &part("19-19", "j") + &format!("\r\n--{boundary}--\r\n");
     assert_eq!(answer.text(), expected);
-    let head = raw.alice("HEAD /f", "Range: bytes=0-1, 10-11, -1\r\n", b"").await;
-    assert_eq!(head.field("Content-Length"), answer.field("Content-Length"));
     assert_eq!(raw.alice("GET /f", "", b"").await.status, 200, "the connection goes on");
 }
 

@@ -38,6 +38,11 @@ async fn a_listing_in_pages_is_the_whole_in_name_order() {
     assert_eq!(hrefs(&after), ["./f2498", "./f2499"]);
     let html = raw.alice("GET /public/", "", b"").await;
     assert_eq!(html.text().matches("<tr>").count(), 2502, "a heading, the parent and every name");
+    // What asks for JSON by the query alone goes on with JSON.
+    let page = json(raw.alice("GET /public/?format=json&limit=2498", "", b"").await.text());
+    let next = page["next"].as_str().expect("there is more");
+    let page = json(raw.alice(&format!("GET /public/{next}"), "", b"").await.text());
+    assert_eq!(hrefs(&page), ["./f2498", "./f2499"]);
     for bad in ["limit=0", "limit=x", "limit=-1", "after=a%2fb", "after=%zz", "after=.."] {
         assert_eq!(raw.alice(&format!("GET /public/?{bad}"), JSON, b"").await.status, 400, "{bad}");
     }
@@ -90,6 +95,22 @@ async fn links_lead_to_names_of_any_bytes_and_markup_in_names_is_text() {
     assert_eq!(page.field("Content-Disposition"), Some("attachment; filename*=UTF-8''%3Cb%3E.html"));
     assert!(page.field("Content-Security-Policy").is_some_and(|policy| policy.starts_with("sandbox")));
     assert_eq!(page.field("X-Content-Type-Options"), Some("nosniff"));
+}
+
+#[tokio::test]
+async fn a_listing_is_there_and_has_no_tag_for_conditions() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    for (fields, status) in [
+        ("If-None-Match: *", 304),
+        ("If-None-Match: \"x\"", 200),
+        ("If-Match: *", 200),
+        ("If-Match: \"x\"", 412),
+        ("If-Modified-Since: Sat, 01 Jan 2050 00:00:00 GMT", 200),
+    ] {
+        let answer = raw.alice("GET /public/", &format!("{fields}\r\n"), b"").await;
+        assert_eq!(answer.status, status, "{fields}");
+    }
 }
 
 #[tokio::test]
