@@ -7,11 +7,13 @@
 //!
 //! Out of Weft, bytes of one pinned version go to a hidden file beside the target,
 //! named after that version, which is renamed into place when it is whole and on
-//! disk. The next copy goes on where it ends, after comparing its last block. Whoever
-//! writes it holds a lock on it.
+//! disk. A second hidden file notes the digest of every 8 MiB put into the first. The
+//! next copy keeps the bytes that are still as noted, if the last of them are what the
+//! node has, and goes on behind them. Whoever writes the two holds a lock on the first.
 
 mod download;
 mod local;
+mod partial;
 mod upload;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

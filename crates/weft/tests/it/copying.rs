@@ -1,8 +1,9 @@
 //! `weft cp`: real trees there and back, big files interrupted and taken up again.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -42,7 +43,7 @@ fn a_real_tree_comes_back_as_it_went() {
     assert!(again.err.contains("copied 0 files"), "{}", again.err);
     let again = node.run(&["cp", "-r", "weft:/tree", text(&node.path("."))]);
     assert!(again.err.contains("were there already"), "{}", again.err);
-    // Within the tree, the bytes do not leave the node.
+    // Within the tree, too.
     node.run(&["cp", "-r", "weft:/tree", "weft:/copy"]).ok();
     node.run(&["cp", "-r", "weft:/copy", text(&node.path("copy"))]).ok();
     node.sh("diff -r --no-dereference tree copy");
@@ -89,8 +90,11 @@ fn single_files_go_where_cp_would_put_them() {
 
 /// Starts a copy, and ends it with a signal once it has moved so many bytes.
 pub fn cut_off(node: &Node, args: &[&str], moved: u64, how: Signal) -> Said {
-    let mut command = node.command();
-    let child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    cut_off_command(node.command().args(args), moved, how)
+}
+
+fn cut_off_command(command: &mut Command, moved: u64, how: Signal) -> Said {
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
     let until = Instant::now() + Duration::from_secs(60);
     while bytes_moved(&child) < moved {
         assert!(Instant::now() < until, "the copy does not move");
@@ -165,6 +169,38 @@ fn an_interrupted_download_goes_on_where_it_stopped_and_is_never_seen_before() {
         assert!(kept >= 32.0, "{name}: only {kept} MiB were kept of 100");
         assert!(fs::read(&to).expect("read") == bytes, "{name}");
         println!("{name}: {kept} MiB of 200 were not sent again");
+    }
+}
+
+/// Between two attempts whatever is not this copy may write to what it left: a disk, a person.
+#[test]
+fn bytes_of_an_unfinished_download_that_changed_meanwhile_are_sent_again() {
+    let node = Node::start();
+    let bytes = noise(1, 160 << 20);
+    assert_eq!(node.http(Some(&node.token())).put("/big", &bytes).status, 201);
+    let copy = ["cp", "weft:/big", "back"];
+    let (dir, back) = (node.make_dir("dir"), node.path("dir/back"));
+    let run = |until: u64| {
+        let mut command = node.command();
+        let command = command.args(copy).current_dir(&dir);
+        cut_off_command(command, until, Signal::KILL);
+        let left = fs::read_dir(&dir).expect("read").map(|entry| entry.expect("read").path());
+        left.filter(|path| text(path).ends_with(".weft-part")).collect::<Vec<_>>()
+    };
+    for (place, most) in [(10, 0.0), (20 * MIB, 16.0), (40 * MIB - 1, 32.0)] {
+        let left = run(80 * MIB);
+        assert_eq!(left.len(), 1, "{left:?}");
+        let part = fs::File::options().read(true).write(true).open(&left[0]).expect("it is there");
+        assert!(part.metadata().expect("read").len() > 40 * MIB);
+        part.write_all_at(&[!bytes[place as usize]], place).expect("written");
+        let mut command = node.command();
+        let said = node.feed_command(command.args(copy).current_dir(&dir), b"");
+        assert_eq!(said.code, 0, "{}", said.err);
+        assert!(fs::read(&back).expect("it is there") == bytes, "the byte at {place} is not the file's");
+        let kept = if most > 0.0 { kept(said) } else { 0.0 };
+        assert!(kept <= most, "{kept} MiB were kept, and the byte at {place} is not the file's");
+        assert_eq!(fs::read_dir(&dir).expect("read").count(), 1, "nothing else is left");
+        fs::remove_file(&back).expect("removed");
     }
 }
 
