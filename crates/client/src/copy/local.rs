@@ -11,15 +11,11 @@ use weft_core::attr::{SetAttr, SetTime};
 use weft_core::form::{OpenedFile, Piece, Source, Stopped};
 use weft_core::{Error, ErrorKind, Result, Time, limits};
 
-use super::Progress;
-
-/// A range of a local file, digested as it is read.
-pub struct LocalSource<'a> {
+/// A range of a local file.
+pub struct LocalSource {
     file: Arc<LocalFile>,
     at: u64,
     end: u64,
-    hasher: &'a mut blake3::Hasher,
-    progress: &'a Progress,
 }
 
 /// A local file, open for reading.
@@ -44,21 +40,15 @@ impl OpenedFile for LocalFile {
     }
 }
 
-impl<'a> LocalSource<'a> {
-    /// Reads `at..end`, feeding every byte to `hasher` and counting it in `progress`.
-    pub fn new(
-        file: Arc<LocalFile>,
-        at: u64,
-        end: u64,
-        hasher: &'a mut blake3::Hasher,
-        progress: &'a Progress,
-    ) -> Self {
-        Self { file, at, end, hasher, progress }
+impl LocalSource {
+    /// Reads `at..end`.
+    pub fn new(file: Arc<LocalFile>, at: u64, end: u64) -> Self {
+        Self { file, at, end }
     }
 }
 
 #[async_trait]
-impl Source for LocalSource<'_> {
+impl Source for LocalSource {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
         let length = (self.end - self.at).min(max.min(limits::PIECE_BYTES_MAX) as u64) as usize;
         if length == 0 {
@@ -69,8 +59,6 @@ impl Source for LocalSource<'_> {
                 Error::new(ErrorKind::Conflict, "the local file became shorter while it was read")
                     .caused_by(e)
             })?;
-        self.hasher.update(&bytes);
-        self.progress.add_bytes(bytes.len() as u64)?;
         self.at += bytes.len() as u64;
         Ok(Some(Piece::Bytes(bytes)))
     }

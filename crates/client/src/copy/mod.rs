@@ -1,9 +1,11 @@
-//! Copying files into and out of a node: resumable, verified, several at a time.
+//! Copying files into, out of and within a node: resumable, verified, several at a time.
 //!
 //! Into Weft, a file is staged in parts of 64 MiB, each with a BLAKE3 digest made here
 //! while it is read; `publish` names those digests, so what becomes visible is what
 //! was read, or nothing. An interrupted copy leaves a stage; the next one finds it,
-//! compares digests part by part, and goes on behind the last that matches.
+//! compares digests part by part, and goes on behind the last that matches. A file that
+//! is copied within the tree passes through here likewise, from one pinned version of it:
+//! so it replaces another whole or not at all, and can be stopped.
 //!
 //! Out of Weft, bytes of one pinned version go to a hidden file beside the target,
 //! named after that version, which is renamed into place when it is whole and on
@@ -11,6 +13,7 @@
 //! next copy keeps the bytes that are still as noted, if the last of them are what the
 //! node has, and goes on behind them. Whoever writes the two holds a lock on the first.
 
+mod contents;
 mod download;
 mod local;
 mod partial;
@@ -21,8 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weft_core::{Error, ErrorKind, Result};
 
 pub use download::{From, Spot, download, is_there};
-pub use local::{LocalSource, times_and_mode};
-pub use upload::{is_up, upload};
+pub use upload::{copy_within, is_up, upload};
 
 /// What a copy did with one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,16 +1,17 @@
-//! One local file into the tree.
+//! One file into the tree: a local one, or another of the tree.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use weft_core::attr::{Kind, SetAttr};
+use weft_core::attr::{Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Walked, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time, limits};
 use weft_sys::fault;
 
-use super::local::{LocalFile, LocalSource, times_and_mode};
-use super::{How, Outcome, Progress};
+use super::contents::Contents;
+use super::local::{LocalFile, times_and_mode};
+use super::{From, How, Outcome, Progress};
 use crate::Client;
 
 /// Bytes in every part but the last.
@@ -29,17 +30,32 @@ pub async fn upload(
     progress: &Progress,
 ) -> Result<Outcome> {
     let metadata = file.metadata().map_err(|e| fault::error(e, "read", "the local file"))?;
-    let (size, set) = (metadata.len(), times_and_mode(&metadata));
-    let mtime = Time::from_unix(metadata.mtime(), metadata.mtime_nsec() as u32);
-    if !how.force && is_up(client, dir, name, size, mtime).await? {
-        progress.add_bytes(size)?;
-        progress.add_file();
-        return Ok(Outcome::Unchanged);
-    }
-    let sending = Sending { client, file: Arc::new(LocalFile(file)), dir, name, size, set, progress };
-    let resumed = sending.run().await?;
-    progress.add_file();
-    Ok(Outcome::Copied { bytes: size, resumed })
+    let (contents, size) = (Contents::Local(Arc::new(LocalFile(file))), metadata.len());
+    let (set, mtime) =
+        (times_and_mode(&metadata), Time::from_unix(metadata.mtime(), metadata.mtime_nsec() as u32));
+    Sending { client, contents, dir, name, size, set, progress }.unless_up(mtime, how).await
+}
+
+/// Copies a file of the tree to a name in a directory, in the same way. Its version at the
+/// beginning is copied: also where another file takes its name meanwhile, and if its bytes are
+/// changed in place, it fails with `Conflict`.
+pub async fn copy_within(
+    client: &Client,
+    from: From<'_>,
+    dir: FileId,
+    name: &Name,
+    how: How,
+    progress: &Progress,
+) -> Result<Outcome> {
+    let opened = from.open(client).await?;
+    let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), from.shown));
+    let (size, mtime) = (attr.size, attr.mtime);
+    let set = SetAttr { mode: Some(attr.mode), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
+    let sending = Sending { client, contents, dir, name, size, set, progress };
+    let outcome = sending.unless_up(mtime, how).await;
+    let closed = opened.file.close(&client.call()).await.map_err(|e| e.said_of(from.shown));
+    let outcome = outcome?;
+    closed.map(|()| outcome)
 }
 
 /// Returns whether a file of this size and modification time stands at a name.
@@ -53,7 +69,7 @@ pub async fn is_up(client: &Client, dir: FileId, name: &Name, size: u64, mtime: 
 }
 
 /// Whether a stage was published, dropped or written by somebody else. What the node says has no
-/// cause behind it; what this machine says of the local file has.
+/// cause behind it; what is said of the source has.
 fn is_anothers_doing(error: &Error) -> bool {
     use ErrorKind::{Conflict, Invalid, NotFound, Stale};
     matches!(error.kind(), Conflict | Invalid | NotFound | Stale)
@@ -62,7 +78,7 @@ fn is_anothers_doing(error: &Error) -> bool {
 
 struct Sending<'a> {
     client: &'a Client,
-    file: Arc<LocalFile>,
+    contents: Contents<'a>,
     dir: FileId,
     name: &'a Name,
     size: u64,
@@ -71,6 +87,19 @@ struct Sending<'a> {
 }
 
 impl Sending<'_> {
+    /// Sends the file, unless what stands there is as long and was changed then.
+    async fn unless_up(&self, mtime: Time, how: How) -> Result<Outcome> {
+        let bytes = self.size;
+        let outcome = if !how.force && is_up(self.client, self.dir, self.name, bytes, mtime).await? {
+            self.progress.add_bytes(bytes)?;
+            Outcome::Unchanged
+        } else {
+            Outcome::Copied { bytes, resumed: self.run().await? }
+        };
+        self.progress.add_file();
+        Ok(outcome)
+    }
+
     /// Returns how many bytes were there already. If another copy to the name took the stage, all
     /// is sent again in one that nobody looks for any more: copies look when they begin.
     async fn run(&self) -> Result<u64> {
@@ -107,7 +136,7 @@ impl Sending<'_> {
     }
 
     /// Looks for a stage that an earlier copy to the same name left, and returns it
-    /// with those of its parts that hold what the local file holds.
+    /// with those of its parts that hold what the source holds.
     async fn take_up(&self) -> Result<(Option<Arc<dyn Stage>>, Vec<Part>)> {
         let (fs, mut from) = (self.client.fs(), None);
         loop {
@@ -127,7 +156,7 @@ impl Sending<'_> {
         }
     }
 
-    /// Returns the leading parts whose digests are those of the local file's bytes.
+    /// Returns the leading parts whose digests are those of the source's bytes.
     /// All but the last of them must be whole.
     async fn matching(&self, stage: &dyn Stage) -> Result<Vec<Part>> {
         let mut kept: Vec<Part> = Vec::new();
@@ -158,8 +187,8 @@ impl Sending<'_> {
             let end = (start + PART_BYTES).min(self.size);
             // The digest is of the whole part, so what is staged already is read again.
             let mut hasher = self.hash(start, start + staged, &Progress::default()).await?;
-            let mut data =
-                LocalSource::new(self.file.clone(), start + staged, end, &mut hasher, self.progress);
+            let from = start + staged;
+            let mut data = self.contents.read(self.client, from, end, &mut hasher, self.progress).await?;
             stage.put(&self.client.call_within(limits::TRANSFER_WITHIN), number, staged, &mut data).await?;
             parts.push(Part { number, bytes: end - start, digest: *hasher.finalize().as_bytes() });
             staged = 0;
@@ -169,7 +198,7 @@ impl Sending<'_> {
 
     async fn hash(&self, at: u64, end: u64, progress: &Progress) -> Result<blake3::Hasher> {
         let mut hasher = blake3::Hasher::new();
-        let mut source = LocalSource::new(self.file.clone(), at, end, &mut hasher, progress);
+        let mut source = self.contents.read(self.client, at, end, &mut hasher, progress).await?;
         while source.next(limits::PIECE_BYTES_MAX).await?.is_some() {}
         Ok(hasher)
     }

@@ -1,6 +1,8 @@
 //! `weft cp`: where things go, what is said of them, and what goes on when some of them fail.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 
@@ -193,17 +195,74 @@ fn a_dry_run_names_what_would_be_copied_and_nothing_else() {
     node.make_dir("t/new");
     node.write("t/new/f", "f");
     let would = node.run(&["cp", "-r", "--dry-run", "t/.", "weft:/t"]).ok();
-    assert_eq!(would, "t/new/\nt/new/f\n");
+    assert_eq!(would, "/t/new/\n/t/new/f\n");
     node.run(&["cp", "-r", "t/.", "weft:/t"]).ok();
-    for to in ["back", "weft:/t2"] {
+    for (to, shown) in [("back", "back"), ("weft:/t2", "/t2")] {
         let would = node.run(&["cp", "-r", "--dry-run", "weft:/t/.", to]).ok();
-        assert_eq!(would, "/t/new/\n/t/new/f\n", "{to}");
+        assert_eq!(would, format!("{shown}/new/\n{shown}/new/f\n"), "{to}");
     }
     let would = node.run(&["cp", "-r", "--dry-run", "--json", "weft:/t/.", "back"]).json();
-    assert_eq!(would, [json!({ "would_copy": "/t/new/" }), json!({ "would_copy": "/t/new/f" })]);
+    assert_eq!(would, [json!({ "would_copy": "back/new/" }), json!({ "would_copy": "back/new/f" })]);
     assert!(!node.path("back/new").exists());
     let would = node.run(&["cp", "-r", "--dry-run", "--force", "weft:/t/.", "back"]).ok();
-    assert!(would.contains("/t/old/same\n"), "{would}");
+    assert!(would.contains("back/old/same\n"), "{would}");
+}
+
+#[test]
+fn a_dry_run_shows_where_things_would_go_and_no_two_names_alike() {
+    let node = Node::start();
+    node.make_dir("d");
+    for name in [b"\xfe", b"\xff", b"\x1b", b"\\"] {
+        fs::write(node.path(OsStr::from_bytes(&[b"d/", &name[..]].concat())), "").expect("written");
+    }
+    symlink("away", node.path("d/link")).expect("made");
+    node.sh("mkfifo d/pipe pipe");
+    let lines = |args: &[&str]| {
+        let mut lines: Vec<_> = node.run(args).ok().lines().map(str::to_owned).collect();
+        lines.sort();
+        let documents = node.run(&[args, &["--json"]].concat()).json();
+        let mut coded: Vec<_> =
+            documents.iter().map(|line| line["would_copy"].as_str().expect("text").to_owned()).collect();
+        coded.sort();
+        assert_eq!(lines, coded, "as text and in JSON");
+        lines
+    };
+    let below = |top: &str| {
+        ["", r"\x1b", r"\\", r"\xfe", r"\xff", "link", "pipe"].map(|name| format!("{top}/{name}")).to_vec()
+    };
+    let sorted = |mut names: Vec<String>| {
+        names.sort();
+        names
+    };
+    let dry = |from: &str, to: &str| lines(&["cp", "-r", "--dry-run", from, to]);
+    for from in ["d", "d/", "d/."] {
+        assert_eq!(dry(from, "weft:/new"), sorted(below("/new")), "{from}");
+    }
+    assert_eq!(dry("d/", "weft:/"), sorted(below("/d")));
+    assert_eq!(dry("d/.", "weft:/"), sorted(below("/")[1..].iter().map(|n| n.replace("//", "/")).collect()));
+    node.run(&["cp", "-r", "d", "weft:/d"]).ok();
+    for from in ["weft:/d", "weft:/d/", "weft:/d/."] {
+        assert_eq!(dry(from, "weft:/new"), sorted(below("/new")), "{from}");
+        assert_eq!(dry(from, "new"), sorted(below("new")), "{from}");
+    }
+    node.make_dir("into");
+    assert_eq!(dry("weft:/d", "into/"), sorted(below("into/d")));
+    // What is copied by itself, and streams.
+    node.run(&["mkdir", "/into"]).ok();
+    for (args, shown) in [
+        (["d/link", "weft:/into"], "/into/link"),
+        (["d/\\", "weft:/into"], r"/into/\\"),
+        (["d/\\", "weft:/as"], "/as"),
+        (["pipe", "weft:/into"], "/into/pipe"),
+        (["-", "weft:/in"], "/in"),
+        (["weft:/d/\\", "into"], r"into/\\"),
+        (["weft:/d/\\", "."], r"\\"),
+        (["weft:/d/\\", "weft:/into"], r"/into/\\"),
+        (["weft:/d/\\", "pipe"], "pipe"),
+    ] {
+        fs::write(node.path("d/away"), "").expect("written");
+        assert_eq!(lines(&[&["cp", "--dry-run"][..], &args].concat()), [shown], "{args:?}");
+    }
 }
 
 #[test]

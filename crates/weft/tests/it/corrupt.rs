@@ -74,6 +74,11 @@ fn a_flipped_byte_is_an_error_at_each_door_and_never_wrong_bytes() {
     let said = node.run(&["cp", "weft:/hurt", copy.to_str().expect("a path")]);
     said.fails(1, &["error: cannot copy"]);
     assert!(!copy.exists());
+    for to in ["weft:/copy", "weft:/whole"] {
+        node.run(&["cp", "weft:/hurt", to]).fails(1, &["error: cannot copy /hurt"]);
+    }
+    assert_eq!(http.get("/copy").status, 404);
+    assert!(http.bytes("/whole") == whole, "a copy that fails leaves what is there");
     node.run(&["cat", "/hurt"]).fails(1, &["error: cannot read"]);
     let mnt = node.mount("mnt");
     let mut dd = node.as_user("dd");

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::node::{Node, signal, wait};
 
 /// How many uploads the node keeps unfinished.
-fn unfinished(node: &Node) -> u64 {
+pub fn unfinished(node: &Node) -> u64 {
     node.run(&["status", "--json"]).json()[0]["uploads"].as_u64().expect("a number")
 }
 

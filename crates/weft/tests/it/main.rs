@@ -16,6 +16,7 @@ mod commands;
 mod copying;
 mod copying_out;
 mod copying_trees;
+mod copying_within;
 mod corrupt;
 mod crash;
 mod damaged;

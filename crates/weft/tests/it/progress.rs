@@ -156,7 +156,9 @@ fn a_copy_shows_its_bytes_wherever_they_come_from_and_go() {
     const BYTES: usize = 64 << 20;
     let node = Node::start();
     node.write("here", noise(1, BYTES));
-    for args in [["cp", "here", "weft:/there"], ["cp", "weft:/there", "back"]] {
+    for args in
+        [["cp", "here", "weft:/there"], ["cp", "weft:/there", "weft:/within"], ["cp", "weft:/there", "back"]]
+    {
         let mut command = on_terminal(&node, &args);
         while !command.shows("/64.00 MiB") && command.child.try_wait().expect("it is ours").is_none() {
             let _paused = Paused::new(&node);

@@ -1,7 +1,6 @@
 //! Copies out of the tree.
 
 use std::ffi::{OsStr, OsString};
-use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -13,7 +12,7 @@ use weft_core::form::{At, LinkTarget, Want};
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_sys::{Folder, Sort};
 
-use super::goal::{LocalGoal, nameless, not_a_directory};
+use super::goal::{LocalGoal, Target, nameless, not_a_directory};
 use super::{FILLED_WITH, Job, passed_over, stream};
 use crate::paths::{self, Ending};
 use crate::progress::{self, Count};
@@ -38,8 +37,7 @@ pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &LocalGoal) 
         LocalGoal::Into(folder) => (folder, own.ok_or_else(nameless)?),
         LocalGoal::Name { folder, name, .. } => (folder, name.clone()),
     };
-    let top = Some(Rc::new(folder.below(Path::new(""))?));
-    let mut take = Take::new(job, top);
+    let mut take = Take::below(job, folder)?;
     take.entry(&attr, paths::show(&from), Path::new(""), &name).await?;
     take.end().await
 }
@@ -52,9 +50,7 @@ async fn tree(
     to: &LocalGoal,
 ) -> Result<()> {
     let mut take = match (to, ending) {
-        (LocalGoal::Into(folder), Ending::Contents) => {
-            Take::new(job, Some(Rc::new(folder.below(Path::new(""))?)))
-        }
+        (LocalGoal::Into(folder), Ending::Contents) => Take::below(job, folder)?,
         (LocalGoal::Into(folder), _) => Take::into(job, folder, &own.ok_or_else(nameless)?, attr)?,
         (LocalGoal::Name { folder, name, .. }, _) => Take::into(job, folder, name, attr)?,
         (LocalGoal::Stream(_), _) => return Err(not_a_directory()),
@@ -86,6 +82,8 @@ struct Take<'a> {
     found: Count,
     /// What goes somewhere goes below this; `None` where a dry run would make it.
     top: Option<Rc<Folder>>,
+    /// The path of that.
+    target: Target,
     /// The directory that was made or filled last, by its path below the top.
     last: Option<(PathBuf, Rc<Folder>)>,
     files: Vec<Down>,
@@ -96,16 +94,22 @@ struct Take<'a> {
 }
 
 impl<'a> Take<'a> {
-    fn new(job: &'a Job<'a>, top: Option<Rc<Folder>>) -> Self {
+    fn new(job: &'a Job<'a>, top: Option<Rc<Folder>>, target: Target) -> Self {
         let found = progress::counting(job.context, "found", job.args.dry_run);
         job.report.beside(found.room());
-        Self { job, found, top, last: None, files: Vec::new(), made: Vec::new(), barred: Vec::new() }
+        Self { job, found, top, target, last: None, files: Vec::new(), made: Vec::new(), barred: Vec::new() }
+    }
+
+    /// Takes a directory as the top.
+    fn below(job: &'a Job<'a>, folder: &Folder) -> Result<Self> {
+        let target = Target::local(&folder.shown(OsStr::new("")));
+        Ok(Self::new(job, Some(Rc::new(folder.below(Path::new(""))?)), target))
     }
 
     /// Makes the top as a directory like another, or takes the one that is there.
     fn into(job: &'a Job<'a>, folder: &Folder, name: &OsStr, like: &Attr) -> Result<Self> {
-        let mut take = Self::new(job, None);
-        if take.make_directory(Some(folder), name, folder.shown(name).display(), like, PathBuf::new())? {
+        let mut take = Self::new(job, None, Target::local(&folder.shown(name)));
+        if take.make_directory(Some(folder), name, like, PathBuf::new())? {
             take.top = Some(Rc::new(folder.inside(name)?));
         }
         Ok(take)
@@ -134,15 +138,13 @@ impl<'a> Take<'a> {
             None => None,
         };
         match attr.kind {
-            Kind::Directory => {
-                self.make_directory(folder.as_deref(), name, shown, attr, below.join(name)).map(drop)
-            }
+            Kind::Directory => self.make_directory(folder.as_deref(), name, attr, below.join(name)).map(drop),
             Kind::File => self.file(attr, shown, folder, below, name),
-            Kind::Symlink => self.link(attr, shown, folder, name, seen).await,
+            Kind::Symlink => self.link(attr, shown, folder, below, (name, seen)).await,
             Kind::Fifo if seen == Some(Sort::Fifo) => Ok(()),
             Kind::Fifo => match folder {
                 Some(folder) if !self.job.args.dry_run => folder.make_fifo(name, attr.mode & 0o777),
-                _ => self.job.report.would(shown),
+                _ => self.would(&below.join(name)),
             },
             Kind::Reference => Err(passed_over()),
         }
@@ -161,7 +163,7 @@ impl<'a> Take<'a> {
                 Some(folder) if !self.job.how.force => is_there(Spot { folder, name }, attr)?,
                 _ => false,
             };
-            return if is_there { Ok(()) } else { self.job.report.would(shown) };
+            return if is_there { Ok(()) } else { self.would(&below.join(name)) };
         }
         let top = self.top.clone().ok_or_else(|| Error::internal("only a dry run makes no directory"))?;
         let (from, below, name, bytes) = (attr.id, below.to_path_buf(), name.to_os_string(), attr.size);
@@ -175,8 +177,8 @@ impl<'a> Take<'a> {
         attr: &Attr,
         shown: String,
         folder: Option<Rc<Folder>>,
-        name: &OsStr,
-        seen: Option<Sort>,
+        below: &Path,
+        (name, seen): (&OsStr, Option<Sort>),
     ) -> Result<()> {
         let client = self.job.client;
         let target = client.fs().target(&client.call(), &At::id(attr.id)).await;
@@ -193,8 +195,12 @@ impl<'a> Take<'a> {
                     folder.make_symlink(name, &target)
                 }
             }
-            _ => self.job.report.would(shown),
+            _ => self.would(&below.join(name)),
         }
+    }
+
+    fn would(&self, below: &Path) -> Result<()> {
+        self.job.report.would(self.target.below(below.as_os_str().as_bytes()))
     }
 
     /// Makes a directory, unless it is there. Returns whether it is there now.
@@ -202,7 +208,6 @@ impl<'a> Take<'a> {
         &mut self,
         folder: Option<&Folder>,
         name: &OsStr,
-        shown: impl Display,
         like: &Attr,
         below: PathBuf,
     ) -> Result<bool> {
@@ -215,7 +220,10 @@ impl<'a> Take<'a> {
                 }
                 Ok(true)
             }
-            _ => self.job.report.would(format_args!("{shown}/")).map(|()| false),
+            _ => {
+                let target = self.target.below(below.as_os_str().as_bytes());
+                self.job.report.would(format_args!("{target}/")).map(|()| false)
+            }
         }
     }
 

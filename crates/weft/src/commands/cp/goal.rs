@@ -1,6 +1,7 @@
 //! Where copies go: found once, whatever is copied there.
 
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use weft_core::attr::Kind;
 use weft_core::form::{At, LinkTarget, Want};
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Shown};
 use weft_sys::{Folder, fault};
 
 use super::Job;
@@ -28,9 +29,10 @@ pub enum Goal {
 /// Where copies go in the tree.
 pub enum TreeGoal {
     /// Into a directory, each under its own name.
-    Into(FileId),
-    /// To a name in a directory, which may be taken by something else than a directory.
-    Name { dir: FileId, name: Name, is_new: bool },
+    Into { dir: FileId, path: RelPath },
+    /// To a name in a directory, which may be taken by something else than a directory. The path
+    /// is that of the name.
+    Name { dir: FileId, name: Name, path: RelPath, is_new: bool },
 }
 
 /// Where copies go on this machine.
@@ -43,6 +45,39 @@ pub enum LocalGoal {
     Stream(PathBuf),
 }
 
+/// The path of something that is copied, where it goes: shown as all names are.
+#[derive(Clone)]
+pub struct Target(Vec<u8>);
+
+impl Target {
+    /// Takes a path of this machine.
+    pub fn local(path: &Path) -> Self {
+        Self(path.as_os_str().as_bytes().to_vec())
+    }
+
+    /// Takes a path of the tree.
+    pub fn tree(path: &RelPath) -> Self {
+        Self([b"/", path.as_bytes()].concat())
+    }
+
+    /// Returns the path some names below.
+    pub fn below(&self, names: impl AsRef<[u8]>) -> Self {
+        let names = names.as_ref();
+        let joint: &[u8] = match self.0.last() {
+            None | Some(b'/') => b"",
+            Some(_) if names.is_empty() => b"",
+            Some(_) => b"/",
+        };
+        Self([&self.0, joint, names].concat())
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Shown(&self.0).fmt(f)
+    }
+}
+
 impl Goal {
     /// Finds the target. It must be a directory for several sources, and where it is written as one.
     pub async fn find(job: &Job<'_>, target: &Side, several: bool) -> Result<Self> {
@@ -51,7 +86,7 @@ impl Goal {
             Side::Local(path, ending) => Self::Local(LocalGoal::find(path, *ending)?),
             Side::Standard => return Err(Error::invalid("use `weft cat` to write to standard output")),
         };
-        let into = matches!(goal, Self::Tree(TreeGoal::Into(_)) | Self::Local(LocalGoal::Into(_)));
+        let into = matches!(goal, Self::Tree(TreeGoal::Into { .. }) | Self::Local(LocalGoal::Into(_)));
         if several && !into {
             let refused = "several things can only be copied into a directory";
             return Err(Error::new(ErrorKind::NotDirectory, refused));
@@ -74,7 +109,9 @@ impl TreeGoal {
         let (fs, call) = (job.client.fs(), job.client.call());
         let found = fs.walk(&call, &At::root(path.clone()).following(), Want::default()).await;
         let is_new = match found {
-            Ok(walked) if walked.attr.kind == Kind::Directory => return Ok(Self::Into(walked.attr.id)),
+            Ok(walked) if walked.attr.kind == Kind::Directory => {
+                return Ok(Self::Into { dir: walked.attr.id, path: path.clone() });
+            }
             Ok(_) if ending != Ending::Name => return Err(not_a_directory()),
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(e),
             Err(_) if ending != Ending::Name => return Err(no_such_directory()),
@@ -83,16 +120,25 @@ impl TreeGoal {
         let path = followed_in_tree(job, path.clone()).await?;
         let (parent, name) = path.split_last().ok_or_else(|| Error::invalid("the root has no name"))?;
         let walked = fs.walk(&call, &At::root(parent).following(), Want::default()).await?;
-        Ok(Self::Name { dir: walked.attr.id, name, is_new })
+        Ok(Self::Name { dir: walked.attr.id, name, path, is_new })
     }
 
     /// Returns the directory and name that something with a name of its own goes to.
     pub fn spot(&self, own: Option<&OsStr>) -> Result<(FileId, Name)> {
         match self {
-            Self::Into(dir) => {
+            Self::Into { dir, .. } => {
                 Ok((*dir, Name::new(Bytes::copy_from_slice(own.ok_or_else(nameless)?.as_bytes()))?))
             }
             Self::Name { dir, name, .. } => Ok((*dir, name.clone())),
+        }
+    }
+
+    /// Returns the path that something with a name of its own goes to; without one, the path that
+    /// what is in it goes below.
+    pub fn target(&self, own: Option<&OsStr>) -> Target {
+        match self {
+            Self::Into { path, .. } => Target::tree(path).below(own.map_or(b"".as_slice(), OsStr::as_bytes)),
+            Self::Name { path, .. } => Target::tree(path),
         }
     }
 }

@@ -15,7 +15,7 @@ use weft_core::form::{At, Guard, OpenHow, Piece, Pin, Range, Source, StageHint, 
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 use weft_sys::fault;
 
-use super::goal::TreeGoal;
+use super::goal::{Target, TreeGoal};
 use super::{Job, interrupted};
 use crate::progress::{self, Count};
 
@@ -23,7 +23,7 @@ use crate::progress::{self, Count};
 pub async fn from_input(job: &Job<'_>, to: &TreeGoal) -> Result<()> {
     let (dir, name) = to.spot(None)?;
     if job.args.dry_run {
-        return job.report.would("standard input");
+        return job.report.would(to.target(None));
     }
     let input = io::stdin().as_fd().try_clone_to_owned();
     let input = input.map_err(|e| fault::error(e, "read", "standard input"))?;
@@ -32,9 +32,9 @@ pub async fn from_input(job: &Job<'_>, to: &TreeGoal) -> Result<()> {
 }
 
 /// Copies what a pipe or a device gives until it ends: all of it or nothing.
-pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name)) -> Result<()> {
+pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name), target: Target) -> Result<()> {
     if job.args.dry_run {
-        return job.report.would(from.display());
+        return job.report.would(target);
     }
     let path = from.to_path_buf();
     let file = aside(move || File::open(path)).await?;
@@ -46,7 +46,7 @@ pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name)) -> Resul
 /// Writes a file's bytes into a pipe or a device, as it is.
 pub async fn into_file(job: &Job<'_>, from: &Attr, shown: &str, to: &Path) -> Result<()> {
     if job.args.dry_run {
-        return job.report.would(shown);
+        return job.report.would(Target::local(to));
     }
     let (client, failed) = (job.client, |e| fault::error(e, "write", to.display()));
     let path = to.to_path_buf();

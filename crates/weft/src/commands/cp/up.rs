@@ -11,7 +11,7 @@ use weft_core::form::New;
 use weft_core::{Error, ErrorKind, Name, Result};
 use weft_sys::{Folder, Seen, Sort, fault};
 
-use super::goal::{TreeGoal, nameless};
+use super::goal::{Target, TreeGoal, nameless};
 use super::tree::{Dir, Made};
 use super::{Job, passed_over, stream};
 use crate::paths::Ending;
@@ -25,11 +25,11 @@ pub async fn copy(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> 
         job.refuse_directory()?;
         return tree(job, from, ending, to).await;
     }
-    let (dir, name) = to.spot(from.file_name())?;
+    let ((dir, name), target) = (to.spot(from.file_name())?, to.target(from.file_name()));
     if !there.is_file() {
         return match job.args.recursive {
-            true => special(job, from, (Some(dir), &name)).await,
-            false => stream::from_file(job, from, (dir, &name)).await,
+            true => special(job, from, (Some(dir), &name), target).await,
+            false => stream::from_file(job, from, (dir, &name), target).await,
         };
     }
     // A link that was typed is followed.
@@ -37,19 +37,16 @@ pub async fn copy(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> 
     let top = Rc::new(Folder::open(real.parent().unwrap_or(Path::new("/")))?);
     let own = real.file_name().ok_or_else(nameless)?;
     let seen = top.look(own)?.ok_or_else(|| Error::not_found("there is no such file"))?;
-    let file =
-        Up { top, below: PathBuf::new(), own: own.into(), shown: from.into(), dir: Some(dir), name, seen };
-    send(job, vec![file]).await
+    let (below, own, shown) = (PathBuf::new(), own.into(), from.into());
+    send(job, vec![Up { top, below, own, shown, dir: Some(dir), name, target, seen }]).await
 }
 
 /// Copies a pipe as what it is.
-async fn special(job: &Job<'_>, from: &Path, to: (Dir, &Name)) -> Result<()> {
+async fn special(job: &Job<'_>, from: &Path, to: (Dir, &Name), target: Target) -> Result<()> {
     let folder = Folder::open(from.parent().unwrap_or(Path::new("")))?;
     let seen = folder.look(from.file_name().ok_or_else(nameless)?)?;
     match seen {
-        Some(Seen { sort: Sort::Fifo, mode, .. }) => {
-            job.make_special(to, New::Fifo, mode, from.display()).await
-        }
+        Some(Seen { sort: Sort::Fifo, mode, .. }) => job.make_special(to, New::Fifo, mode, target).await,
         _ => Err(passed_over()),
     }
 }
@@ -60,10 +57,11 @@ async fn tree(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> Resu
     let top = Rc::new(Folder::open(from)?);
     let found = progress::counting(job.context, "found", job.args.dry_run);
     job.report.beside(found.room());
-    let mut scan =
-        Scan { job, top, from, found, waiting: Vec::new(), files: Vec::new(), made: Made::default() };
+    let own = from.file_name().filter(|_| ending != Ending::Contents);
+    let (target, waiting, files) = (to.target(own), Vec::new(), Vec::new());
+    let mut scan = Scan { job, top, target, found, waiting, files, made: Made::default() };
     match (ending, to) {
-        (Ending::Contents, TreeGoal::Into(dir)) => {
+        (Ending::Contents, TreeGoal::Into { dir, .. }) => {
             let top = scan.top.clone();
             scan.fill(&top, top.names()?, Path::new(""), Some(*dir)).await?;
         }
@@ -94,6 +92,7 @@ struct Up {
     shown: PathBuf,
     dir: Dir,
     name: Name,
+    target: Target,
     seen: Seen,
 }
 
@@ -101,7 +100,8 @@ struct Up {
 struct Scan<'a> {
     job: &'a Job<'a>,
     top: Rc<Folder>,
-    from: &'a Path,
+    /// Where the start goes.
+    target: Target,
     found: Count,
     waiting: Vec<(PathBuf, Dir, Name)>,
     files: Vec<Up>,
@@ -112,9 +112,10 @@ impl Scan<'_> {
     /// Makes a directory, once it is known that it can be read, and what is in it.
     async fn directory(&mut self, below: &Path, dir: Dir, name: &Name) -> Result<()> {
         let folder = self.top.below(below)?;
-        let (seen, names, shown) = (folder.itself()?, folder.names()?, self.from.join(below));
+        let (seen, names) = (folder.itself()?, folder.names()?);
+        let target = self.target.below(below.as_os_str().as_bytes());
         let like = (seen.mode, seen.mtime);
-        let dir = self.job.make_directory((dir, name), like, shown.display(), &mut self.made).await?;
+        let dir = self.job.make_directory((dir, name), like, target, &mut self.made).await?;
         self.fill(&folder, names, below, dir).await
     }
 
@@ -134,19 +135,19 @@ impl Scan<'_> {
         // What has gone since it was listed is not there.
         let Some(seen) = folder.look(own)? else { return Ok(()) };
         let name = Name::new(Bytes::copy_from_slice(own.as_bytes()))?;
-        let shown = folder.shown(own);
+        let target = self.target.below(below.join(own).as_os_str().as_bytes());
         match seen.sort {
             Sort::Directory => self.waiting.push((below.join(own), dir, name)),
             Sort::File => {
-                let (top, below, own) = (self.top.clone(), below.to_path_buf(), own.to_os_string());
-                self.files.push(Up { top, below, own, shown, dir, name, seen });
+                let (top, below, shown) = (self.top.clone(), below.to_path_buf(), folder.shown(own));
+                self.files.push(Up { top, below, own: own.into(), shown, dir, name, target, seen });
             }
             Sort::Symlink => {
                 let new = New::Symlink(folder.target(own)?.into());
-                self.job.make_special((dir, &name), new, seen.mode, shown.display()).await?;
+                self.job.make_special((dir, &name), new, seen.mode, target).await?;
             }
             Sort::Fifo => {
-                self.job.make_special((dir, &name), New::Fifo, seen.mode, shown.display()).await?;
+                self.job.make_special((dir, &name), New::Fifo, seen.mode, target).await?;
             }
             Sort::Other => return Err(passed_over()),
         }
@@ -164,7 +165,7 @@ async fn send(job: &Job<'_>, files: Vec<Up>) -> Result<()> {
                 _ => false,
             };
             if !is_up {
-                job.report.would(file.shown.display())?;
+                job.report.would(file.target)?;
             }
         }
         return Ok(());

@@ -1,23 +1,23 @@
-//! Copies within the tree: the bytes do not leave the node.
+//! Copies within the tree: each file is replaced whole or not at all, so its bytes pass through here.
 
 use std::collections::HashMap;
+use std::ffi::OsStr;
 
-use weft_client::copy::{Outcome, is_up};
+use weft_client::copy::{From, Progress, copy_within, is_up};
 use weft_client::tree::{Found, Walk};
-use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Guard, LinkTarget, Make, New, OpenHow, Pin, Range, Shape, Want};
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
+use weft_core::ErrorKind::{Denied, NotFound, NotPermitted};
+use weft_core::attr::{Attr, Kind};
+use weft_core::form::{At, Cursor, LinkTarget, New, PageMax, Want};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, limits};
 
 use super::Job;
-use super::goal::{TreeGoal, not_a_directory};
+use super::goal::{Target, TreeGoal, not_a_directory};
 use super::tree::{Dir, Made};
 use crate::paths::{self, Ending};
 use crate::progress;
 
 /// Copies a file or tree to another place of the tree.
 pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &TreeGoal) -> Result<()> {
-    let count = progress::counting(job.context, "copied", job.args.dry_run);
-    job.report.beside(count.room());
     let (at, shown) = (At::root(from.clone()).following(), paths::show(&from));
     let attr = job.client.fs().walk(&job.client.call(), &at, Want::default()).await?.attr;
     let own = from.split_last().map(|(_, name)| name);
@@ -26,35 +26,68 @@ pub async fn copy(job: &Job<'_>, from: RelPath, ending: Ending, to: &TreeGoal) -
         if ending != Ending::Name {
             return Err(not_a_directory());
         }
-        let (dir, name) = to.spot(own)?;
-        return one(job, &attr, &shown, (Some(dir), &name)).await.map_err(|e| e.said_of(shown));
+        let ((dir, name), target, mut files) = (to.spot(own)?, to.target(own), Vec::new());
+        let done = one(job, &attr, &shown, (Some(dir), &name), &target, &mut files).await;
+        done.map_err(|e| e.said_of(&shown))?;
+        return send(job, files).await;
     }
     job.refuse_directory()?;
-    let mut copied = Copied { job, top: None, dirs: HashMap::new(), made: Made::default() };
+    tree(job, &attr, &shown, (ending, own), to).await
+}
+
+async fn tree(
+    job: &Job<'_>,
+    from: &Attr,
+    shown: &str,
+    (ending, own): (Ending, Option<&OsStr>),
+    to: &TreeGoal,
+) -> Result<()> {
+    let (mut top, mut dirs) = (None, HashMap::new());
     let into = match (ending, to) {
-        (Ending::Contents, TreeGoal::Into(dir)) => {
-            copied.dirs.insert(RelPath::EMPTY, Some(*dir));
+        (Ending::Contents, TreeGoal::Into { dir, .. }) => {
+            dirs.insert(RelPath::EMPTY, Some(*dir));
             *dir
         }
-        _ => {
-            if ending != Ending::Contents {
-                job.report.directory();
-            }
-            let (dir, name) = to.spot(own)?;
-            copied.top = Some((dir, name));
-            dir
-        }
+        _ => top.insert(to.spot(own)?).0,
     };
-    if into == attr.id {
+    if is_within(job, into, from.id).await? {
         return Err(into_itself());
     }
-    let mut walk = Walk::start(job.client, &At::id(attr.id), &shown).await?;
-    while let Some(found) = job.next(&mut walk).await? {
-        copied.found(&found, walk.show(&found.path)).await?;
-        count.add(1);
+    if ending != Ending::Contents {
+        job.report.directory();
     }
+    let found = progress::counting(job.context, "found", job.args.dry_run);
+    job.report.beside(found.room());
+    let target = to.target(own.filter(|_| ending != Ending::Contents));
+    let mut copied = Copied { job, top, target, dirs, files: Vec::new(), made: Made::default() };
+    let mut walk = Walk::start(job.client, &At::id(from.id), shown).await?;
+    while let Some(next) = job.next(&mut walk).await? {
+        copied.found(&next, walk.show(&next.path)).await?;
+        found.add(1);
+    }
+    drop(found);
+    send(job, copied.files).await?;
     job.finish(copied.made).await?;
     walk.whole()
+}
+
+/// Returns whether a directory is another or below it. One that may not be listed ends the search:
+/// what is above it is not copied into it either.
+async fn is_within(job: &Job<'_>, mut dir: FileId, top: FileId) -> Result<bool> {
+    let (client, page) = (job.client, PageMax::new(1));
+    for _ in 0..limits::TREE_DEPTH_MAX {
+        if dir == top {
+            return Ok(true);
+        }
+        let at = At::id(dir);
+        match client.fs().list(&client.call(), &at, Cursor::ByName, page, Want::default()).await {
+            Ok(page) if page.parent == dir => return Ok(false),
+            Ok(page) => dir = page.parent,
+            Err(e) if matches!(e.kind(), Denied | NotPermitted | NotFound) => return Ok(false),
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(false)
 }
 
 fn into_itself() -> Error {
@@ -66,9 +99,21 @@ struct Copied<'a> {
     job: &'a Job<'a>,
     /// Where the start goes, if not only what is in it is meant.
     top: Option<(FileId, Name)>,
+    /// Where that is.
+    target: Target,
     /// Each directory's copy. What is in one that has none is not copied.
     dirs: HashMap<RelPath, Dir>,
+    files: Vec<Within>,
     made: Made,
+}
+
+/// One file to copy.
+struct Within {
+    from: FileId,
+    shown: String,
+    dir: FileId,
+    name: Name,
+    bytes: u64,
 }
 
 impl Copied<'_> {
@@ -91,45 +136,50 @@ impl Copied<'_> {
                 None => return Ok(()),
             },
         };
-        let to = (to.0, &to.1);
+        let (to, target) = ((to.0, &to.1), self.target.below(found.path.as_bytes()));
         if found.attr.kind != Kind::Directory {
-            return one(self.job, &found.attr, shown, to).await;
+            return one(self.job, &found.attr, shown, to, &target, &mut self.files).await;
         }
         let like = (found.attr.mode, found.attr.mtime);
-        let dir = self.job.make_directory(to, like, shown, &mut self.made).await?;
+        let dir = self.job.make_directory(to, like, target, &mut self.made).await?;
         self.dirs.insert(found.path.clone(), dir);
         Ok(())
     }
 }
 
-async fn one(job: &Job<'_>, from: &Attr, shown: &str, to: (Dir, &Name)) -> Result<()> {
+/// Makes what is no file, and keeps a file for later.
+async fn one(
+    job: &Job<'_>,
+    from: &Attr,
+    shown: &str,
+    to: (Dir, &Name),
+    target: &Target,
+    files: &mut Vec<Within>,
+) -> Result<()> {
     let (client, fs) = (job.client, job.client.fs());
     match from.kind {
         Kind::File => {}
         Kind::Symlink => {
             return match fs.target(&client.call(), &At::id(from.id)).await? {
-                LinkTarget::Symlink(target) => {
-                    job.make_special(to, New::Symlink(target), from.mode, shown).await
+                LinkTarget::Symlink(link) => {
+                    job.make_special(to, New::Symlink(link), from.mode, target).await
                 }
                 LinkTarget::Reference(_) => Err(passed_over()),
             };
         }
-        Kind::Fifo => return job.make_special(to, New::Fifo, from.mode, shown).await,
+        Kind::Fifo => return job.make_special(to, New::Fifo, from.mode, target).await,
         Kind::Directory | Kind::Reference => return Err(passed_over()),
     }
-    let is_up = match to.0 {
-        Some(dir) if !job.how.force => is_up(client, dir, to.1, from.size, from.mtime).await?,
-        _ => false,
-    };
-    match (is_up, to.0) {
-        (true, _) if job.args.dry_run => {}
-        (true, _) => job.report.add(Outcome::Unchanged),
-        (false, Some(dir)) if !job.args.dry_run => {
-            let bytes = bytes(job, from, &At::name(dir, to.1.clone())).await?;
-            job.report.add(Outcome::Copied { bytes, resumed: 0 });
-        }
-        (false, _) => job.report.would(shown)?,
+    if job.args.dry_run {
+        let is_up = match to.0 {
+            Some(dir) if !job.how.force => is_up(client, dir, to.1, from.size, from.mtime).await?,
+            _ => false,
+        };
+        return if is_up { Ok(()) } else { job.report.would(target) };
     }
+    let dir = to.0.ok_or_else(|| Error::internal("only a dry run makes no directory"))?;
+    let (name, bytes) = (to.1.clone(), from.size);
+    files.push(Within { from: from.id, shown: shown.to_owned(), dir, name, bytes });
     Ok(())
 }
 
@@ -137,18 +187,15 @@ fn passed_over() -> Error {
     Error::unsupported("passed over: it refers to no file")
 }
 
-/// Copies a file's bytes, then gives the copy its mode and time.
-async fn bytes(job: &Job<'_>, from: &Attr, to: &At) -> Result<u64> {
-    let (client, fs) = (job.client, job.client.fs());
-    let set = SetAttr { mode: Some(from.mode), mtime: Some(SetTime::At(from.mtime)), ..SetAttr::default() };
-    let make = Some(Make { exclusive: false, set: set.clone() });
-    let how = OpenHow { need: Rights::WRITE, pin: Pin::None, make, truncate: false };
-    let opened = fs.open(&client.call(), to, &how).await?;
-    let call = client.call_within(limits::TRANSFER_WITHIN);
-    let copied = fs.copy(&call, &At::id(from.id), Range::ALL, &At::id(opened.attr.id), 0).await?;
-    opened.file.shape(&client.call(), Shape::Truncate(copied.bytes)).await?;
-    opened.file.sync(&client.call(), Range::ALL).await?;
-    opened.file.close(&client.call()).await?;
-    fs.set(&client.call(), &At::id(opened.attr.id), &set, &Guard::NONE).await?;
-    Ok(copied.bytes)
+async fn send(job: &Job<'_>, files: Vec<Within>) -> Result<()> {
+    if job.args.dry_run {
+        return Ok(());
+    }
+    let total = files.iter().map(|file| file.bytes).sum();
+    let copy = async |file: Within, shared: &Progress| {
+        let from = From { at: &At::id(file.from), shown: &file.shown };
+        let done = copy_within(job.client, from, file.dir, &file.name, job.how, shared).await;
+        done.map_err(|e| e.op("copy").said_of(&file.shown))
+    };
+    job.transfer(total, files, copy).await
 }
