@@ -52,6 +52,9 @@ pub struct Settings {
     pub volumes: Vec<VolumeId>,
     /// The node's local name, for what it does by itself.
     pub node: String,
+    /// Whether a signing key that is missing or runs out is replaced. Else one is lent in its place
+    /// until this is closed, and nothing says that there was one: for whoever only looks.
+    pub replace_keys: bool,
 }
 
 impl Default for Settings {
@@ -62,6 +65,7 @@ impl Default for Settings {
             founder_password: FirstPassword::None,
             volumes: vec![VolumeId(0)],
             node: "node".to_owned(),
+            replace_keys: true,
         }
     }
 }
@@ -116,7 +120,9 @@ impl Auth {
         let domain: Domain = tables::read(&space.snapshot()?, &tables::domain_key())?
             .ok_or_else(|| Error::internal("the domain that was made is not there"))?;
         let start = count_start(&space).await?;
-        let keys = KeyRing::open(sys.clone(), keys_disk, space.clone(), domain.id, settings.volumes.clone());
+        let volumes = settings.volumes.clone();
+        let keys =
+            KeyRing::open(sys.clone(), keys_disk, space.clone(), domain.id, volumes, settings.replace_keys);
         let keys = Arc::new(keys.await?);
         let auth = Self::assemble(sys, space, audit_disk, domain, keys, start, &settings)?;
         Ok((auth, founded))

@@ -71,7 +71,7 @@ pub(crate) struct Certified {
 /// Makes the root key, or finds the one that an interrupted first start left. An existing root
 /// key is never replaced: it *is* the domain.
 pub(crate) fn found_root(sys: &Sys, disk: &dyn Disk) -> Result<Root> {
-    file::check_all(disk)?;
+    file::check_all(disk, true)?;
     if let Some(root) = Root::read(disk)? {
         return Ok(root);
     }
@@ -103,6 +103,16 @@ impl Root {
     ) -> Result<Certified> {
         let key = file::make(sys.random());
         file::keep(disk, purpose, &key)?;
+        self.certified(sys, &key, purpose, volumes)
+    }
+
+    fn certified(
+        &self,
+        sys: &Sys,
+        key: &SigningKey,
+        purpose: Purpose,
+        volumes: &[VolumeId],
+    ) -> Result<Certified> {
         let now = sys.clock().now();
         let claims = CertificateClaims {
             key: key.verifying_key().to_bytes(),
@@ -116,7 +126,7 @@ impl Root {
             statement: sign(&self.0, Purpose::Certificate, &claims)?,
         };
         let row = KeyRow { purpose, certificate, current: true, ended: false, made: now };
-        Ok(Certified { id: file::id_of(&key), row })
+        Ok(Certified { id: file::id_of(key), row })
     }
 
     /// Makes one key for each purpose.
@@ -142,20 +152,28 @@ fn sign<T: Serialize>(key: &SigningKey, purpose: Purpose, claims: &T) -> Result<
 impl KeyRing {
     /// Reads the keys of a domain that exists. A current key that is missing, is about to run
     /// out or does not speak for all of `volumes` is replaced if the root key is there; if it
-    /// is not, a missing or insufficient one is an error.
+    /// is not, a missing or insufficient one is an error. Unless `replace`, nothing is written: the
+    /// new one is known to this ring only.
     pub(crate) async fn open(
         sys: Sys,
         disk: Arc<dyn Disk>,
         space: Space,
         domain: DomainId,
         volumes: Vec<VolumeId>,
+        replace: bool,
     ) -> Result<Self> {
-        file::check_all(&*disk)?;
-        for purpose in SIGNING {
-            renew_if_needed(&sys, &*disk, &space, purpose, &volumes).await?;
+        file::check_all(&*disk, replace)?;
+        if replace {
+            for purpose in SIGNING {
+                renew_if_needed(&sys, &*disk, &space, purpose, &volumes).await?;
+            }
         }
-        let rows = key_rows(&space.snapshot()?)?;
-        let current = |purpose| read_current(&*disk, &rows, purpose);
+        let mut rows = key_rows(&space.snapshot()?)?;
+        let lent = if replace { Vec::new() } else { lend(&sys, &*disk, &mut rows, &volumes)? };
+        let current = |purpose| match lent.iter().find(|(of, _)| *of == purpose) {
+            Some((_, key)) => Ok(SigningKey::clone(key)),
+            None => read_current(&*disk, &rows, purpose),
+        };
         let keys = Current {
             credential: current(Purpose::Credential)?,
             capability: current(Purpose::Capability)?,
@@ -286,27 +304,61 @@ async fn renew_if_needed(
     purpose: Purpose,
     volumes: &[VolumeId],
 ) -> Result<()> {
-    let rows = key_rows(&space.snapshot()?)?;
-    let (id, row) = current_row(&rows, purpose)?;
+    match root_if_needed(sys, disk, &key_rows(&space.snapshot()?)?, purpose, volumes)? {
+        Some(root) => replace(space, disk, root.certify(sys, disk, purpose, volumes)?).await,
+        None => Ok(()),
+    }
+}
+
+/// Returns the root key if another key for `purpose` is to be made. Without it, one that runs out
+/// will do for now, and one that is missing or insufficient is an error.
+fn root_if_needed(
+    sys: &Sys,
+    disk: &dyn Disk,
+    rows: &[(KeyId, KeyRow)],
+    purpose: Purpose,
+    volumes: &[VolumeId],
+) -> Result<Option<Root>> {
+    let (id, row) = current_row(rows, purpose)?;
     let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
     let there = file::read(disk, purpose, &file::name_of(purpose, *id))?.is_some();
     let speaks = purpose != Purpose::Capability || volumes.iter().all(|v| claims.volumes.contains(v));
     let left = claims.until.since(sys.clock().now());
     if there && speaks && left > limits::KEY_RENEW {
-        return Ok(());
+        return Ok(None);
     }
     match Root::read(disk)? {
-        Some(root) => replace(space, disk, root.certify(sys, disk, purpose, volumes)?).await,
+        Some(root) => Ok(Some(root)),
         None if there && speaks => {
             tracing::warn!(
                 ?purpose,
                 days = left.as_secs() / 86_400,
                 "a signing key runs out: put root.key back"
             );
-            Ok(())
+            Ok(None)
         }
         None => Err(root_missing()),
     }
+}
+
+/// Makes the keys that [`renew_if_needed`] would, puts them in place of the old ones into `rows`,
+/// and writes nothing.
+fn lend(
+    sys: &Sys,
+    disk: &dyn Disk,
+    rows: &mut Vec<(KeyId, KeyRow)>,
+    volumes: &[VolumeId],
+) -> Result<Vec<(Purpose, SigningKey)>> {
+    let mut lent = Vec::new();
+    for purpose in SIGNING {
+        let Some(root) = root_if_needed(sys, disk, rows, purpose, volumes)? else { continue };
+        let key = file::make(sys.random());
+        let Certified { id, row } = root.certified(sys, &key, purpose, volumes)?;
+        rows.iter_mut().filter(|(_, row)| row.purpose == purpose).for_each(|(_, row)| row.current = false);
+        rows.push((id, row));
+        lent.push((purpose, key));
+    }
+    Ok(lent)
 }
 
 /// Makes a new key the current one of its purpose and destroys the secret halves of those before.

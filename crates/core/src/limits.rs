@@ -259,6 +259,8 @@ pub const KV_FOLD_LOG_SHARE: u64 = 4;
 /// Bytes changed in memory after which writers wait for the fold. Twice this much, at most, is
 /// replayed at a start.
 pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
+/// Bytes of one file that may differ, in memory, from the disk that is looked at and left as it is.
+pub const SHADOW_FILE_BYTES_MAX: u64 = 1 << 30;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
 /// Bytes of the metadata tree kept in memory: half of them rows, the rest pages.
@@ -486,6 +488,7 @@ const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
 const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
+const _: () = assert!(8 * KV_OVERLAY_BYTES_MAX as u64 <= SHADOW_FILE_BYTES_MAX);
 const _: () = assert!(MEMBERSHIPS_MAX <= CALLER_GROUPS_MAX && MEMBERSHIPS_MAX * 19 + 4096 < PROOF_BYTES_MAX);
 const _: () = assert!(AUDIT_BATCH_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < AUDIT_FRAME_BYTES_MAX);
 const _: () = assert!(PASSWORD_MEMORY_KIB <= PASSWORD_COST_MAX.0 && PASSWORD_PASSES <= PASSWORD_COST_MAX.1);

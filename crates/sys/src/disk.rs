@@ -5,6 +5,7 @@
 
 mod real;
 mod residency;
+mod shadow;
 mod sim;
 
 use std::ops::ControlFlow;
@@ -14,6 +15,7 @@ use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, Result};
 
 pub use real::RealDisk;
+pub use shadow::ShadowDisk;
 pub use sim::{Faults, SimCounts, SimDisk};
 
 /// Every place in the product that makes something durable. A test goes over all variants, tells

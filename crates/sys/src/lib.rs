@@ -40,7 +40,7 @@ use std::sync::Arc;
 use weft_core::{Clock, Time};
 
 pub use clock::{RealClock, SimClock};
-pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, SimDisk};
+pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, ShadowDisk, SimDisk};
 pub use folder::{Folder, Seen, Sort};
 pub use random::{OsRandom, Random, SeededRandom};
 pub use task::{Task, simulate};

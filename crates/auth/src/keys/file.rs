@@ -106,9 +106,9 @@ pub(crate) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
     }
 }
 
-/// Checks that the directory and every key in it are closed to others, and removes what a crash
-/// left of a key that was being made.
-pub(crate) fn check_all(disk: &dyn Disk) -> Result<()> {
+/// Checks that the directory and every key in it are closed to others, and with `tidy` removes what
+/// a crash left of a key that was being made.
+pub(crate) fn check_all(disk: &dyn Disk, tidy: bool) -> Result<()> {
     check_private(disk, "")?;
     let mut names = Vec::new();
     disk.list("", &mut |name, entry| {
@@ -118,7 +118,7 @@ pub(crate) fn check_all(disk: &dyn Disk) -> Result<()> {
         std::ops::ControlFlow::Continue(())
     })?;
     for name in &names {
-        if name.ends_with(".key.new") {
+        if tidy && name.ends_with(".key.new") {
             remove(disk, name)?;
         } else if name.ends_with(".key") {
             check_private(disk, name)?;

@@ -37,6 +37,7 @@ pub fn run(context: &Context, args: &FsckArgs) -> Result<ExitCode> {
         let dir = context.directory(args.dir.clone())?;
         context.wait(async {
             let directory = NodeDirectory::take(&dir, false, "fsck")?;
+            let directory = if args.dry_run { directory.shadowed() } else { directory };
             let report = check::check(context.sys(), &directory, !args.dry_run).await?;
             directory.release()?;
             Ok(report)

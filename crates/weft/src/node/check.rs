@@ -55,7 +55,7 @@ async fn rest(
     engine: &Arc<dyn Engine>,
     repair: bool,
 ) -> Result<CheckReport> {
-    let settings = AuthSettings { volumes: vec![VOLUME], ..AuthSettings::default() };
+    let settings = AuthSettings { volumes: vec![VOLUME], replace_keys: false, ..AuthSettings::default() };
     let auth =
         Auth::open(sys.clone(), engine.clone(), AUTH_SPACE, directory.disk("auth")?, settings).await?.0;
     let auth = Arc::new(auth);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use weft_core::{Error, ErrorKind, Result};
 use weft_kv::{Embedded, Engine};
 use weft_sys::disk::DiskLock;
-use weft_sys::{Disk, RealDisk, Sys, fault, process};
+use weft_sys::{Disk, RealDisk, ShadowDisk, Sys, fault, process};
 
 const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
@@ -24,7 +24,9 @@ const MARKS: [&str; 3] = ["auth/keys", "meta/tree", "objects/objects"];
 /// A node's directory, ours as long as this lives.
 pub struct NodeDirectory {
     path: PathBuf,
-    disk: RealDisk,
+    disk: Arc<dyn Disk>,
+    /// Nothing here is to be changed.
+    is_shadow: bool,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -82,7 +84,7 @@ impl NodeDirectory {
             let socket_only = Permissions::from_mode(0o711);
             std::fs::set_permissions(&path, socket_only).map_err(failed)?;
         }
-        let disk = RealDisk::open(&path)?;
+        let disk = Arc::new(RealDisk::open(&path)?);
         let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
         let holder = format!("weft {doing}, pid {}", std::process::id());
         match write_closed(&path.join(HOLDER), holder.as_bytes()).map_err(failed) {
@@ -90,7 +92,13 @@ impl NodeDirectory {
             Err(error) if error.kind() == ErrorKind::NoSpace => {}
             written => written?,
         }
-        Ok(Self { path, disk, _lock: lock })
+        Ok(Self { path, disk, is_shadow: false, _lock: lock })
+    }
+
+    /// Keeps in memory what is changed of any part from now on, and the directory as it is.
+    #[must_use]
+    pub fn shadowed(self) -> Self {
+        Self { disk: Arc::new(ShadowDisk::new(self.disk)), is_shadow: true, ..self }
     }
 
     /// Fails with `Exists` if anything lies at a path but what [`NodeDirectory::take`] makes.
@@ -143,6 +151,9 @@ impl NodeDirectory {
     /// Returns the part below a name, closed to everybody else.
     pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
         let below = self.disk.beneath(name)?;
+        if self.is_shadow {
+            return Ok(below);
+        }
         let path = self.path.join(name);
         std::fs::set_permissions(&path, Permissions::from_mode(0o700))
             .map_err(|e| fault::error(e, "close", path.display()))?;

@@ -1,9 +1,10 @@
 //! `weft fsck`: what is wrong on disk is found, named as people know it, and mended if
 //! nothing is lost by that.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::corrupt::find;
 use crate::node::{Node, noise};
@@ -147,4 +148,81 @@ fn a_file_whose_number_was_never_given_out_is_named_and_put_aside() {
     node.up();
     let online = node.run(&["fsck", "--online", "--json"]).json();
     assert_eq!(online.last().expect("a summary")["objects"], lines[1]["objects"]);
+}
+
+/// Every file below a directory, with its bytes, but what says who has it.
+fn all(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let (mut found, mut dirs) = (BTreeMap::new(), vec![dir.to_owned()]);
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(dir).expect("read") {
+            let path = entry.expect("read").path();
+            match path.is_dir() {
+                true => dirs.push(path),
+                false
+                    if path.file_name().is_some_and(|name| name == "lock.holder" || name == "node.sock") => {}
+                false => drop(found.insert(path.clone(), fs::read(&path).expect("read"))),
+            }
+        }
+    }
+    found
+}
+
+/// Fails if two directories' files differ, and says which.
+fn expect_same(before: &BTreeMap<PathBuf, Vec<u8>>, after: &BTreeMap<PathBuf, Vec<u8>>, when: &str) {
+    let differ = |path: &&PathBuf| before.get(*path) != after.get(*path);
+    let changed: Vec<_> = before.keys().chain(after.keys()).filter(differ).collect();
+    assert!(changed.is_empty(), "{when}: {changed:?}");
+}
+
+#[test]
+fn a_dry_run_leaves_every_byte_of_a_node_as_it_was_however_that_ended() {
+    let mut node = stopped();
+    let ends: [fn(&mut Node); 2] = [|_| {}, Node::kill];
+    for (number, end) in ends.iter().enumerate() {
+        if number > 0 {
+            node.up();
+            let http = node.http(Some(&node.token()));
+            assert_eq!(http.put("/late", &noise(7, BLOCK)).status, 201);
+            node.run(&["cp", "weft:/late", "weft:/later"]).ok();
+        }
+        end(&mut node);
+        let before = all(&node.data());
+        for _ in 0..2 {
+            let (code, lines) = fsck(&node, &["--dry-run"]);
+            assert_eq!((code, &lines.last().expect("a summary")["wrong"]), (0, &0.into()), "{lines:?}");
+            expect_same(&before, &all(&node.data()), "a dry run");
+        }
+    }
+    node.up();
+    let http = node.http(Some(&node.token()));
+    assert!(http.bytes("/later") == noise(7, BLOCK) && http.bytes("/d/whole") == noise(2, 3 * BLOCK));
+}
+
+#[test]
+fn a_key_that_is_not_there_is_found_until_a_start_makes_another() {
+    let mut node = stopped();
+    let auth = node.data().join("auth");
+    let of_purpose = |purpose: &str| {
+        let entries = fs::read_dir(auth.join("keys")).expect("read").map(|entry| entry.expect("read").path());
+        let is_it =
+            |path: &PathBuf| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with(purpose));
+        entries.into_iter().find(is_it).expect("it is there")
+    };
+    let purposes = ["audit", "capability", "credential"];
+    purposes.iter().for_each(|purpose| fs::remove_file(of_purpose(purpose)).expect("it is there"));
+    let before = all(&auth);
+    for how in [&["--dry-run"][..], &["--dry-run"], &[], &["--dry-run"]] {
+        let (code, lines) = fsck(&node, how);
+        assert_eq!((code, lines.len()), (0, 4), "{how:?}: {lines:?}");
+        for line in &lines[..3] {
+            assert_eq!(line["repair"], "the next start makes a new one", "{how:?}: {line}");
+        }
+        expect_same(&before, &all(&auth), &format!("{how:?}"));
+    }
+    node.up();
+    assert!(node.http(Some(&node.token())).bytes("/d/whole") == noise(2, 3 * BLOCK));
+    node.stop();
+    purposes.iter().for_each(|purpose| assert!(of_purpose(purpose).exists()));
+    let (code, lines) = fsck(&node, &["--dry-run"]);
+    assert_eq!((code, lines.len()), (0, 1), "{lines:?}");
 }
