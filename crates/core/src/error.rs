@@ -249,6 +249,18 @@ impl Error {
         self
     }
 
+    /// Says the same of nothing yet: what it was about down there (a path of the machine, an id
+    /// that means nothing above) stays with its cause, and whoever knows more names it anew.
+    #[must_use]
+    pub fn unplaced(self) -> Self {
+        if self.0.about.is_none() {
+            return self;
+        }
+        let mut above = Self::from(ErrorReport { about: None, ..ErrorReport::from(&self) });
+        (above.0.op, above.0.caller) = (self.0.op, self.0.caller.clone());
+        above.caused_by(self)
+    }
+
     /// Names the caller for whom it failed.
     #[must_use]
     pub fn caller(mut self, who: impl fmt::Display) -> Self {
@@ -409,6 +421,15 @@ mod tests {
     fn text_says_what_was_attempted_on_what_and_why() {
         let error = Error::exists("the name is taken").op("make").about("/bio/run7");
         assert_eq!(error.to_string(), "cannot make /bio/run7: the name is taken");
+    }
+
+    #[test]
+    fn what_was_found_below_can_be_said_in_other_words_and_is_kept_as_the_cause() {
+        let below = Error::corrupt("damaged").op("read").about("/machine/file").hint("look").caller("ada");
+        let error = below.unplaced().about("/bio/run7");
+        assert_eq!(error.to_string(), "cannot read /bio/run7: damaged");
+        assert_eq!((error.advice(), error.for_caller()), (Some("look"), Some("ada")));
+        assert!(format!("{error:?}").contains("/machine/file"), "{error:?}");
     }
 
     #[test]

@@ -359,6 +359,7 @@ impl Exchange<'_, '_> {
             Err(error) if sent > 0 => Err(Failed::Broken(error)),
             Err(error) => {
                 self.talk.status = None;
+                let error = error.said_of(At::root(self.path.path.clone()));
                 Err(Problem::of(&error, Act::Read).closing().into())
             }
         }

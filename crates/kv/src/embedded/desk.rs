@@ -131,7 +131,9 @@ impl Desk {
             self.whole()?;
             match self.log.append(&mut buffers.record, commits) {
                 Ok(()) => {}
-                Err(AppendError::Clean(error)) => return Err(error.op("write").about("the metadata log")),
+                Err(AppendError::Clean(error)) => {
+                    return Err(error.unplaced().op("write").about("the metadata log"));
+                }
                 Err(AppendError::Doubtful(error)) => return Err(self.break_off(error)),
             }
             self.published.show(changes, self.log.appended());

@@ -456,7 +456,7 @@ impl From<Failure> for Error {
         match failure {
             Failure::Ours(error) => error,
             Failure::Redb(redb::Error::Io(error)) => match error.downcast::<Self>() {
-                Ok(ours) => ours,
+                Ok(ours) => ours.unplaced().about("the metadata tree"),
                 Err(error) => weft_sys::fault::error(error, "use", NAME),
             },
             Failure::Redb(redb::Error::Corrupted(what)) => {

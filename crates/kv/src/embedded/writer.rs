@@ -329,6 +329,7 @@ impl Writer {
         if desk.state.broken.is_some() {
             return;
         }
+        let error = error.unplaced().about("the metadata tree");
         self.state.fold_failed = Some((error, self.sys.clock().tick().plus(KV_FOLD_RETRY)));
     }
 

@@ -454,7 +454,8 @@ impl ManagedFile {
         }
         let unwritten = self.pinned().and_then(|pinned| pinned.bytes.unwritten().cloned());
         let wanted = Range { at, length: Some(length) };
-        let inner = lease.volume.store.read(&lease.granted(), lease.object, wanted).await?;
+        let inner = lease.volume.store.read(&lease.granted(), lease.object, wanted).await;
+        let inner = inner.map_err(|e| e.about(self.id))?;
         Ok(Box::new(ObjectSource { lease, inner, at, left: length, unwritten }))
     }
 
@@ -482,7 +483,7 @@ impl ManagedFile {
                 self.volume.label_is_through(self.id).await;
                 Box::pin(self.sought(call, offset, what, false)).await
             }
-            answer => answer,
+            answer => answer.map_err(|e| e.about(self.id)),
         }
     }
 }
@@ -533,12 +534,12 @@ impl OpenFile for ManagedFile {
             WriteAt::Offset(_) => (&[Rights::WRITE], "write"),
         };
         let (lease, _) = self.lease(call, any_of).map_err(|e| e.op(op))?;
-        self.volume.write(&Arc::new(lease), at, data).await.map_err(|e| e.op(op))
+        self.volume.write(&Arc::new(lease), at, data).await.map_err(|e| e.op(op).about(self.id))
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
         let (lease, _) = self.lease(call, &[Rights::WRITE]).map_err(|e| e.op("shape"))?;
-        self.volume.shape(&Arc::new(lease), shape).await.map_err(|e| e.op("shape"))
+        self.volume.shape(&Arc::new(lease), shape).await.map_err(|e| e.op("shape").about(self.id))
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
@@ -548,7 +549,7 @@ impl OpenFile for ManagedFile {
     async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {
         let node = self.node(call)?;
         if let Layout::Whole { object, .. } = node.inode.layout {
-            self.volume.sync_object(call, self.id, object).await.map_err(|e| e.op("sync"))?;
+            self.volume.sync_object(call, self.id, object).await.map_err(|e| e.op("sync").about(self.id))?;
         }
         self.volume.space.flush().await.map_err(|e| e.op("sync"))?;
         Ok(self.volume.verifier())

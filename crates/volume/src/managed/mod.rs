@@ -34,6 +34,7 @@
 
 mod act;
 mod attributes;
+mod below;
 mod bytes;
 mod check;
 mod feed;
@@ -288,7 +289,7 @@ impl Volume {
             space,
             issuer: config.issuer,
             groups: config.groups,
-            store: config.store,
+            store: Arc::new(below::Below(config.store)),
             id: row.id,
             generation: row.generation,
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),

@@ -118,7 +118,7 @@ impl Source for ObjectSource {
             }
             Ok(None) | Err(_) => self.left = 0,
         }
-        answer.map_err(|e| e.op("read"))
+        answer.map_err(|e| e.op("read").about(self.lease.id))
     }
 
     fn length(&self) -> Option<u64> {

@@ -445,3 +445,38 @@ fn a_reader_pinned_to_replaced_contents_reads_them_whatever_is_written_into_the_
         assert_eq!(read_of(&*open, &site.call(), Range::ALL).await.map(drop).fails(), ErrorKind::Conflict);
     });
 }
+
+/// People know files and containers; what lies below them is for the node's log.
+#[test]
+fn what_the_store_fails_at_is_said_of_a_file_or_its_container_and_not_in_the_stores_words() {
+    simulate(1, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        let object = store.last(Op::Seal);
+        let container = site.attr(id).await.container;
+        let call = site.call();
+        let file = site.fs.file(&call, id, Rights::READ | Rights::WRITE).await.works();
+        for kind in [ErrorKind::NoSpace, ErrorKind::Unavailable, ErrorKind::Corrupt, ErrorKind::Internal] {
+            for op in [Op::Read, Op::Write, Op::Shape] {
+                store.fail_as(op, object, kind);
+                let mut bytes = BytesSource::new(pattern(100, 2));
+                let failed = match op {
+                    Op::Read => file.read(&call, Range::ALL).await.err(),
+                    Op::Write => file.write(&call, WriteAt::Offset(0), &mut bytes).await.err(),
+                    _ => file.shape(&call, Shape::Truncate(90_000)).await.err(),
+                };
+                let error = failed.expect("the store refuses it");
+                let about = match kind {
+                    ErrorKind::NoSpace => container.to_string(),
+                    _ => id.to_string(),
+                };
+                assert_eq!((error.kind(), error.subject()), (kind, Some(&*about)), "{op:?}: {error:?}");
+                assert!(!error.to_string().contains(&object.to_string()), "{error}");
+                // Where it was is not lost.
+                assert!(format!("{error:?}").contains(&object.to_string()), "{error:?}");
+                store.recover();
+            }
+        }
+    });
+}

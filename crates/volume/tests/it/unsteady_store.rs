@@ -14,6 +14,7 @@ use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 /// An operation to interfere with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
+    Read,
     Write,
     Shape,
     Sync,
@@ -132,6 +133,7 @@ impl ObjectStore for UnsteadyStore {
     }
 
     async fn read(&self, granted: &Granted, object: ObjectId, range: Range) -> Result<Box<dyn Source>> {
+        self.pass(Op::Read, object).await?;
         self.inner.read(granted, object, range).await
     }
 

@@ -45,7 +45,7 @@ async fn one(context: &Context, client: &Client, text: &OsStr, part: Option<&str
     let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
     let opened = client.fs().open(&client.call(), &path.at(), &how).await;
     let opened = opened.map_err(|e| e.op("read").about(&path))?;
-    let printed = print(context, client, &opened, part).await.map_err(|e| e.op("read").about(&path));
+    let printed = print(context, client, &opened, part).await.map_err(|e| e.op("read").said_of(&path));
     // What is open is closed also where reading failed.
     let closed = opened.file.close(&client.call()).await;
     printed.and(closed)
