@@ -35,7 +35,7 @@ pub async fn check(engine: Arc<dyn Engine>, space: SpaceId, disk: &dyn Disk) -> 
 pub(crate) fn of_audit(verdict: AuditVerdict) -> Option<Finding> {
     let AuditVerdict::Broken { file, offset, detail } = verdict else { return None };
     let detail = format!("auth/{AUDIT}/{file}: from byte {offset} on: {detail}");
-    Some(lost("audit log", detail, "none: what is before it holds; look for who could write there"))
+    Some(lost("audit log", detail, "what is before it holds; look for who could write there"))
 }
 
 /// Looks at the file of each key that the tables know, and at what else lies there.
@@ -49,13 +49,13 @@ pub(crate) fn of_keys(disk: &dyn Disk, domain: DomainId, rows: &[(KeyId, KeyRow)
             findings.extend(of_current(disk, &name, *id, row.purpose, root));
         } else if disk.measure(&name).is_ok() {
             let detail = format!("{}: the key was replaced, and its secret is still there", shown(&name));
-            findings.push(note(detail, "none: remove the file"));
+            findings.push(note(detail, "remove the file"));
         }
         known.push(name);
     }
     disk.list("", &mut |name, entry| {
         if entry != Entry::File || !known.iter().any(|known| known == name) {
-            findings.push(note(format!("{}: no key of the domain's", shown(name)), "none: it is not used"));
+            findings.push(note(format!("{}: no key of the domain's", shown(name)), "it is not used"));
         }
         ControlFlow::Continue(())
     })?;
@@ -64,7 +64,7 @@ pub(crate) fn of_keys(disk: &dyn Disk, domain: DomainId, rows: &[(KeyId, KeyRow)
 
 /// Returns whether the root key is there and the domain's. It may be kept elsewhere.
 fn of_root(disk: &dyn Disk, domain: DomainId, findings: &mut Vec<Finding>) -> bool {
-    let repair = "none: put a copy of it back, or take it away until a key is to be made";
+    let repair = "put a copy of it back, or take it away until a key is to be made";
     match Root::read(disk) {
         Ok(Some(root)) if root.domain() == domain => return true,
         Ok(None) => {}
@@ -77,8 +77,8 @@ fn of_root(disk: &dyn Disk, domain: DomainId, findings: &mut Vec<Finding>) -> bo
 }
 
 fn of_current(disk: &dyn Disk, name: &str, id: KeyId, purpose: Purpose, root: bool) -> Option<Finding> {
-    let with_root = "none: put a copy of it back, or take it away: the next start makes a new one";
-    let without = "none: put a copy of it back, or root.key, to make a new one";
+    let with_root = "put a copy of it back, or take it away: the next start makes a new one";
+    let without = "put a copy of it back, or root.key, to make a new one";
     let repair = if root { with_root } else { without };
     match file::read(disk, purpose, name) {
         Ok(Some(key)) if file::id_of(&key) == id => None,
@@ -88,7 +88,7 @@ fn of_current(disk: &dyn Disk, name: &str, id: KeyId, purpose: Purpose, root: bo
         }
         Ok(None) => Some(lost("key", format!("{}: not there", shown(name)), repair)),
         Err(error) if error.kind() == ErrorKind::NotPermitted => {
-            Some(lost("key", format!("{}: {}", shown(name), error.detail()), "none: close it to others"))
+            Some(lost("key", format!("{}: {}", shown(name), error.detail()), "close it to others"))
         }
         Err(error) => Some(lost("key", format!("{}: {}", shown(name), error.detail()), repair)),
     }

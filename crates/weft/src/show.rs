@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 
 use weft_core::Time;
 use weft_core::attr::{Attr, Kind};
+use weft_core::service::Finding;
 
 /// Shows a size: exact below 1 KiB, else three digits and a binary unit.
 pub fn size(bytes: u64) -> String {
@@ -66,6 +67,13 @@ pub fn time(time: Time) -> String {
     format!("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", date.0, date.1, date.2, clock.0, clock.1, clock.2)
 }
 
+/// Shows what a check found: what is wrong, and what became of it or is to be done, if anything.
+pub fn finding(finding: &Finding) -> String {
+    let Finding { structure, detail, repair, .. } = finding;
+    let after = if repair.is_empty() { "" } else { "; " };
+    format!("{structure}: {detail}{after}{repair}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,6 +86,17 @@ mod tests {
             assert_eq!(size(bytes), text);
         }
         assert_eq!(size(u64::MAX), "16.0 EiB");
+    }
+
+    #[test]
+    fn a_finding_ends_with_what_there_is_to_say() {
+        let shown = |repair: &str| {
+            let (structure, detail, repair) = ("key".to_owned(), "not there".to_owned(), repair.to_owned());
+            let severity = weft_core::service::Severity::Note;
+            finding(&Finding { severity, structure, detail, repair, object: None })
+        };
+        assert_eq!(shown("put it back"), "key: not there; put it back");
+        assert_eq!(shown(""), "key: not there");
     }
 
     #[test]

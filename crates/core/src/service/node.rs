@@ -57,7 +57,7 @@ pub struct Finding {
     pub structure: String,
     /// What is wrong with it.
     pub detail: String,
-    /// What was done, or would be.
+    /// What was done, or would be; where nothing can be, what somebody may do. May be empty.
     pub repair: String,
     /// The object it is about, if it is about one: by it, whoever knows names can say
     /// which file that is.

@@ -153,7 +153,7 @@ fn finding((object, what): (ObjectId, String)) -> Finding {
         severity: Severity::Loss,
         structure: "object".to_owned(),
         detail: format!("{object}: {what}"),
-        repair: "none: it is in the backup as it was found".to_owned(),
+        repair: "it is in the backup as it was found".to_owned(),
         object: Some(object),
     }
 }

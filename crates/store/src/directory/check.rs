@@ -163,7 +163,7 @@ impl Checking<'_> {
                 match ObjectRow::decode(value) {
                     Ok(row) => self.object(object, &row).await?,
                     Err(error) => {
-                        let repair = "none: restore it from a backup";
+                        let repair = "restore it from a backup";
                         self.find_in(object, Severity::Loss, "object record", &error.to_string(), repair);
                     }
                 }
@@ -184,7 +184,7 @@ impl Checking<'_> {
             Ok(live) => live,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
             Err(error) => {
-                let repair = "none: restore the object from a backup";
+                let repair = "restore the object from a backup";
                 self.find_in(object, Severity::Loss, "object file", error.detail(), repair);
                 return Ok(());
             }
@@ -275,7 +275,7 @@ impl Checking<'_> {
             }
             return Ok(true);
         }
-        let repair = "none: restore the object from a backup";
+        let repair = "restore the object from a backup";
         self.find_in(object, Severity::Loss, "object file", &what, repair);
         Ok(false)
     }
@@ -324,7 +324,7 @@ impl Checking<'_> {
                     Ok(_) => format!("the bytes from {at} on do not match their checksum"),
                     Err(error) => format!("the bytes from {at} on cannot be read: {error}"),
                 };
-                let repair = "none: it is refused; restore the object from a backup";
+                let repair = "it is refused; restore the object from a backup";
                 self.find_in(live.id, Severity::Loss, "object block", &what, repair);
             }
         }
@@ -457,7 +457,7 @@ impl Checking<'_> {
                 }
                 if let Some(other) = self.other_owner(object, &row)? {
                     let what = format!("its file {} is {other}'s too", path(row.file));
-                    let repair = "none: restore the object from a backup";
+                    let repair = "restore the object from a backup";
                     self.find_in(object, Severity::Loss, "object record", &what, repair);
                 } else if self.still(object, &row)? {
                     let detail = format!("file {} is not entered for {object}", path(row.file));
@@ -526,7 +526,7 @@ impl Checking<'_> {
                 let first = number_at(key, 17)?.saturating_mul(GROUP_BLOCKS);
                 match Group::decode(value) {
                     Err(error) => {
-                        let repair = "none: its blocks are refused";
+                        let repair = "its blocks are refused";
                         self.find_in(object, Severity::Loss, "seals", error.detail(), repair);
                         return Ok(());
                     }

@@ -85,7 +85,7 @@ fn say(context: &Context, done: &str, report: &BackupReport, warning: Option<&st
         );
     }
     for finding in &report.damaged {
-        out!("LOST  {}: {}; {}", finding.structure, finding.detail, finding.repair)?;
+        out!("LOST  {}", show::finding(finding))?;
     }
     let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
     out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)?;

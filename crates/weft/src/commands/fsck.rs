@@ -10,7 +10,7 @@ use weft_core::service::{CheckReport, Node, Severity};
 use crate::context::Context;
 use crate::node::{NodeDirectory, check};
 use crate::output::out;
-use crate::progress;
+use crate::{progress, show};
 
 /// Options of `weft fsck`.
 #[derive(Args)]
@@ -70,7 +70,7 @@ fn print(context: &Context, report: &CheckReport) -> Result<()> {
                 })
             )?;
         } else {
-            out!("{severity:5} {}: {}; {}", finding.structure, finding.detail, finding.repair)?;
+            out!("{severity:5} {}", show::finding(finding))?;
         }
     }
     let wrong = report.findings.iter().filter(|finding| finding.severity > Severity::Note).count();

@@ -36,7 +36,7 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
                 severity: Severity::Loss,
                 structure: "node".to_owned(),
                 detail: format!("objects and names could not be looked at: {error}"),
-                repair: "none: see to the above first".to_owned(),
+                repair: "see to the above first".to_owned(),
                 object: None,
             });
             Ok(report)

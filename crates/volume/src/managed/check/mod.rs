@@ -93,7 +93,7 @@ pub async fn mend(config: Config, administrators: CallerName) -> Result<CheckRep
         severity: Severity::Loss,
         structure: "volume".into(),
         detail,
-        repair: "none".into(),
+        repair: String::new(),
         object: None,
     });
     Ok(report)
