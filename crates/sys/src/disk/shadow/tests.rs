@@ -68,7 +68,7 @@ fn step(
         7 => disk.make_dir("e"),
         8 => disk.remove_dir("e"),
         act => {
-            let Some(file) = held.get(dice.below(held.len().max(1) as u64) as usize) else { return None };
+            let file = held.get(dice.below(held.len().max(1) as u64) as usize)?;
             match act {
                 9 => file.set_len(at),
                 10 => file.punch(at, length),
