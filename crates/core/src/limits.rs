@@ -69,7 +69,8 @@ pub const ONCE_RING: usize = 1024;
 pub const ONCE_REPLY_BYTES_MAX: usize = 1 << 10;
 /// Sessions a node keeps.
 pub const SESSIONS_MAX: usize = 65_536;
-/// Sessions of them that one caller has. Every connection over HTTP may be one of `anyone`.
+/// Sessions of them that one caller has, and `anyone` at one address or uid: every connection over
+/// HTTP may be one of theirs.
 pub const SESSIONS_PER_CALLER_MAX: usize = CONNECTIONS_MAX;
 /// How long a session lives without use.
 pub const SESSION_IDLE: Duration = Duration::from_secs(120);
@@ -77,6 +78,8 @@ pub const SESSION_IDLE: Duration = Duration::from_secs(120);
 pub const SESSION_GRACE: Duration = Duration::from_secs(30);
 /// Opens one session may hold.
 pub const SESSION_OPENS_MAX: usize = 65_536;
+/// Opens that all sessions of one uid on a local socket hold.
+pub const OPENS_PER_UID_MAX: usize = 4 * SESSION_OPENS_MAX;
 /// Locks one file may carry.
 pub const LOCKS_PER_FILE_MAX: usize = 4096;
 /// Locks one session may have, over all files.
@@ -287,6 +290,16 @@ pub const RPC_ANSWER_GRACE: Duration = Duration::from_secs(1);
 pub const RPC_CALLS_MAX: usize = 1024;
 /// Frames that wait to be written to one connection.
 pub const RPC_QUEUE_FRAMES: usize = 64;
+/// How long one frame may take to come once it has begun, and to be taken.
+pub const RPC_FRAME_WITHIN: Duration = Duration::from_secs(60);
+/// Bytes of frames that all connections of one uid have brought and that nobody is done with.
+pub const RPC_UID_IN_BYTES: usize = 256 << 20;
+/// Bytes of memory that one byte of a message may become when it is read.
+pub const RPC_DECODED_BYTES: usize = 16;
+/// Bytes of downloads that wait to be written to one connection: pieces read at the same time.
+pub const RPC_OUT_BYTES: usize = 8 << 20;
+/// The same for all connections of one uid.
+pub const RPC_UID_OUT_BYTES: usize = 256 << 20;
 /// How long a client that came back over a new connection tries to take its locks back and to
 /// open its files again.
 pub const RECLAIM_WITHIN: Duration = SESSION_GRACE;
@@ -297,6 +310,8 @@ pub const REOPENS_AT_ONCE: usize = 64;
 pub const RECONNECTS_MAX: usize = 8;
 /// Credentials, and sessions, one connection may have presented.
 pub const RPC_NUMBERS_MAX: usize = 4096;
+/// Bytes of these credentials, by their claims.
+pub const RPC_PRESENTED_BYTES_MAX: usize = 1 << 20;
 
 /// Groups a user of this domain may be in: a credential that names them all still fits
 /// [`PROOF_BYTES_MAX`].
@@ -486,6 +501,9 @@ const _: () = assert!(
 const _: () = assert!(DIGEST_WITHIN.as_secs() < CALL_DEADLINE.as_secs());
 const _: () = assert!(PASSWORD_WAITERS_PER_PEER_MAX < PASSWORD_WAITERS_MAX);
 const _: () = assert!(TRANSFER_IDLE.as_secs() < RPC_STALL.as_secs());
+const _: () = assert!(RPC_BODY_BYTES_MAX * RPC_DECODED_BYTES + PIECE_BYTES_MAX < RPC_UID_IN_BYTES);
+const _: () = assert!(PIECE_BYTES_MAX <= RPC_OUT_BYTES && RPC_OUT_BYTES <= RPC_UID_OUT_BYTES);
+const _: () = assert!(2 * PROOF_BYTES_MAX <= RPC_PRESENTED_BYTES_MAX);
 const _: () = assert!(INBOUND_BUFFER_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
 const _: () = assert!(8 * KV_OVERLAY_BYTES_MAX as u64 <= SHADOW_FILE_BYTES_MAX);

@@ -68,6 +68,21 @@ pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin + ?Sized), frame: &Fr
 
 const SMALL_PAYLOAD: usize = 4096;
 
+/// What a frame says of itself before it comes.
+#[derive(Debug)]
+pub struct FrameHead {
+    body: usize,
+    payload: usize,
+    stream: u32,
+}
+
+impl FrameHead {
+    /// Returns how many bytes the frame, read and understood, may take.
+    pub fn cost(&self) -> usize {
+        HEAD_BYTES + self.body * limits::RPC_DECODED_BYTES + self.payload
+    }
+}
+
 /// Reads frames. Sizes are checked before anything is allocated.
 pub struct FrameReader<R> {
     from: R,
@@ -83,6 +98,15 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Returns the next frame, or `None` if the peer closed between two frames. Not safe
     /// to cancel: a frame may be half read.
     pub async fn next(&mut self) -> Result<Option<Frame>> {
+        match self.head().await? {
+            Some(head) => self.rest(head).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Waits for the next frame to begin, and returns what it says of itself. [`Self::rest`] must
+    /// follow. Safe to cancel.
+    pub async fn head(&mut self) -> Result<Option<FrameHead>> {
         if !self.fill(HEAD_BYTES).await? {
             return Ok(None);
         }
@@ -92,12 +116,17 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         if body > limits::RPC_BODY_BYTES_MAX || payload > limits::PIECE_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "the peer sent a frame larger than a frame may be"));
         }
-        if !self.fill(body + payload).await? {
+        Ok(Some(FrameHead { body, payload, stream }))
+    }
+
+    /// Returns the frame whose head was read last. Not safe to cancel.
+    pub async fn rest(&mut self, head: FrameHead) -> Result<Frame> {
+        if !self.fill(head.body + head.payload).await? {
             return Err(cut());
         }
-        let body = self.buffer.split_to(body).freeze();
-        let payload = self.buffer.split_to(payload).freeze();
-        Ok(Some(Frame { stream, body, payload }))
+        let body = self.buffer.split_to(head.body).freeze();
+        let payload = self.buffer.split_to(head.payload).freeze();
+        Ok(Frame { stream: head.stream, body, payload })
     }
 
     /// Reads until `wanted` bytes are there. `false` if there was nothing at all.

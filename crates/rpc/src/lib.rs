@@ -36,7 +36,7 @@ mod remote;
 mod source;
 
 pub use connection::{Connection, Line};
-pub use frame::{Frame, FrameReader, encode, write_frame};
+pub use frame::{Frame, FrameHead, FrameReader, encode, write_frame};
 pub use message::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, NodeAsk, StageAsk,
     ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,

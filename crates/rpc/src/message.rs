@@ -2,8 +2,11 @@
 //! `docs/decisions/` what an older end does with it. Variants are never reordered:
 //! their numbers travel.
 
+use std::fmt;
+
 use bytes::Bytes;
-use serde::{Deserialize, Serialize};
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
 use weft_core::form::{
     Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
@@ -15,7 +18,9 @@ use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
     Identity, NewUser, NodeStatus, Revoke, SessionGrant, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, DomainId, ErrorReport, FileId, RequestId, StageId, TraceId, VolumeId};
+use weft_core::{
+    CallerId, CallerName, DomainId, ErrorReport, FileId, RequestId, StageId, TraceId, VolumeId, limits,
+};
 
 /// The newest version this build speaks.
 pub const VERSION: u16 = 1;
@@ -121,8 +126,8 @@ pub enum FileRef {
 pub enum CallBody {
     /// A request of the form.
     Request(Request),
-    /// Several, in order.
-    Batch(Vec<Request>),
+    /// Several, in order; no more than [`limits::BATCH_REQUESTS_MAX`].
+    Batch(#[serde(deserialize_with = "requests_of_a_batch")] Vec<Request>),
     /// `open`.
     Open(At, OpenHow),
     /// A method of an open file.
@@ -394,6 +399,32 @@ pub enum Answer {
     Verdict(AuditVerdict),
     /// What a volume can do.
     Supports(Supports),
+}
+
+/// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.
+fn requests_of_a_batch<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Request>, D::Error> {
+    struct Requests;
+
+    impl<'de> Visitor<'de> for Requests {
+        type Value = Vec<Request>;
+
+        fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(to, "at most {} requests", limits::BATCH_REQUESTS_MAX)
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<Request>, A::Error> {
+            let mut requests = Vec::new();
+            while let Some(request) = from.next_element()? {
+                if requests.len() == limits::BATCH_REQUESTS_MAX {
+                    return Err(serde::de::Error::invalid_length(requests.len() + 1, &self));
+                }
+                requests.push(request);
+            }
+            Ok(requests)
+        }
+    }
+
+    from.deserialize_seq(Requests)
 }
 
 /// Encodes a message. Plain data always encodes.

@@ -43,6 +43,7 @@ impl Purpose {
 /// the signature has been verified against a trusted key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Signed {
+    #[serde(deserialize_with = "claims_bytes")]
     claims: Bytes,
     key: KeyId,
     #[serde(with = "signature_bytes")]
@@ -97,6 +98,15 @@ impl Signed {
 
 /// How a token starts, so that a leaked one can be recognised for what it is.
 const TOKEN_PREFIX: &str = "weft1.";
+
+/// Reads claims; what is larger than a proof may be is no proof, and not kept.
+fn claims_bytes<'de, D: serde::Deserializer<'de>>(from: D) -> std::result::Result<Bytes, D::Error> {
+    let claims = <&[u8]>::deserialize(from)?;
+    if claims.len() > limits::PROOF_BYTES_MAX {
+        return Err(serde::de::Error::invalid_length(claims.len(), &"the bytes of a proof"));
+    }
+    Ok(Bytes::copy_from_slice(claims))
+}
 
 mod signature_bytes {
     use serde::{Deserialize, Deserializer, Serializer};

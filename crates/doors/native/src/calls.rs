@@ -16,6 +16,7 @@ use weft_rpc::{
 use crate::Services;
 use crate::connection::Replies;
 use crate::download::download;
+use crate::held::{Held, Part};
 use crate::sessions::OpenTable;
 use crate::upload::{Inflow, Upload};
 
@@ -28,6 +29,9 @@ pub(crate) struct Calling {
     pub(crate) opens: Arc<OpenTable>,
     /// Bytes that came with the call, if it takes any.
     pub(crate) payload: Bytes,
+    /// What the call takes of its uid's room, until its answer is made.
+    pub(crate) part: Option<Part>,
+    pub(crate) held: Arc<Held>,
     /// Bytes that follow the call, if it takes any.
     pub(crate) inflow: Option<Inflow>,
     /// Ends when nobody waits for the answer any more.
@@ -38,7 +42,10 @@ pub(crate) struct Calling {
 impl Calling {
     /// Makes the call and sends what comes of it. If the client is gone, nobody hears.
     pub(crate) async fn run(mut self, body: CallBody) {
-        let answer = match self.answer(body).await {
+        let outcome = self.answer(body).await;
+        // What came is not kept while the answer waits to be taken.
+        drop((std::mem::take(&mut self.payload), self.part.take()));
+        let answer = match outcome {
             Ok(None) => return,
             Ok(Some(answer)) => Ok(answer),
             Err(error) => {
@@ -61,7 +68,7 @@ impl Calling {
             }
             CallBody::Open(at, how) => {
                 let opened = fs.open(&self.call, &at, &how).await?;
-                let file = self.opens.add(opened.file)?;
+                let file = self.opens.add(opened.file, self.held.open()?)?;
                 Answer::Opened { file, attr: opened.attr, made: opened.made, parent: opened.parent }
             }
             CallBody::File(file, FileAsk::Read(range)) => {
@@ -71,9 +78,9 @@ impl Calling {
             }
             CallBody::File(file, ask) => self.on_file(file, ask).await?,
             CallBody::Stage(at, hint) => {
-                Answer::Stage(self.opens.add_stage(fs.stage(&self.call, &at, &hint).await?))
+                Answer::Stage(self.keep_stage(fs.stage(&self.call, &at, &hint).await?))
             }
-            CallBody::Staged(id) => Answer::Stage(self.opens.add_stage(fs.staged(&self.call, id).await?)),
+            CallBody::Staged(id) => Answer::Stage(self.keep_stage(fs.staged(&self.call, id).await?)),
             CallBody::OnStage(id, ask) => self.on_stage(id, ask).await?,
             CallBody::Lock(at, lock, wait_ms) => {
                 let clock = self.services.sys.clock();
@@ -151,6 +158,15 @@ impl Calling {
                 Answer::Done
             }
         })
+    }
+
+    /// Keeps a stage for the calls to come. One that there is no room for is found again by its id.
+    fn keep_stage(&self, stage: Arc<dyn Stage>) -> StageId {
+        let id = stage.id();
+        if let Ok(part) = self.held.open() {
+            self.opens.add_stage(stage, part);
+        }
+        id
     }
 
     async fn stage(&self, id: StageId) -> Result<Arc<dyn Stage>> {

@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::io::AsyncWrite;
-use tokio::sync::{mpsc, watch};
+use futures_util::FutureExt;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use weft_core::form::Stopped;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
 use weft_rpc::{
     CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
@@ -17,6 +19,7 @@ use weft_sys::{Sys, Task};
 
 use crate::Services;
 use crate::calls::Calling;
+use crate::held::{Held, Part, take};
 use crate::peer::Peer;
 use crate::upload::{Arrived, Intake};
 
@@ -35,16 +38,21 @@ pub fn too_many_connections() -> Bytes {
 /// Fails with why the client was cut off; a client that goes away is no failure.
 pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result<()> {
     let (from, to) = tokio::io::split(line);
-    let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
-    let replies = Replies { sys: services.sys.clone(), out };
-    let writer = services.sys.spawn(write_all(to, queue));
+    let held = services.uids.of(uid);
+    let (replies, queue) = Replies::new(services.sys.clone(), held.clone());
+    let (stuck, is_stuck) = oneshot::channel();
+    let writer = services.sys.spawn(write_all(services.sys.clone(), to, queue, stuck));
     let mut connection = Connection {
         services: services.clone(),
         peer: Peer::new(uid),
         replies: replies.clone(),
         streams: Arc::default(),
+        held,
     };
-    let outcome = connection.run(FrameReader::new(from)).await;
+    let outcome = tokio::select! {
+        outcome = connection.run(FrameReader::new(from)) => outcome,
+        Ok(error) = is_stuck => Err(error),
+    };
     if let Err(error) = &outcome {
         let refused = Frame::new(0, &ToClient::Refused(error.into()), Bytes::new());
         let _ = replies.send(refused).await;
@@ -60,27 +68,110 @@ pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result
 #[derive(Clone)]
 pub(crate) struct Replies {
     sys: Sys,
-    out: mpsc::Sender<Frame>,
+    out: mpsc::Sender<Leaving>,
+    /// For bytes of downloads that wait to be written here.
+    room: Arc<Semaphore>,
+    held: Arc<Held>,
+}
+
+/// Room for bytes of a download, until they have been written.
+pub(crate) struct Room {
+    _here: Part,
+    _of_uid: Part,
+}
+
+/// A frame in the queue.
+pub(crate) struct Leaving {
+    frame: Frame,
+    bytes: Option<LeavingBytes>,
+}
+
+/// What goes with bytes of a download: their room, and what ends the right to them.
+struct LeavingBytes {
+    _room: Room,
+    stopped: Stopped,
+    /// What is sent in their place once it has ended.
+    instead: fn(ErrorReport) -> ToClient,
+}
+
+impl Leaving {
+    /// Asks once more, as the bytes leave: what waited here while its right ended stays here.
+    fn checked(mut self) -> Self {
+        if let Some(bytes) = &mut self.bytes
+            && let Some(why) = (&mut bytes.stopped).now_or_never()
+        {
+            let message = (bytes.instead)((&why).into());
+            self = Self { frame: Frame::new(self.frame.stream, &message, Bytes::new()), bytes: None };
+        }
+        self
+    }
 }
 
 impl Replies {
+    /// Makes the way back over one connection, and the queue that [`write_all`] empties.
+    pub(crate) fn new(sys: Sys, held: Arc<Held>) -> (Self, mpsc::Receiver<Leaving>) {
+        let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
+        let room = Arc::new(Semaphore::new(limits::RPC_OUT_BYTES));
+        (Self { sys, out, room, held }, queue)
+    }
+
     pub(crate) fn sys(&self) -> &Sys {
         &self.sys
     }
 
     /// Queues a frame, waiting for room for as long as a transfer may stand still.
     pub(crate) async fn send(&self, frame: Frame) -> Result<()> {
+        self.queue(Leaving { frame, bytes: None }).await
+    }
+
+    /// Waits for room for so many bytes of a download: before they are read, so that few wait.
+    pub(crate) async fn room(&self, bytes: usize) -> Result<Room> {
+        let idle = Deadline::within(self.sys.clock(), limits::TRANSFER_IDLE);
+        let room = async {
+            let here = take(&self.room, bytes).await?;
+            Ok(Room { _here: here, _of_uid: self.held.outgoing(bytes).await? })
+        };
+        self.sys.within(idle, room).await
+    }
+
+    /// Queues bytes of a download. If `stopped` has ended when they leave, `instead` goes.
+    pub(crate) async fn send_bytes(
+        &self,
+        frame: Frame,
+        room: Room,
+        stopped: Stopped,
+        instead: fn(ErrorReport) -> ToClient,
+    ) -> Result<()> {
+        self.queue(Leaving { frame, bytes: Some(LeavingBytes { _room: room, stopped, instead }) }).await
+    }
+
+    async fn queue(&self, leaving: Leaving) -> Result<()> {
         let gone = |_| Error::new(ErrorKind::Unavailable, "the client went away");
         let idle = Deadline::within(self.sys.clock(), limits::TRANSFER_IDLE);
-        self.sys.within(idle, async { self.out.send(frame).await.map_err(gone) }).await
+        self.sys.within(idle, async { self.out.send(leaving).await.map_err(gone) }).await
     }
 }
 
-async fn write_all(mut to: impl AsyncWrite + Unpin, mut queue: mpsc::Receiver<Frame>) -> Result<()> {
-    while let Some(frame) = queue.recv().await {
-        write_frame(&mut to, &frame).await?;
+/// Writes what is queued, and says so if the client does not take it. That the line broke, the
+/// reader meets as well, after what was sent before.
+async fn write_all(
+    sys: Sys,
+    mut to: impl AsyncWrite + Unpin,
+    mut queue: mpsc::Receiver<Leaving>,
+    stuck: oneshot::Sender<Error>,
+) {
+    while let Some(leaving) = queue.recv().await {
+        let leaving = leaving.checked();
+        let until = Deadline::within(sys.clock(), limits::RPC_FRAME_WITHIN);
+        match sys.within(until, write_frame(&mut to, &leaving.frame)).await {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Deadline => {
+                let _ = stuck.send(Error::new(ErrorKind::Deadline, "the client does not take its answers"));
+                return;
+            }
+            Err(_) => return,
+        }
     }
-    Ok(())
 }
 
 /// What the reader can still do for a call under way.
@@ -104,29 +195,48 @@ struct Connection {
     peer: Peer,
     replies: Replies,
     streams: Streams,
+    held: Arc<Held>,
+}
+
+/// Waits for the next frame, and for room for it. There is no hurry before it begins; then it has
+/// [`limits::RPC_FRAME_WITHIN`].
+async fn arrive(
+    sys: &Sys,
+    held: &Held,
+    frames: &mut FrameReader<impl AsyncRead + Unpin>,
+) -> Result<Option<(Frame, Part)>> {
+    let Some(head) = frames.head().await? else { return Ok(None) };
+    let patience = Deadline::within(sys.clock(), limits::TRANSFER_IDLE);
+    let busy = |e| Error::new(ErrorKind::Busy, "your uid makes the node hold as much as it may").caused_by(e);
+    let part = sys.within(patience, held.incoming(head.cost())).await.map_err(busy)?;
+    let until = Deadline::within(sys.clock(), limits::RPC_FRAME_WITHIN);
+    Ok(Some((sys.within(until, frames.rest(head)).await?, part)))
 }
 
 impl Connection {
-    async fn run(&mut self, mut frames: FrameReader<impl tokio::io::AsyncRead + Unpin>) -> Result<()> {
-        let until = Deadline::within(self.services.sys.clock(), limits::CALL_DEADLINE);
-        let Some(first) = self.services.sys.within(until, frames.next()).await? else { return Ok(()) };
+    async fn run(&mut self, mut frames: FrameReader<impl AsyncRead + Unpin>) -> Result<()> {
+        let (sys, held) = (self.services.sys.clone(), self.held.clone());
+        let until = Deadline::within(sys.clock(), limits::CALL_DEADLINE);
+        let Some((first, _)) = sys.within(until, arrive(&sys, &held, &mut frames)).await? else {
+            return Ok(());
+        };
         self.greet(&first).await?;
-        let mut renew = self.services.sys.clock().tick().plus(RENEW_EVERY);
+        let mut renew = sys.clock().tick().plus(RENEW_EVERY);
         loop {
             // Not cancelled by the timer: the future is kept until it has an answer.
-            let mut next = std::pin::pin!(frames.next());
-            let frame = loop {
+            let mut next = std::pin::pin!(arrive(&sys, &held, &mut frames));
+            let arrived = loop {
                 tokio::select! {
                     biased;
-                    frame = &mut next => break frame?,
-                    () = self.services.sys.sleep_until(renew) => {
+                    arrived = &mut next => break arrived?,
+                    () = sys.sleep_until(renew) => {
                         self.peer.renew(&self.services);
-                        renew = self.services.sys.clock().tick().plus(RENEW_EVERY);
+                        renew = sys.clock().tick().plus(RENEW_EVERY);
                     }
                 }
             };
-            let Some(frame) = frame else { return Ok(()) };
-            self.take(frame).await?;
+            let Some((frame, part)) = arrived else { return Ok(()) };
+            self.take(frame, part).await?;
         }
     }
 
@@ -149,7 +259,7 @@ impl Connection {
         self.replies.send(Frame::new(0, &ToClient::Welcome(Box::new(welcome)), Bytes::new())).await
     }
 
-    async fn take(&mut self, frame: Frame) -> Result<()> {
+    async fn take(&mut self, frame: Frame, part: Part) -> Result<()> {
         match frame.message()? {
             ToServer::Hello { .. } => Err(Error::invalid("the client said hello twice")),
             ToServer::Present { number, credential } => {
@@ -171,8 +281,12 @@ impl Connection {
                 self.peer.drop_file(session, file);
                 Ok(())
             }
-            ToServer::Call { header, body } => self.start(frame.stream, &header, body, frame.payload).await,
-            ToServer::Data { end } => self.pass(frame.stream, Arrived::Bytes { bytes: frame.payload, end }),
+            ToServer::Call { header, body } => {
+                self.start(frame.stream, &header, body, (frame.payload, part)).await
+            }
+            ToServer::Data { end } => {
+                self.pass(frame.stream, Arrived::Bytes { bytes: frame.payload, end, part: Some(part) })
+            }
             ToServer::Abort(report) => self.pass(frame.stream, Arrived::Aborted(report)),
             ToServer::Credit(bytes) => {
                 let unread = |stream: &Stream| stream.credit.try_send(bytes);
@@ -194,7 +308,7 @@ impl Connection {
         stream: u32,
         header: &CallHeader,
         body: CallBody,
-        payload: Bytes,
+        (payload, part): (Bytes, Part),
     ) -> Result<()> {
         let refused = {
             let streams = lock(&self.streams);
@@ -225,6 +339,8 @@ impl Connection {
             call,
             opens,
             payload: if takes == Some(Taken::With) { payload } else { Bytes::new() },
+            part: Some(part),
+            held: self.held.clone(),
             inflow,
             given_up,
             credited,

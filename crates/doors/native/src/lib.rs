@@ -11,12 +11,16 @@
 //! ```
 //!
 //! The reader never waits for a call, so a stalled stream holds nobody up; instead
-//! everything a client may send is bounded, and one that sends more is cut off.
+//! everything a client may send is bounded, and one that sends more is cut off. What
+//! it brings, and what is read for it, is paid for out of room that all connections of
+//! its uid share (`held`). Bytes of a download are asked about once more as they leave
+//! the queue, so that what waited there while its right ended does not go.
 //! Opens belong to sessions, not to connections: a client that comes back finds them.
 
 mod calls;
 mod connection;
 mod download;
+mod held;
 mod peer;
 mod sessions;
 mod upload;
@@ -30,6 +34,7 @@ use weft_core::service::{Accounts, Audit, Authority, Node, Sessions};
 use weft_sys::Sys;
 
 pub use connection::{serve, too_many_connections};
+pub use held::Uids;
 pub use sessions::OpenTables;
 
 /// What the door opens onto.
@@ -54,4 +59,6 @@ pub struct Services {
     pub certificates: Vec<KeyCertificate>,
     /// What is open, by session. Give it to `sessions` as a watcher.
     pub opens: Arc<OpenTables>,
+    /// What is held for each uid.
+    pub uids: Uids,
 }

@@ -22,12 +22,15 @@ pub(crate) struct Peer {
     /// Where all of it comes from: the Unix socket knows the uid, no address.
     origin: Origin,
     presented: HashMap<u32, Presented>,
+    presented_bytes: usize,
     sessions: HashMap<u32, std::result::Result<Begun, ErrorReport>>,
 }
 
 /// What was presented under a number, and who that was when it was last asked.
 struct Presented {
     evidence: Evidence,
+    /// Bytes of the credential, if it is one.
+    bytes: usize,
     caller: std::result::Result<Caller, ErrorReport>,
 }
 
@@ -38,9 +41,10 @@ struct Begun {
 
 impl Peer {
     pub(crate) fn new(uid: u32) -> Self {
-        let anyone = Presented { evidence: Evidence::None, caller: Ok(Caller::anyone()) };
+        let anyone = Presented { evidence: Evidence::None, bytes: 0, caller: Ok(Caller::anyone()) };
         let origin = Origin { door: Door::Native, peer: None, uid: Some(uid) };
-        Self { uid, origin, presented: HashMap::from([(NUMBER_ANYONE, anyone)]), sessions: HashMap::new() }
+        let presented = HashMap::from([(NUMBER_ANYONE, anyone)]);
+        Self { uid, origin, presented, presented_bytes: 0, sessions: HashMap::new() }
     }
 
     pub(crate) async fn present(
@@ -52,15 +56,23 @@ impl Peer {
         if number <= NUMBER_ANYONE || self.presented.len() >= limits::RPC_NUMBERS_MAX {
             return Err(Error::invalid("the number cannot be presented under"));
         }
+        self.forget(number);
+        let bytes = credential.claims().len();
+        if self.presented_bytes + bytes > limits::RPC_PRESENTED_BYTES_MAX {
+            return Err(Error::invalid("the client presented more credentials than a connection holds"));
+        }
         let evidence = Evidence::Token(Secret::new(credential.to_token()));
         let caller = services.authority.authenticate(&evidence, self.origin).await.map_err(|e| (&e).into());
-        self.presented.insert(number, Presented { evidence, caller });
+        self.presented.insert(number, Presented { evidence, bytes, caller });
+        self.presented_bytes += bytes;
         Ok(())
     }
 
     pub(crate) fn forget(&mut self, number: u32) {
-        if number > NUMBER_ANYONE {
-            self.presented.remove(&number);
+        if number > NUMBER_ANYONE
+            && let Some(presented) = self.presented.remove(&number)
+        {
+            self.presented_bytes -= presented.bytes;
         }
     }
 
@@ -72,6 +84,12 @@ impl Peer {
         resume: Option<SessionGrant>,
     ) -> std::result::Result<SessionGrant, ErrorReport> {
         let outcome = self.begun(services, credential, resume).await.map_err(|e| ErrorReport::from(&e));
+        // What the number named is out of reach: it would count against its caller for nothing.
+        if let Some(Ok(before)) = self.sessions.remove(&number)
+            && outcome.as_ref().map_or(true, |grant| grant.id != before.id)
+        {
+            services.sessions.end(before.id);
+        }
         if self.sessions.len() < limits::RPC_NUMBERS_MAX {
             let begun =
                 outcome.clone().map(|grant| Begun { id: grant.id, opens: services.opens.of(grant.id) });
@@ -126,7 +144,11 @@ impl Peer {
     ) -> Result<(Call, Arc<OpenTable>)> {
         let caller = self.caller(services, header.credential).await?;
         let (session, opens) = match (header.session, self.sessions.get(&header.session)) {
-            (_, Some(Ok(begun))) => (begun.id, begun.opens.clone()),
+            (_, Some(Ok(begun))) => match services.sessions.renew(begun.id) {
+                Ok(()) => (begun.id, begun.opens.clone()),
+                Err(_) if !in_session => (SessionId(0), Arc::default()),
+                Err(ended) => return Err(ended),
+            },
             (_, Some(Err(report))) => return Err(report.clone().into()),
             (0, None) if !in_session => (SessionId(0), Arc::default()),
             (_, None) => return Err(Error::stale("there is no such session on this connection")),
@@ -143,6 +165,7 @@ impl Peer {
         let presented = match number {
             NUMBER_CONNECTION => self.presented.entry(number).or_insert_with(|| Presented {
                 evidence: Evidence::SocketUid(uid),
+                bytes: 0,
                 caller: Err((&Error::stale("not asked yet")).into()),
             }),
             _ => self

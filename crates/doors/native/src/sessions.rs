@@ -9,6 +9,8 @@ use weft_core::form::{OpenFile, Stage};
 use weft_core::service::SessionWatcher;
 use weft_core::{Error, ErrorKind, Result, SessionId, StageId, limits};
 
+use crate::held::OpenPart;
+
 /// Every session's open files and stages.
 #[derive(Default)]
 pub struct OpenTables(Mutex<HashMap<SessionId, Arc<OpenTable>>>);
@@ -32,12 +34,12 @@ pub(crate) struct OpenTable(Mutex<Opens>);
 #[derive(Default)]
 struct Opens {
     last: u32,
-    files: HashMap<u32, Arc<dyn OpenFile>>,
-    stages: HashMap<StageId, Arc<dyn Stage>>,
+    files: HashMap<u32, (Arc<dyn OpenFile>, OpenPart)>,
+    stages: HashMap<StageId, (Arc<dyn Stage>, OpenPart)>,
 }
 
 impl OpenTable {
-    pub(crate) fn add(&self, file: Arc<dyn OpenFile>) -> Result<u32> {
+    pub(crate) fn add(&self, file: Arc<dyn OpenFile>, part: OpenPart) -> Result<u32> {
         let mut opens = lock(&self.0);
         if opens.files.len() >= limits::SESSION_OPENS_MAX {
             return Err(Error::new(ErrorKind::Busy, "the session has too many files open"));
@@ -46,7 +48,7 @@ impl OpenTable {
             opens.last = opens.last.wrapping_add(1);
             let number = opens.last;
             if let Entry::Vacant(free) = opens.files.entry(number) {
-                free.insert(file);
+                free.insert((file, part));
                 return Ok(number);
             }
         }
@@ -56,26 +58,25 @@ impl OpenTable {
         lock(&self.0)
             .files
             .get(&number)
-            .cloned()
+            .map(|(file, _)| file.clone())
             .ok_or_else(|| Error::stale("the file is not open in this session"))
     }
 
     pub(crate) fn drop_file(&self, number: u32) -> Option<Arc<dyn OpenFile>> {
-        lock(&self.0).files.remove(&number)
+        lock(&self.0).files.remove(&number).map(|(file, _)| file)
     }
 
-    pub(crate) fn add_stage(&self, stage: Arc<dyn Stage>) -> StageId {
-        let (id, mut opens) = (stage.id(), lock(&self.0));
+    pub(crate) fn add_stage(&self, stage: Arc<dyn Stage>, part: OpenPart) {
+        let mut opens = lock(&self.0);
         // A stage can always be found again by id, so forgetting all of them is safe.
         if opens.stages.len() >= limits::SESSION_OPENS_MAX {
             opens.stages.clear();
         }
-        opens.stages.insert(id, stage);
-        id
+        opens.stages.insert(stage.id(), (stage, part));
     }
 
     pub(crate) fn stage(&self, id: StageId) -> Option<Arc<dyn Stage>> {
-        lock(&self.0).stages.get(&id).cloned()
+        lock(&self.0).stages.get(&id).map(|(stage, _)| stage.clone())
     }
 
     pub(crate) fn drop_stage(&self, id: StageId) {

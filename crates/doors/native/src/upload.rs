@@ -13,10 +13,16 @@ use weft_mover::Pace;
 use weft_rpc::{Frame, ToClient};
 
 use crate::connection::Replies;
+use crate::held::Part;
 
 /// What the reader hands on of an upload.
 pub(crate) enum Arrived {
-    Bytes { bytes: Bytes, end: bool },
+    /// With what they take of their uid's room.
+    Bytes {
+        bytes: Bytes,
+        end: bool,
+        part: Option<Part>,
+    },
     Aborted(ErrorReport),
 }
 
@@ -69,6 +75,7 @@ pub(crate) struct Upload {
     replies: Replies,
     inflow: Inflow,
     ready: Bytes,
+    part: Option<Part>,
     /// Bytes asked for that have not been taken yet.
     awaited: u32,
     /// However often a byte comes: a client that brings too few of them is given up.
@@ -78,20 +85,22 @@ pub(crate) struct Upload {
 
 impl Upload {
     pub(crate) fn new(stream: u32, replies: Replies, inflow: Inflow) -> Self {
-        Self { stream, replies, inflow, ready: Bytes::new(), awaited: 0, pace: Pace::START, ended: false }
+        let (ready, pace) = (Bytes::new(), Pace::START);
+        Self { stream, replies, inflow, ready, part: None, awaited: 0, pace, ended: false }
     }
 
     async fn receive(&mut self) -> Result<()> {
+        self.part = None;
         if self.awaited == 0 {
             self.awaited = limits::RPC_WINDOW_BYTES;
             self.inflow.granted.fetch_add(self.awaited, Ordering::AcqRel);
             self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.awaited), Bytes::new())).await?;
         }
         match self.wait().await? {
-            Arrived::Bytes { bytes, end } => {
+            Arrived::Bytes { bytes, end, part } => {
                 // No more was let in than was awaited.
                 self.awaited -= bytes.len() as u32;
-                (self.ready, self.ended) = (bytes, end);
+                (self.ready, self.part, self.ended) = (bytes, part, end);
                 Ok(())
             }
             Arrived::Aborted(report) => {
@@ -142,7 +151,7 @@ mod tests {
     #[test]
     fn no_more_is_kept_of_an_upload_than_was_asked_for() {
         let (intake, inflow) = Intake::new();
-        let bytes = |length: usize| Arrived::Bytes { bytes: vec![0; length].into(), end: false };
+        let bytes = |length: usize| Arrived::Bytes { bytes: vec![0; length].into(), end: false, part: None };
         assert!(intake.pass(bytes(1)).is_err(), "nothing was asked for yet");
         inflow.granted.store(10, Ordering::Release);
         intake.pass(bytes(7)).expect("asked for");
@@ -153,6 +162,8 @@ mod tests {
         }
         assert!(intake.pass(bytes(0)).is_err(), "messages without bytes are bounded, too");
         drop(inflow);
-        intake.pass(Arrived::Bytes { bytes: Bytes::new(), end: true }).expect("nobody takes more");
+        intake
+            .pass(Arrived::Bytes { bytes: Bytes::new(), end: true, part: None })
+            .expect("nobody takes more");
     }
 }

@@ -12,7 +12,7 @@ use weft_core::form::{
     Why,
 };
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{CallerName, Error, FileId, Result, Rights, StageId, VolumeId};
+use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, StageId, VolumeId, limits};
 
 use super::file::RemoteFile;
 use super::stage::RemoteStage;
@@ -182,7 +182,11 @@ impl FileSystem for Remote {
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
         let count = requests.len();
-        let outcome = self.0.call(call, CallBody::Batch(requests)).await;
+        let outcome = if count > limits::BATCH_REQUESTS_MAX {
+            Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests"))
+        } else {
+            self.0.call(call, CallBody::Batch(requests)).await
+        };
         let failed = match outcome {
             Ok(Answer::Batch(replies)) if replies.len() == count => {
                 return replies.into_iter().map(|reply| reply.map_err(Error::from)).collect();

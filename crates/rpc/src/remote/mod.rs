@@ -39,6 +39,8 @@ pub(crate) struct Shared {
 
 struct Numbers {
     credentials: HashMap<CredentialId, u32>,
+    /// Bytes of their claims.
+    presented: usize,
     sessions: HashMap<SessionId, u32>,
     /// The server's ids of sessions, and ours.
     local: HashMap<SessionId, SessionId>,
@@ -50,8 +52,12 @@ const NUMBER_ANYONE: u32 = 1;
 impl Remote {
     /// Speaks over a connection.
     pub fn new(connection: Connection, default: As) -> Self {
-        let numbers =
-            Numbers { credentials: HashMap::new(), sessions: HashMap::new(), local: HashMap::new() };
+        let numbers = Numbers {
+            credentials: HashMap::new(),
+            presented: 0,
+            sessions: HashMap::new(),
+            local: HashMap::new(),
+        };
         Self(Arc::new(Shared { connection, default, numbers: Mutex::new(numbers) }))
     }
 
@@ -118,9 +124,13 @@ impl Shared {
                 return Ok(*number);
             }
             // Presenting them again costs less than remembering who was used last.
-            let full = numbers.credentials.len() >= limits::RPC_NUMBERS_MAX / 2;
+            let full = numbers.credentials.len() >= limits::RPC_NUMBERS_MAX / 2
+                || numbers.presented + signed.claims().len() > limits::RPC_PRESENTED_BYTES_MAX / 2;
             let forgotten: Vec<_> =
                 if full { numbers.credentials.drain().map(|(_, n)| n).collect() } else { Vec::new() };
+            if full {
+                numbers.presented = 0;
+            }
             let number = self.connection.number();
             (number, forgotten)
         };
@@ -129,8 +139,17 @@ impl Shared {
         }
         let presented = ToServer::Present { number, credential: signed.clone() };
         self.connection.tell(&presented, until).await?;
-        self.numbers().credentials.insert(caller.credential(), number);
-        Ok(number)
+        let kept = {
+            let mut numbers = self.numbers();
+            let kept = *numbers.credentials.entry(caller.credential()).or_insert(number);
+            numbers.presented += if kept == number { signed.claims().len() } else { 0 };
+            kept
+        };
+        if kept != number {
+            // Another call presented it at the same time.
+            self.connection.tell(&ToServer::Forget { number }, until).await?;
+        }
+        Ok(kept)
     }
 
     /// Returns the number a session goes by, beginning it if it is new.

@@ -179,6 +179,7 @@ impl Running {
             domain: self.auth.domain(),
             certificates: self.auth.certificates()?,
             opens,
+            uids: weft_doors_native::Uids::default(),
         });
         let welcome = move |guest: Guest| greet(services.clone(), guest);
         let refusal = weft_doors_native::too_many_connections();

@@ -1,6 +1,7 @@
 //! The native protocol, both ends of it, over a line in memory.
 
 mod attacks;
+mod bounds;
 mod given_up;
 mod services;
 mod silent;
@@ -14,7 +15,7 @@ use weft_conformance::{TestAuthority, TestDomain, TestSessions};
 use weft_core::model::Model;
 use weft_core::service::Sessions;
 use weft_core::{Deadline, VolumeId};
-use weft_doors_native::{OpenTables, Services, serve};
+use weft_doors_native::{OpenTables, Services, Uids, serve};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
 
@@ -59,15 +60,21 @@ impl World {
             domain: domain.id(),
             certificates: Vec::new(),
             opens,
+            uids: Uids::default(),
         });
         Self { sys, domain, sessions, services, model }
     }
 
     /// Returns the client's end of a line whose other end is served as uid 1000.
     fn line(&self) -> tokio::io::DuplexStream {
+        self.line_of(1000)
+    }
+
+    /// The same of some uid.
+    fn line_of(&self, uid: u32) -> tokio::io::DuplexStream {
         let (here, there) = tokio::io::duplex(256 << 10);
         let services = self.services.clone();
-        drop(self.sys.spawn(async move { serve(services, there, 1000).await }));
+        drop(self.sys.spawn(async move { serve(services, there, uid).await }));
         here
     }
 
