@@ -14,16 +14,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use subtle::ConstantTimeEq;
+use weft_core::form::Origin;
 use weft_core::proof::Caller;
 use weft_core::service::{SessionGrant, SessionSecret, SessionWatcher, Sessions};
 use weft_core::{CallerId, Error, ErrorKind, Result, SessionId, Tick, limits};
 use weft_sys::{Sys, Task};
 
+use crate::checks::Place;
+
 /// How many parts the table is split into, so that calls of different sessions do not meet.
 const SHARDS: usize = 16;
 
+/// Whose sessions are counted together: anyone is many, so theirs are by where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Whose {
+    Caller(CallerId),
+    Anyone(Place),
+}
+
+impl Whose {
+    fn of(caller: &Caller, from: Origin) -> Self {
+        if caller.is_anyone() { Self::Anyone(from.into()) } else { Self::Caller(caller.name().id()) }
+    }
+}
+
 struct Session {
-    caller: CallerId,
+    whose: Whose,
     used: AtomicU64,
 }
 
@@ -31,12 +47,12 @@ struct Session {
 #[derive(Default)]
 struct Places {
     all: usize,
-    of: HashMap<CallerId, usize>,
+    of: HashMap<Whose, usize>,
 }
 
 impl Places {
-    fn take(&mut self, caller: CallerId) -> Result<()> {
-        let own = self.of.get(&caller).copied().unwrap_or(0);
+    fn take(&mut self, whose: Whose) -> Result<()> {
+        let own = self.of.get(&whose).copied().unwrap_or(0);
         if own >= limits::SESSIONS_PER_CALLER_MAX {
             return Err(Error::new(ErrorKind::Busy, "the caller has as many sessions as one may")
                 .hint("end some, or wait: those that nobody uses end by themselves"));
@@ -45,13 +61,13 @@ impl Places {
             return Err(Error::new(ErrorKind::Busy, "the node has as many sessions as it may"));
         }
         self.all += 1;
-        self.of.insert(caller, own + 1);
+        self.of.insert(whose, own + 1);
         Ok(())
     }
 
-    fn give_back(&mut self, caller: CallerId) {
+    fn give_back(&mut self, whose: Whose) {
         self.all -= 1;
-        if let Entry::Occupied(mut own) = self.of.entry(caller) {
+        if let Entry::Occupied(mut own) = self.of.entry(whose) {
             *own.get_mut() -= 1;
             if *own.get() == 0 {
                 own.remove();
@@ -134,21 +150,21 @@ impl MemSessions {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, id: SessionId, caller: CallerId) -> Result<()> {
-        self.places().take(caller)?;
-        let session = Session { caller, used: AtomicU64::new(self.sys.clock().tick().0) };
+    fn add(&self, id: SessionId, whose: Whose) -> Result<()> {
+        self.places().take(whose)?;
+        let session = Session { whose, used: AtomicU64::new(self.sys.clock().tick().0) };
         if write(self.shard(id)).insert(id, session).is_some() {
             // Two connections took it up at once: it is one session.
-            self.places().give_back(caller);
+            self.places().give_back(whose);
         }
         Ok(())
     }
 
-    fn use_now(&self, id: SessionId) -> Option<CallerId> {
+    fn use_now(&self, id: SessionId) -> Option<()> {
         let shard = read(self.shard(id));
         let session = shard.get(&id)?;
         session.used.store(self.sys.clock().tick().0, Ordering::Release);
-        Some(session.caller)
+        Some(())
     }
 
     fn end_if(&self, id: SessionId, over: impl FnOnce(&Session) -> bool) {
@@ -156,7 +172,7 @@ impl MemSessions {
             Entry::Occupied(session) if over(session.get()) => session.remove(),
             _ => return,
         };
-        self.places().give_back(ended.caller);
+        self.places().give_back(ended.whose);
         let watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clone();
         watchers.iter().for_each(|watcher| watcher.ended(id));
     }
@@ -183,32 +199,30 @@ fn ended() -> Error {
 }
 
 impl Sessions for MemSessions {
-    fn begin(&self, caller: &Caller) -> Result<SessionGrant> {
+    fn begin(&self, caller: &Caller, from: Origin) -> Result<SessionGrant> {
         let mut random = [0; 12];
         self.sys.random().fill(&mut random);
         let mut bytes = [0; 16];
         bytes[..4].copy_from_slice(&self.start.to_be_bytes());
         bytes[4..].copy_from_slice(&random);
         let id = SessionId(u128::from_be_bytes(bytes));
-        let caller = caller.name().id();
-        self.add(id, caller)?;
-        Ok(SessionGrant { id, secret: self.secret(id, caller) })
+        self.add(id, Whose::of(caller, from))?;
+        Ok(SessionGrant { id, secret: self.secret(id, caller.name().id()) })
     }
 
-    fn resume(&self, caller: &Caller, grant: &SessionGrant) -> Result<()> {
-        let caller = caller.name().id();
-        let right = self.secret(grant.id, caller);
+    fn resume(&self, caller: &Caller, grant: &SessionGrant, from: Origin) -> Result<()> {
+        let right = self.secret(grant.id, caller.name().id());
         if !bool::from(right.expose().as_bytes().ct_eq(grant.secret.expose().as_bytes())) {
             return Err(Error::stale("the session has ended, or it is another caller's"));
         }
         if self.use_now(grant.id).is_some() {
             return Ok(());
         }
-        if self.may_return(grant.id) { self.add(grant.id, caller) } else { Err(ended()) }
+        if self.may_return(grant.id) { self.add(grant.id, Whose::of(caller, from)) } else { Err(ended()) }
     }
 
     fn renew(&self, session: SessionId) -> Result<()> {
-        self.use_now(session).map(|_| ()).ok_or_else(ended)
+        self.use_now(session).ok_or_else(ended)
     }
 
     fn end(&self, session: SessionId) {

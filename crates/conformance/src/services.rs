@@ -107,7 +107,7 @@ impl TestSessions {
 }
 
 impl Sessions for TestSessions {
-    fn begin(&self, _: &Caller) -> Result<SessionGrant> {
+    fn begin(&self, _: &Caller, _: Origin) -> Result<SessionGrant> {
         let mut table = self.table();
         table.last += 1;
         let (id, secret) = (SessionId(1 << 64 | table.last), format!("secret {}", table.last));
@@ -115,7 +115,7 @@ impl Sessions for TestSessions {
         Ok(SessionGrant { id, secret: Secret::new(secret) })
     }
 
-    fn resume(&self, _: &Caller, grant: &SessionGrant) -> Result<()> {
+    fn resume(&self, _: &Caller, grant: &SessionGrant, _: Origin) -> Result<()> {
         match self.table().alive.get(&grant.id) {
             Some(secret) if secret == grant.secret.expose() => Ok(()),
             _ => Err(Error::stale("the session has ended")),

@@ -356,7 +356,7 @@ fn what_repeats_is_answered_without_the_tables() {
             let decision = read_decision(&sys, &admin);
             let granted = auth.issuer().issue(&decision).expect("allowed");
             let own = auth.node_caller().expect("the node is itself");
-            let session = auth.sessions().begin(&admin).expect("room");
+            let session = auth.sessions().begin(&admin, SOCKET).expect("room");
             auth.sessions().renew(session.id).expect("it lives");
             let callers = [admin, nobody, by_password, by_token, own].map(|caller| caller.credential());
             seen.push((callers, granted.claims().id));

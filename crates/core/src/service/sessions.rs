@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::authority::Secret;
 use crate::error::Result;
+use crate::form::Origin;
 use crate::id::SessionId;
 use crate::proof::Caller;
 
@@ -29,12 +30,13 @@ pub trait SessionWatcher: Send + Sync {
 
 /// Begins, keeps and ends sessions. They live while they are used, and 120 s longer.
 pub trait Sessions: Send + Sync {
-    /// Begins a session for a caller. `Busy` if there are too many.
-    fn begin(&self, caller: &Caller) -> Result<SessionGrant>;
+    /// Begins a session for a caller. `Busy` if there are too many: of one caller, or, since anyone
+    /// is many, of anyone at one place.
+    fn begin(&self, caller: &Caller, from: Origin) -> Result<SessionGrant>;
 
     /// Takes up a session over another connection. `Stale` if it has ended; after a
     /// restart of the node it can be taken up within the grace of 30 s.
-    fn resume(&self, caller: &Caller, grant: &SessionGrant) -> Result<()>;
+    fn resume(&self, caller: &Caller, grant: &SessionGrant, from: Origin) -> Result<()>;
 
     /// Keeps a session alive. `Stale` if it has ended.
     fn renew(&self, session: SessionId) -> Result<()>;

@@ -44,7 +44,7 @@ impl Identity {
             Some(caller) => caller,
             _ => Box::pin(self.prove(http, field, from)).await?,
         };
-        let session = self.session(http, &caller)?;
+        let session = self.session(http, &caller, from)?;
         Ok(Call {
             caller,
             session,
@@ -88,7 +88,7 @@ impl Identity {
     }
 
     /// Returns the connection's session for a caller, begun or renewed where that is due.
-    fn session(&mut self, http: &Http, caller: &Caller) -> Result<SessionId> {
+    fn session(&mut self, http: &Http, caller: &Caller, from: Origin) -> Result<SessionId> {
         let sessions = &http.services.sessions;
         let now = http.services.sys.clock().tick();
         if let Some(session) = &mut self.session {
@@ -103,7 +103,7 @@ impl Identity {
             sessions.end(session.id);
             self.session = None;
         }
-        let id = sessions.begin(caller)?.id;
+        let id = sessions.begin(caller, from)?.id;
         self.session = Some(Session { id, caller: caller.clone(), renewed: now });
         Ok(id)
     }

@@ -109,8 +109,8 @@ impl Peer {
         }
         let caller = self.caller(services, credential).await?;
         match resume {
-            None => services.sessions.begin(&caller),
-            Some(grant) => services.sessions.resume(&caller, &grant).map(|()| grant),
+            None => services.sessions.begin(&caller, self.origin),
+            Some(grant) => services.sessions.resume(&caller, &grant, self.origin).map(|()| grant),
         }
     }
 
