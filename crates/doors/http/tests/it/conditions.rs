@@ -191,7 +191,9 @@ async fn a_digest_that_takes_too_long_is_left_out_and_keeps_no_other_waiting() {
     clock.step(limits::DIGEST_WITHIN);
     for (line, raw) in &mut waiting {
         let answer = raw.answer(line.starts_with("HEAD")).await;
-        assert_eq!((answer.status, answer.field("Content-Length")), (206, Some("1")), "{line}");
+        let (status, length) = if line.starts_with("HEAD") { (200, ENDLESS) } else { (206, 1) };
+        let told = (answer.status, answer.field("Content-Length").map(str::to_owned));
+        assert_eq!(told, (status, Some(length.to_string())), "{line}");
         assert_eq!((answer.field("Digest"), answer.field("Repr-Digest")), (None, None), "{line}");
     }
 }
