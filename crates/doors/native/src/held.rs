@@ -72,3 +72,20 @@ pub(crate) async fn take(room: &Arc<Semaphore>, bytes: usize) -> Result<Part> {
     let closed = |_| Error::internal("room for bytes is never closed");
     room.clone().acquire_many_owned(count).await.map_err(closed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uid_has_so_many_files_open_over_all_its_connections_also_those_that_are_gone() {
+        let uids = Uids::default();
+        let kept: Vec<_> =
+            (0..limits::OPENS_PER_UID_MAX).map(|_| uids.of(7).open().expect("there is room")).collect();
+        // Every connection is gone; sessions, and what is open in them, outlive it.
+        assert_eq!(uids.of(7).open().map(drop).expect_err("full").kind(), ErrorKind::Busy);
+        uids.of(8).open().map(drop).expect("another uid has its own");
+        drop(kept);
+        uids.of(7).open().map(drop).expect("room again");
+    }
+}
