@@ -160,11 +160,11 @@ impl MemSessions {
         Ok(())
     }
 
-    fn use_now(&self, id: SessionId) -> Option<()> {
+    /// Notes that a session is used. Returns whether it is there.
+    fn use_now(&self, id: SessionId) -> bool {
         let shard = read(self.shard(id));
-        let session = shard.get(&id)?;
-        session.used.store(self.sys.clock().tick().0, Ordering::Release);
-        Some(())
+        let session = shard.get(&id);
+        session.inspect(|session| session.used.store(self.sys.clock().tick().0, Ordering::Release)).is_some()
     }
 
     fn end_if(&self, id: SessionId, over: impl FnOnce(&Session) -> bool) {
@@ -215,14 +215,14 @@ impl Sessions for MemSessions {
         if !bool::from(right.expose().as_bytes().ct_eq(grant.secret.expose().as_bytes())) {
             return Err(Error::stale("the session has ended, or it is another caller's"));
         }
-        if self.use_now(grant.id).is_some() {
+        if self.use_now(grant.id) {
             return Ok(());
         }
         if self.may_return(grant.id) { self.add(grant.id, Whose::of(caller, from)) } else { Err(ended()) }
     }
 
     fn renew(&self, session: SessionId) -> Result<()> {
-        self.use_now(session).ok_or_else(ended)
+        if self.use_now(session) { Ok(()) } else { Err(ended()) }
     }
 
     fn end(&self, session: SessionId) {

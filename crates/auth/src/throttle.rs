@@ -72,8 +72,11 @@ impl Throttle {
             }
         }
         if line > 0 {
-            let _ =
-                who.iter().filter_map(|(who, _)| table.get_mut(who).map(|count| count.waiting += 1)).count();
+            for (who, _) in &who {
+                if let Some(count) = table.get_mut(who) {
+                    count.waiting += 1;
+                }
+            }
         }
         drop(table);
         Ok(Try { throttle: self.clone(), who, wait: limits::PASSWORD_FAILURE_DELAY * line })

@@ -93,17 +93,20 @@ requests! {
 /// Carries a batch out in order, each request by itself, whatever became of the one before.
 /// Each has a mark of its own, made of the batch's, so that each is replayed alone.
 pub async fn one_by_one(fs: &dyn FileSystem, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
+    if requests.len() > limits::BATCH_REQUESTS_MAX {
+        return requests.iter().map(|_| Err(too_many_requests())).collect();
+    }
     let mut replies = Vec::with_capacity(requests.len());
-    let many = requests.len() > limits::BATCH_REQUESTS_MAX;
     for (place, request) in requests.into_iter().enumerate() {
-        if many {
-            replies.push(Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")));
-            continue;
-        }
         let call = Call { once: call.once.map(|once| once_at(once, place)), ..call.clone() };
         replies.push(dispatch(fs, &call, request).await);
     }
     replies
+}
+
+/// Refuses a batch of more than [`limits::BATCH_REQUESTS_MAX`].
+pub fn too_many_requests() -> Error {
+    Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests")
 }
 
 fn once_at(once: RequestId, place: usize) -> RequestId {

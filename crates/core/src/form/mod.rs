@@ -30,7 +30,7 @@ pub use answer::{
     Copied, Entry, LinkTarget, LockLease, Opened, Page, Part, PartPage, Protected, Reference, Space,
     StageEntry, StagePage, Supports, TagPage, Walked, Want, Why, WhyStep, Written,
 };
-pub use batch::{Reply, Request, dispatch, one_by_one};
+pub use batch::{Reply, Request, dispatch, one_by_one, too_many_requests};
 pub use call::{Ack, Call, Door, Origin, Wire, one_machine};
 pub use file_system::{
     FileSystem, Make, New, OpenFile, OpenHow, PageMax, Pin, Range, Scope, Seek, Shape, Stage, StageHint,

@@ -42,7 +42,7 @@ impl Identity {
         let clock = http.services.sys.clock();
         let caller = match self.remembered(field, clock.moment()) {
             Some(caller) => caller,
-            _ => Box::pin(self.prove(http, field, from)).await?,
+            None => Box::pin(self.prove(http, field, from)).await?,
         };
         let session = self.session(http, &caller, from)?;
         Ok(Call {

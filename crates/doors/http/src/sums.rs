@@ -41,23 +41,23 @@ impl Sums {
         if let Some(value) = self.known.get(&key) {
             return Ok(Some(value));
         }
-        let computed = self.compute(sys, call, opened, Sum::new(algorithm));
-        match sys.within(until, computed).await {
-            Ok(value) => {
-                self.known.insert(key, value.clone());
-                Ok(Some(value))
-            }
+        match sys.within(until, self.compute(sys, call, opened, key)).await {
+            Ok(value) => Ok(Some(value)),
             Err(error) if error.kind() == ErrorKind::Deadline => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    async fn compute(&self, sys: &Sys, call: &Call, opened: &Opened, mut sum: Sum) -> Result<Value> {
+    async fn compute(&self, sys: &Sys, call: &Call, opened: &Opened, key: Key) -> Result<Value> {
         let mut source = opened.file.read(call, Range::ALL).await?;
-        let mut bytes = 0;
+        let (mut sum, mut bytes) = (Sum::new(key.2), 0);
         loop {
             let turn =
                 self.at_once.acquire().await.map_err(|_| Error::internal("digests are never closed"))?;
+            // Whoever began before may have it by now.
+            if let Some(value) = self.known.get(&key) {
+                return Ok(value);
+            }
             let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? else { break };
             bytes += piece.length() as u64;
             sum = take_in(sys, sum, piece).await?;
@@ -68,7 +68,9 @@ impl Sums {
         if bytes != opened.attr.size {
             return Err(Error::corrupt("the stored bytes end too early"));
         }
-        Ok(sum.finish())
+        let value = sum.finish();
+        self.known.insert(key, value.clone());
+        Ok(value)
     }
 }
 

@@ -9,10 +9,10 @@ use weft_core::form::{
     At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
     LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
     Scope, Space, Stage, StageHint, StagePage, Supports, SyncScope, TagPage, Verifier, Wait, Walked, Want,
-    Why,
+    Why, too_many_requests,
 };
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, StageId, VolumeId, limits};
+use weft_core::{CallerName, Error, FileId, Result, Rights, StageId, VolumeId, limits};
 
 use super::file::RemoteFile;
 use super::stage::RemoteStage;
@@ -183,7 +183,7 @@ impl FileSystem for Remote {
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
         let count = requests.len();
         let outcome = if count > limits::BATCH_REQUESTS_MAX {
-            Err(Error::new(ErrorKind::TooLarge, "a batch has at most 256 requests"))
+            Err(too_many_requests())
         } else {
             self.0.call(call, CallBody::Batch(requests)).await
         };

@@ -126,9 +126,9 @@ impl Shared {
             // Presenting them again costs less than remembering who was used last.
             let full = numbers.credentials.len() >= limits::RPC_NUMBERS_MAX / 2
                 || numbers.presented + signed.claims().len() > limits::RPC_PRESENTED_BYTES_MAX / 2;
-            let forgotten: Vec<_> =
-                if full { numbers.credentials.drain().map(|(_, n)| n).collect() } else { Vec::new() };
+            let mut forgotten = Vec::new();
             if full {
+                forgotten.extend(numbers.credentials.drain().map(|(_, number)| number));
                 numbers.presented = 0;
             }
             let number = self.connection.number();

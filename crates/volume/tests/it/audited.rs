@@ -53,40 +53,43 @@ async fn a_moment(sys: &Sys) {
     sys.sleep(limits::AUDIT_READS_EVERY * 2).await;
 }
 
-#[test]
-fn what_is_read_is_recorded_within_a_moment_however_long_the_file_stays_open() {
+/// Runs a test on a volume with a log: the administrator's site, and the file system that records.
+fn with_log(test: impl AsyncFnOnce(&Site<'_>, &Sys, Audited, Arc<Log>)) {
     simulate(1, |sys| async move {
         let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
-        let site = Site::of(&volume);
         let (fs, log) = audited(&volume);
+        test(&Site::of(&volume), &sys, fs, log).await;
+    });
+}
+
+#[test]
+fn what_is_read_is_recorded_within_a_moment_however_long_the_file_stays_open() {
+    with_log(async |site, sys, fs, log| {
         let id = site.file("f", &pattern(100_000, 1)).await;
         let file = fs.file(&site.call(), id, Rights::READ).await.works();
         let mut source = file.read(&site.call(), Range::ALL).await.works();
-        a_moment(&sys).await;
+        a_moment(sys).await;
         assert_eq!(log.reads_of(id), (1, 0), "that it was begun is recorded, too");
         for (records, bytes) in [(2, 1000), (3, 2000)] {
             source.next(1000).await.works().expect("there is more");
-            a_moment(&sys).await;
+            a_moment(sys).await;
             assert_eq!(log.reads_of(id), (records, bytes));
         }
-        a_moment(&sys).await;
+        a_moment(sys).await;
         assert_eq!(log.reads_of(id), (3, 2000), "nothing more was read");
         source.next(1000).await.works().expect("there is more");
         fs.record_reads().await;
         assert_eq!(log.reads_of(id), (4, 3000), "whoever wants to know now knows now");
         file.close(&site.call()).await.works();
         drop((file, source));
-        a_moment(&sys).await;
+        a_moment(sys).await;
         assert_eq!(log.reads_of(id), (4, 3000));
     });
 }
 
 #[test]
 fn what_reads_on_when_its_file_is_gone_is_recorded_to_its_end() {
-    simulate(2, |sys| async move {
-        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
-        let site = Site::of(&volume);
-        let (fs, log) = audited(&volume);
+    with_log(async |site, _, fs, log| {
         let id = site.file("f", &pattern(100_000, 1)).await;
         let file = fs.file(&site.call(), id, Rights::READ).await.works();
         let mut source = file.read(&site.call(), Range::ALL).await.works();
@@ -100,10 +103,7 @@ fn what_reads_on_when_its_file_is_gone_is_recorded_to_its_end() {
 
 #[test]
 fn what_is_copied_or_read_to_be_executed_is_recorded_as_read() {
-    simulate(3, |sys| async move {
-        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
-        let site = Site::of(&volume);
-        let (fs, log) = audited(&volume);
+    with_log(async |site, _, fs, log| {
         let (from, to) = (site.file("from", &pattern(5000, 1)).await, site.file("to", b"").await);
         let range = Range { at: 1000, length: None };
         assert_eq!(fs.copy(&site.call(), &at("from"), range, &at("to"), 0).await.works().bytes, 4000);

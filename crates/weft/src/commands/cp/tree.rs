@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt::Display;
 
+use weft_client::copy::is_up;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Expect, Guard, LinkTarget, New, VersionIs, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time};
@@ -27,6 +28,21 @@ impl Made {
 }
 
 impl Job<'_> {
+    /// Says that a file of this size and modification time would be copied to a name, unless it is
+    /// there.
+    pub async fn would_copy(
+        &self,
+        (dir, name): (Dir, &Name),
+        (size, mtime): (u64, Time),
+        target: impl Display,
+    ) -> Result<()> {
+        let is_there = match dir {
+            Some(dir) if !self.how.force => is_up(self.client, dir, name, size, mtime).await?,
+            _ => false,
+        };
+        if is_there { Ok(()) } else { self.report.would(target) }
+    }
+
     /// Makes a directory, or finds the one that is there.
     pub async fn make_directory(
         &self,

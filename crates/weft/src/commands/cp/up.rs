@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use bytes::Bytes;
-use weft_client::copy::{Progress, is_up, upload};
+use weft_client::copy::{Progress, upload};
 use weft_core::form::New;
 use weft_core::{Error, ErrorKind, Name, Result};
 use weft_sys::{Folder, Seen, Sort, fault};
@@ -158,15 +158,8 @@ impl Scan<'_> {
 async fn send(job: &Job<'_>, files: Vec<Up>) -> Result<()> {
     if job.args.dry_run {
         for file in files {
-            let is_up = match file.dir {
-                Some(dir) if !job.how.force => {
-                    is_up(job.client, dir, &file.name, file.seen.size, file.seen.mtime).await?
-                }
-                _ => false,
-            };
-            if !is_up {
-                job.report.would(file.target)?;
-            }
+            let (to, seen) = ((file.dir, &file.name), &file.seen);
+            job.would_copy(to, (seen.size, seen.mtime), file.target).await?;
         }
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 
-use weft_client::copy::{From, Progress, copy_within, is_up};
+use weft_client::copy::{From, Progress, copy_within};
 use weft_client::tree::{Found, Walk};
 use weft_core::ErrorKind::{Denied, NotFound, NotPermitted};
 use weft_core::attr::{Attr, Kind};
@@ -171,11 +171,7 @@ async fn one(
         Kind::Directory | Kind::Reference => return Err(passed_over()),
     }
     if job.args.dry_run {
-        let is_up = match to.0 {
-            Some(dir) if !job.how.force => is_up(client, dir, to.1, from.size, from.mtime).await?,
-            _ => false,
-        };
-        return if is_up { Ok(()) } else { job.report.would(target) };
+        return job.would_copy(to, (from.size, from.mtime), target).await;
     }
     let dir = to.0.ok_or_else(|| Error::internal("only a dry run makes no directory"))?;
     let (name, bytes) = (to.1.clone(), from.size);
