@@ -41,10 +41,9 @@ impl OpenFile for AuditedFile {
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         let below = watched!(self.tally.inner, call, "read", Some(self.id()), self.below.read(call, range))?;
-        if self.tally.inner.unrecorded.is_full() {
+        if self.tally.count(0) {
             self.tally.inner.record_reads().await;
         }
-        self.tally.count(0);
         Ok(Box::new(AuditedSource { below, tally: self.tally.clone() }))
     }
 

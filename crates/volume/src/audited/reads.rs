@@ -4,6 +4,7 @@
 //! closed, when the last of it goes, and meanwhile every [`limits::AUDIT_READS_EVERY`]: so a node
 //! that is killed loses a moment of reads, however long a file is held open.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -38,7 +39,9 @@ pub(super) struct Unrecorded {
 
 #[derive(Default)]
 struct Due {
-    open: Vec<Weak<Tally>>,
+    /// By their addresses, which nobody else has while they are here. Most leave within a moment,
+    /// when what was opened for one answer is closed.
+    open: HashMap<usize, Weak<Tally>>,
     gone: Vec<(Reader, u64)>,
     /// Somebody comes to record them.
     awaited: bool,
@@ -49,25 +52,38 @@ impl Tally {
         Arc::new(Self { inner, reader, touched: AtomicBool::new(false), bytes: AtomicU64::new(0) })
     }
 
-    /// Counts bytes that were read; none at first, by whoever begins.
-    pub(super) fn count(self: &Arc<Self>, bytes: u64) {
+    /// Counts bytes that were read; none at first, by whoever begins. Returns whether more had
+    /// gathered than should before it.
+    pub(super) fn count(self: &Arc<Self>, bytes: u64) -> bool {
         self.bytes.fetch_add(bytes, Ordering::AcqRel);
-        if !self.touched.swap(true, Ordering::AcqRel) {
-            let mut due = self.inner.unrecorded.due();
-            due.open.push(Arc::downgrade(self));
-            self.inner.record_soon(&mut due);
+        if self.touched.swap(true, Ordering::AcqRel) {
+            return false;
         }
+        let mut due = self.inner.unrecorded.due();
+        let full = due.open.len() + due.gone.len() >= limits::AUDIT_QUEUE_MAX;
+        due.open.insert(self.place(), Arc::downgrade(self));
+        self.inner.record_soon(&mut due);
+        full
+    }
+
+    fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// Returns the bytes that are in no record; `None` if nothing was read since the last.
-    fn take(&self) -> Option<u64> {
+    fn take(&self, due: &mut Due) -> Option<u64> {
+        // Both under the lock: whoever counts from here on puts it there again.
         let touched = self.touched.swap(false, Ordering::AcqRel);
-        touched.then(|| self.bytes.swap(0, Ordering::AcqRel))
+        touched.then(|| {
+            due.open.remove(&self.place());
+            self.bytes.swap(0, Ordering::AcqRel)
+        })
     }
 
     /// Records what is in no record.
     pub(super) async fn record(&self) {
-        if let Some(bytes) = self.take() {
+        let taken = self.take(&mut self.inner.unrecorded.due());
+        if let Some(bytes) = taken {
             self.inner.read(&self.reader, bytes).await;
         }
     }
@@ -75,8 +91,11 @@ impl Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        if let Some(bytes) = self.take() {
-            let mut due = self.inner.unrecorded.due();
+        if !*self.touched.get_mut() {
+            return;
+        }
+        let mut due = self.inner.unrecorded.due();
+        if let Some(bytes) = self.take(&mut due) {
             due.gone.push((self.reader.clone(), bytes));
             self.inner.record_soon(&mut due);
         }
@@ -84,12 +103,6 @@ impl Drop for Tally {
 }
 
 impl Unrecorded {
-    /// Returns whether more has gathered than should.
-    pub(super) fn is_full(&self) -> bool {
-        let due = self.due();
-        due.open.len() + due.gone.len() >= limits::AUDIT_QUEUE_MAX
-    }
-
     fn due(&self) -> MutexGuard<'_, Due> {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,7 +130,7 @@ impl Inner {
         for (reader, bytes) in gone {
             self.read(&reader, bytes).await;
         }
-        for tally in open.iter().filter_map(Weak::upgrade) {
+        for tally in open.values().filter_map(Weak::upgrade) {
             tally.record().await;
         }
     }
