@@ -25,6 +25,10 @@ use crate::{Http, get, put, remove};
 
 /// What this door can be asked.
 pub const ALLOW: &str = "GET, HEAD, PUT, DELETE, MKCOL, OPTIONS";
+/// The same of a name that is a directory's: no file is put there.
+pub const ALLOW_DIRECTORY: &str = "GET, HEAD, DELETE, MKCOL, OPTIONS";
+/// The same of a name that is taken: nothing more is made there.
+pub const ALLOW_TAKEN: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

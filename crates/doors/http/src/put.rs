@@ -14,7 +14,7 @@ use crate::codec::Refusal;
 use crate::codec::condition::{Conditions, entity_tag, format_date};
 use crate::codec::digest::{self, Sum, Value};
 use crate::codec::head::{Field, Head};
-use crate::exchange::{ALLOW, Exchange, Failed, Served, keeping_session};
+use crate::exchange::{ALLOW_DIRECTORY, ALLOW_TAKEN, Exchange, Failed, Served, keeping_session};
 use crate::map::Act;
 use crate::remove;
 use crate::status::Status;
@@ -27,7 +27,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
             ErrorKind::IsDirectory,
             "a name that ends in `/` is a directory: MKCOL makes one",
         );
-        return Err(problem.with("Allow", ALLOW).into());
+        return Err(problem.with("Allow", ALLOW_DIRECTORY).into());
     }
     if x.head.has(Field::ContentRange) {
         return Err(Refusal::malformed("PUT takes a whole file, not a range of one").into());
@@ -163,7 +163,7 @@ pub async fn make_directory(x: Exchange<'_, '_>) -> Served {
         Ok(_) => x.talk.reply(Status::CREATED, |_| {}, None).await,
         Err(error) if error.kind() == ErrorKind::Exists => {
             let problem = Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Exists, "the name is taken");
-            Err(problem.with("Allow", ALLOW).into())
+            Err(problem.with("Allow", ALLOW_TAKEN).into())
         }
         Err(error) => Err(x.problem(&error, Act::Make).await.into()),
     }

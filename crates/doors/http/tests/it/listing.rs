@@ -118,7 +118,12 @@ async fn directories_are_made_redirected_to_and_removed_when_empty() {
     let house = House::open().await;
     let mut raw = Raw::connect(house.address).await;
     assert_eq!(raw.alice("MKCOL /d%20d", "", b"").await.status, 201);
-    assert_eq!(raw.alice("MKCOL /d%20d/", "", b"").await.status, 405);
+    for refused in ["MKCOL /d%20d/", "PUT /d%20d/"] {
+        let answer = raw.alice(refused, "", b"").await;
+        let allowed = answer.field("Allow").expect("it says what can be asked instead");
+        let method = refused.split(' ').next().expect("the method comes first");
+        assert_eq!((answer.status, allowed.contains("DELETE"), allowed.contains(method)), (405, true, false));
+    }
     assert_eq!(raw.alice("MKCOL /no/d", "", b"").await.status, 409);
     assert_eq!(raw.alice("MKCOL /e", "", b"<x/>").await.status, 415);
     let moved = raw.alice("GET /d%20d?limit=5", "", b"").await;
