@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind as ErrorKindOfUsage;
 use weft_client::Client;
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, OneLine, Result};
 
 use crate::context::Context;
 use crate::output::{self, note};
@@ -130,14 +130,15 @@ fn say(error: &Error, json: bool) {
         });
         note!("{line}");
     } else {
-        note!("error: {error}");
+        // Names of this machine's files are in it as they are.
+        note!("error: {}", OneLine(&error.to_string()));
         let mut below = std::error::Error::source(error);
         while let Some(cause) = below {
-            note!("  because: {cause}");
+            note!("  because: {}", OneLine(&cause.to_string()));
             below = cause.source();
         }
         if let Some(hint) = error.advice() {
-            note!("hint: {hint}");
+            note!("hint: {}", OneLine(hint));
         }
     }
 }

@@ -48,8 +48,8 @@ pub enum AclCommand {
         #[arg(long)]
         modes: Option<ModesArg>,
         /// Bytes that files may take together; `none` lifts the limit
-        #[arg(long, value_name = "BYTES")]
-        bytes_max: Option<String>,
+        #[arg(long, value_name = "BYTES", value_parser = limit)]
+        bytes_max: Option<Limit>,
         /// Which reads the audit log records
         #[arg(long)]
         audit_reads: Option<ReadsArg>,
@@ -109,7 +109,7 @@ pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
                         ModesArg::Owner => Modes::Owner,
                         ModesArg::Classes => Modes::Classes,
                     }),
-                    bytes_max: bytes_max.as_deref().map(limit).transpose()?,
+                    bytes_max: bytes_max.map(|Limit(max)| max),
                     audit_reads: audit_reads.map(|r| match r {
                         ReadsArg::All => AuditReads::All,
                         ReadsArg::Off => AuditReads::Off,
@@ -139,11 +139,15 @@ pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
     })
 }
 
-fn limit(text: &str) -> Result<Option<u64>> {
+/// How many bytes files may take together; `None`: as many as there is room for.
+#[derive(Clone, Copy)]
+pub struct Limit(Option<u64>);
+
+fn limit(text: &str) -> std::result::Result<Limit, &'static str> {
     match text {
-        "none" => Ok(None),
+        "none" => Ok(Limit(None)),
         digits => {
-            digits.parse().map(Some).map_err(|_| Error::invalid("a limit is a number of bytes or `none`"))
+            digits.parse().map(|max| Limit(Some(max))).map_err(|_| "a limit is a number of bytes or `none`")
         }
     }
 }

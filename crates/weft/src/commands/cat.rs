@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weft_client::Client;
 use weft_core::form::{OpenHow, Opened, Pin, Range};
-use weft_core::{Error, Result, Rights, limits};
+use weft_core::{Result, Rights, limits};
 
 use crate::context::Context;
 use crate::failure::Failures;
@@ -20,26 +20,32 @@ pub struct CatArgs {
     #[arg(required = true)]
     paths: Vec<OsString>,
     /// Only these bytes, both counted: `0-99`, `100-` or `-100` (the last hundred)
-    #[arg(long, value_name = "A-B", allow_hyphen_values = true)]
-    range: Option<String>,
+    #[arg(long, value_name = "A-B", allow_hyphen_values = true, value_parser = part)]
+    range: Option<Part>,
+}
+
+/// What was asked for of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// From a byte on, so many or all.
+    From(Range),
+    /// The last so many bytes.
+    Last(u64),
 }
 
 pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
-    // One that is malformed is so for every file.
-    args.range.as_deref().map_or(Ok(Range::ALL), |text| range(text, 0))?;
     context.wait(async {
         let client = context.client().await?;
         let mut failures = Failures::none(context, &client);
         for text in &args.paths {
-            failures
-                .take(one(context, &client, text, args.range.as_deref()).await.map_err(|e| e.op("read")))?;
+            failures.take(one(context, &client, text, args.range).await.map_err(|e| e.op("read")))?;
         }
         output::flush()?;
         Ok(failures.exit())
     })
 }
 
-async fn one(context: &Context, client: &Client, text: &OsStr, part: Option<&str>) -> Result<()> {
+async fn one(context: &Context, client: &Client, text: &OsStr, part: Option<Part>) -> Result<()> {
     let path = TreePath::read(text)?;
     path.check_thing(client).await?;
     let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
@@ -51,8 +57,8 @@ async fn one(context: &Context, client: &Client, text: &OsStr, part: Option<&str
     printed.and(closed)
 }
 
-async fn print(context: &Context, client: &Client, opened: &Opened, part: Option<&str>) -> Result<()> {
-    let range = part.map_or(Ok(Range::ALL), |text| range(text, opened.attr.size))?;
+async fn print(context: &Context, client: &Client, opened: &Opened, part: Option<Part>) -> Result<()> {
+    let range = part.map_or(Range::ALL, |part| part.of(opened.attr.size));
     let left = opened.attr.size.saturating_sub(range.at);
     let printed = progress::printing(context, range.length.map_or(left, |length| length.min(left)));
     let mut source = opened.file.read(&client.call_within(limits::TRANSFER_WITHIN), range).await?;
@@ -64,20 +70,29 @@ async fn print(context: &Context, client: &Client, opened: &Opened, part: Option
     Ok(())
 }
 
-/// Reads a range of a file of `size` bytes.
-fn range(text: &str, size: u64) -> Result<Range> {
-    let bad = || Error::invalid("a range is `A-B`, `A-` or `-N`");
-    let number = |text: &str| text.parse::<u64>().map_err(|_| bad());
-    match text.split_once('-').ok_or_else(bad)? {
-        ("", last) => {
-            let length = number(last)?.min(size);
-            Ok(Range { at: size - length, length: Some(length) })
+impl Part {
+    /// Returns where it lies in a file of `size` bytes.
+    fn of(self, size: u64) -> Range {
+        match self {
+            Self::From(range) => range,
+            Self::Last(length) => {
+                let length = length.min(size);
+                Range { at: size - length, length: Some(length) }
+            }
         }
-        (first, "") => Ok(Range { at: number(first)?, length: None }),
+    }
+}
+
+fn part(text: &str) -> std::result::Result<Part, &'static str> {
+    const BAD: &str = "a range is `A-B`, `A-` or `-N`";
+    let number = |text: &str| text.parse::<u64>().map_err(|_| BAD);
+    match text.split_once('-').ok_or(BAD)? {
+        ("", last) => number(last).map(Part::Last),
+        (first, "") => Ok(Part::From(Range { at: number(first)?, length: None })),
         (first, last) => {
             let (first, last) = (number(first)?, number(last)?);
-            let length = last.checked_sub(first).and_then(|d| d.checked_add(1)).ok_or_else(bad)?;
-            Ok(Range { at: first, length: Some(length) })
+            let length = last.checked_sub(first).and_then(|d| d.checked_add(1)).ok_or(BAD)?;
+            Ok(Part::From(Range { at: first, length: Some(length) }))
         }
     }
 }
@@ -88,7 +103,7 @@ mod tests {
 
     #[test]
     fn ranges_count_both_ends_and_from_the_end() {
-        let read = |text| range(text, 1000).map(|r| (r.at, r.length)).ok();
+        let read = |text| part(text).map(|part| part.of(1000)).map(|r| (r.at, r.length)).ok();
         assert_eq!(read("0-99"), Some((0, Some(100))));
         assert_eq!(read("100-"), Some((100, None)));
         assert_eq!(read("-100"), Some((900, Some(100))));

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use weft_client::Client;
 use weft_client::tree::{Found, Walk};
+use weft_core::Result;
 use weft_core::attr::Kind;
-use weft_core::{Error, Result};
 
 use crate::commands::ls::json;
 use crate::context::Context;
@@ -43,12 +43,15 @@ pub struct FindArgs {
     #[arg(long = "type", value_name = "KIND")]
     kind: Option<KindArg>,
     /// Only sizes above (`+N`), below (`-N`) or of N bytes; K, M, G and T multiply by 1024
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    size: Option<String>,
+    #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = size)]
+    size: Option<Size>,
 }
 
+/// How a size compares with a number of bytes.
+type Size = (std::cmp::Ordering, u64);
+
 pub fn run(context: &Context, args: &FindArgs) -> Result<ExitCode> {
-    let filter = Filter::new(args)?;
+    let filter = Filter::new(args);
     context.wait(async {
         let looked = progress::counting(context, "looked at", true);
         let client = context.client().await?;
@@ -91,11 +94,11 @@ async fn below(
 struct Filter {
     name: Option<Vec<u8>>,
     kind: Option<Kind>,
-    size: Option<(std::cmp::Ordering, u64)>,
+    size: Option<Size>,
 }
 
 impl Filter {
-    fn new(args: &FindArgs) -> Result<Self> {
+    fn new(args: &FindArgs) -> Self {
         let kind = args.kind.map(|kind| match kind {
             KindArg::F => Kind::File,
             KindArg::D => Kind::Directory,
@@ -103,7 +106,7 @@ impl Filter {
             KindArg::P => Kind::Fifo,
         });
         let name = args.name.as_ref().map(|n| n.as_bytes().to_vec());
-        Ok(Self { name, kind, size: args.size.as_deref().map(size).transpose()? })
+        Self { name, kind, size: args.size }
     }
 
     fn takes(&self, found: &Found) -> bool {
@@ -115,7 +118,7 @@ impl Filter {
     }
 }
 
-fn size(text: &str) -> Result<(std::cmp::Ordering, u64)> {
+fn size(text: &str) -> std::result::Result<Size, &'static str> {
     use std::cmp::Ordering;
     let (how, digits) = match text.as_bytes().first() {
         Some(b'+') => (Ordering::Greater, &text[1..]),
@@ -130,9 +133,7 @@ fn size(text: &str) -> Result<(std::cmp::Ordering, u64)> {
         _ => (digits, 0),
     };
     let number = digits.parse::<u64>().ok().and_then(|n| n.checked_mul(1 << shift));
-    number
-        .map(|n| (how, n))
-        .ok_or_else(|| Error::invalid("a size is `N`, `+N` or `-N`, with K, M, G or T behind it"))
+    number.map(|n| (how, n)).ok_or("a size is `N`, `+N` or `-N`, with K, M, G or T behind it")
 }
 
 /// Matches a name against a pattern of `*` and `?`: on a mismatch, the last `*` takes

@@ -15,7 +15,7 @@ use weft_client::steady::Steady;
 use weft_client::tree;
 use weft_client::{Client, Place};
 use weft_core::proof::{Attenuation, Caller};
-use weft_core::{Error, ErrorKind, RequestId, Result, SessionId, limits};
+use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
 
@@ -50,8 +50,10 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
     // Before anything is in the background, where nobody hears of it.
     mountpoint::check(&args.dir)?;
     if args.daemon {
-        let path =
-            std::env::temp_dir().join(format!("weft-mount-{}-{}.log", process::uid(), std::process::id()));
+        // The number of a process comes again.
+        let (uid, now) = (process::uid(), context.sys().now().seconds());
+        let name = format!("weft-mount-{uid}-{now}-{}.log", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let failed = |e| fault::error(e, "write", path.display());
         let log = std::fs::File::options().create_new(true).append(true).mode(0o600).open(&path);
         return run_detached(context, log.map_err(failed)?, &path);

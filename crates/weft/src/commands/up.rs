@@ -1,9 +1,8 @@
 //! `weft up` and `weft down`
 
-use std::fs::DirBuilder;
 use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -128,7 +127,7 @@ const SAID_BYTES_MAX: u64 = 16 << 10;
 /// that it is ready.
 fn detach(context: &Context, dir: &Path) -> Result<ExitCode> {
     let failed = |e| fault::error(e, "start", "a node in the background");
-    DirBuilder::new().recursive(true).mode(0o711).create(dir).map_err(failed)?;
+    NodeDirectory::make(dir)?;
     let log_path = dir.join("log");
     let log =
         std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;

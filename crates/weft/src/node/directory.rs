@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,19 +70,13 @@ impl NodeDirectory {
     pub fn take(path: &Path, make: bool, doing: &str) -> Result<Self> {
         Self::look(path, make)?;
         if make {
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o711)
-                .create(path)
-                .map_err(|e| fault::error(e, "make", path.display()))?;
+            Self::make(path)?;
         }
         let path =
             path.canonicalize().map_err(|e| fault::error(e, "use the node's directory", path.display()))?;
         let failed = |e| fault::error(e, "use the node's directory", path.display());
         if make {
             weft_sys::net::check_local_path(&path.join(SOCKET))?;
-            let socket_only = Permissions::from_mode(0o711);
-            std::fs::set_permissions(&path, socket_only).map_err(failed)?;
         }
         let disk = Arc::new(RealDisk::open(&path)?);
         let lock = disk.lock(LOCK).map_err(|e| taken(e, &path))?;
@@ -93,6 +87,19 @@ impl NodeDirectory {
             written => written?,
         }
         Ok(Self { path, disk, is_shadow: false, _lock: lock })
+    }
+
+    /// Makes a directory through which others reach a node's socket and nothing else. One that is
+    /// there is closed as far, and stays closed where it is closed to them altogether.
+    pub fn make(path: &Path) -> Result<()> {
+        let is_new = !path.exists();
+        let made = DirBuilder::new().recursive(true).create(path);
+        made.map_err(|e| fault::error(e, "make", path.display()))?;
+        let failed = |e| fault::error(e, "use the node's directory", path.display());
+        // A new one has the bits that the umask leaves: of no meaning here.
+        let mode = if is_new { !0 } else { path.metadata().map_err(failed)?.permissions().mode() };
+        let socket_only = Permissions::from_mode(0o700 | mode & 0o011);
+        std::fs::set_permissions(path, socket_only).map_err(failed)
     }
 
     /// Keeps in memory what is changed of any part from now on, and the directory as it is.

@@ -35,6 +35,8 @@ fn a_listing_has_every_name_once_and_in_order() {
     assert_eq!(json[2]["size"], 5);
     node.run(&["ls", "/none"]).fails(1, &["error: cannot list /none"]);
     node.run(&["ls", "relative"]).fails(1, &["error:", "starts with `/`"]);
+    let said = node.run(&["cp", "/no\u{1b}[31m\nsuch", "weft:/d"]).fails(1, &[r"/no\x1b[31m\x0asuch"]);
+    assert!(!said.err.contains('\u{1b}'), "what a terminal obeys is not printed as it is");
 }
 
 #[test]
@@ -45,7 +47,7 @@ fn cat_writes_files_and_ranges_of_them() {
     {
         assert_eq!(node.run(&["cat", "/d/two", "--range", range]).ok(), expected, "{range}");
     }
-    node.run(&["cat", "/d/two", "--range", "2-1"]).fails(1, &["error:", "range"]);
+    node.run(&["cat", "/d/two", "--range", "2-1"]).fails(2, &["error:", "range"]);
     node.run(&["cat", "/d"]).fails(1, &["error: cannot read /d"]);
     node.run(&["cat", "/none"]).fails(1, &["error: cannot read /none"]);
     node.run::<&str>(&["cat"]).fails(2, &["Usage"]);
@@ -91,6 +93,8 @@ fn find_and_du_walk_the_tree() {
     assert_eq!(node.run(&["find", "/d", "--name", "t*"]).ok(), "/d/two\n/d/sub/three\n");
     assert_eq!(node.run(&["find", "--type", "d"]).ok(), "/\n/d\n/d/sub\n");
     assert_eq!(node.run(&["find", "/d", "--size", "+3", "--type", "f"]).ok(), "/d/two\n");
+    node.run(&["find", "/d", "--size", "3X"]).fails(2, &["error:", "size"]);
+    node.run(&["acl", "set", "/d", "--bytes-max", "3X"]).fails(2, &["error:", "limit"]);
     let json = node.run(&["find", "/d", "--type", "f", "--json"]).json();
     assert_eq!(json.len(), 3);
     node.run(&["find", "/none"]).fails(1, &["error:", "/none"]);

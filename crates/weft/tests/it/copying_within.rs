@@ -108,6 +108,9 @@ fn a_directory_is_not_copied_into_itself_however_that_is_written() {
     let names = node.run(&["find", "/"]).ok();
     for (from, to) in [
         ("weft:/tr", "weft:/tr"),
+        ("weft:/tr", "weft:/"),
+        ("weft:/tr/a", "weft:/tr"),
+        ("weft:/to", "weft:/tr/a"),
         ("weft:/tr", "weft:/tr/new"),
         ("weft:/tr", "weft:/tr/a/b"),
         ("weft:/tr", "weft:/tr/a/b/new"),
@@ -120,7 +123,7 @@ fn a_directory_is_not_copied_into_itself_however_that_is_written() {
         ("weft:/to/.", "weft:/tr/a/b"),
         ("weft:/", "weft:/tr/new"),
     ] {
-        for more in [&[][..], &["--dry-run"]] {
+        for more in [&[][..], &["--dry-run"], &["--force"]] {
             let said = node.run(&[&["cp", "-r", from, to], more].concat()).fails(1, &["into itself"]);
             assert!(
                 !said.err.contains("hint:") && said.out.is_empty(),

@@ -58,6 +58,11 @@ fn everything_of_a_node_but_its_socket_is_closed_to_others() {
     fs::set_permissions(node.data(), fs::Permissions::from_mode(0o777)).expect("changed");
     node.up();
     assert_closed(&node.data());
+    // One that others may not even pass stays so.
+    node.stop();
+    fs::set_permissions(node.data(), fs::Permissions::from_mode(0o700)).expect("changed");
+    node.up();
+    assert_eq!(fs::metadata(node.data()).expect("it is there").mode() & 0o7777, 0o700);
 }
 
 #[test]

@@ -50,7 +50,7 @@ async fn tree(
         }
         _ => top.insert(to.spot(own)?).0,
     };
-    if is_within(job, into, from.id).await? {
+    if is_within(job, into, from.id).await? || is_at(job, top.as_ref(), from.id).await? {
         return Err(into_itself());
     }
     if ending != Ending::Contents {
@@ -88,6 +88,17 @@ async fn is_within(job: &Job<'_>, mut dir: FileId, top: FileId) -> Result<bool> 
         }
     }
     Ok(false)
+}
+
+/// Returns whether a name is that of a directory, or of a link to it.
+async fn is_at(job: &Job<'_>, spot: Option<&(FileId, Name)>, dir: FileId) -> Result<bool> {
+    let Some((above, name)) = spot else { return Ok(false) };
+    let (client, at) = (job.client, At::name(*above, name.clone()).following());
+    match client.fs().walk(&client.call(), &at, Want::default()).await {
+        Ok(walked) => Ok(walked.attr.id == dir),
+        Err(e) if matches!(e.kind(), Denied | NotPermitted | NotFound | ErrorKind::Loop) => Ok(false),
+        Err(e) => Err(e),
+    }
 }
 
 fn into_itself() -> Error {
