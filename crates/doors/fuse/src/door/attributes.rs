@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, Shape, SyncScope, Want};
-use weft_core::{ErrorKind, Rights, Time, limits};
+use weft_core::{Error, ErrorKind, Rights, Time, limits};
 
 use super::{Door, Outcome, done, permissions, refuse, without_set_id};
 use crate::abi::request::SetAttrIn;
@@ -121,7 +121,10 @@ impl Door {
     }
 
     pub(super) async fn stat_fs(&self, node: u64) -> Outcome {
-        let space = self.fs.space(&self.call(), &self.at(node)?).await?;
+        let space = match self.fs.space(&self.call(), &self.at(node)?).await {
+            Err(error) if self.is_removed(node, &error) => self.fs.space(&self.call(), &self.root()).await?,
+            space => space?,
+        };
         let blocks = |bytes: u64| bytes / u64::from(SPACE_BLOCK_BYTES);
         // Files are limited by their bytes alone; what is shown as free is that many.
         let files_free = blocks(space.bytes_free);
@@ -137,8 +140,19 @@ impl Door {
     }
 
     pub(super) async fn sync_directory(&self, node: u64) -> Outcome {
-        self.fs.sync(&self.durable(), &self.at(node)?, SyncScope::File).await?;
+        match self.fs.sync(&self.durable(), &self.at(node)?, SyncScope::File).await {
+            // What is left of it is that it was removed: the log says so, whatever is synced.
+            Err(error) if self.is_removed(node, &error) => {
+                self.fs.sync(&self.durable(), &self.root(), SyncScope::File).await?
+            }
+            synced => synced?,
+        };
         done()
+    }
+
+    /// Returns whether what failed did so because a directory was removed while it is open.
+    fn is_removed(&self, node: u64, error: &Error) -> bool {
+        error.kind() == ErrorKind::Stale && self.nodes.removed(node).is_some()
     }
 }
 

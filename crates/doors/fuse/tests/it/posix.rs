@@ -393,6 +393,8 @@ mounted! {
         let dir = File::open(bed.join("d")).expect("opened");
         fs::remove_dir(bed.join("d")).expect("removed");
         assert_eq!(dir.metadata().expect("there").nlink(), 0);
+        dir.sync_all().expect("that it is gone can be made durable");
+        assert!(rustix::fs::fstatfs(&dir).expect("there").f_blocks > 0);
         assert_eq!(rustix::fs::openat(&dir, "x", OFlags::CREATE, Mode::RUSR).err(), Some(Errno::NOENT));
     }
 
