@@ -19,7 +19,7 @@ use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
 
-use crate::commands::up::run_detached;
+use crate::commands::up::{LOG_FILE, run_detached};
 use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
@@ -63,7 +63,18 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    runtime.block_on(serve(context, args)).map(|()| ExitCode::SUCCESS)
+    runtime.block_on(serve(context, args))?;
+    forget_log();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Removes the log of a mount that ended well and had nothing to say.
+fn forget_log() {
+    let Some(log) = std::env::var_os(LOG_FILE) else { return };
+    if std::fs::metadata(&log).is_ok_and(|found| found.len() == 0) {
+        // It is in nobody's way.
+        let _ = std::fs::remove_file(&log);
+    }
 }
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {

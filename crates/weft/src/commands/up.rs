@@ -120,6 +120,9 @@ fn start_log() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
 }
 
+/// Where a detached process is told that its log lies.
+pub const LOG_FILE: &str = "WEFT_LOG_FILE";
+
 /// Bytes of what a process said while it started that are shown to whoever detached it.
 const SAID_BYTES_MAX: u64 = 16 << 10;
 
@@ -143,7 +146,7 @@ pub fn run_detached(context: &Context, log: std::fs::File, log_path: &Path) -> R
     said.seek(SeekFrom::End(0)).map_err(failed)?;
     let args = std::env::args_os().skip(1).filter(|arg| arg != "--daemon");
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).env(LOG_FILE, log_path);
     // Its own process group: a Ctrl-C meant for this terminal is not meant for it.
     command.process_group(0);
     let mut child = command.spawn().map_err(failed)?;

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use weft_conformance::run::have;
 
@@ -29,6 +30,11 @@ fn a_mount_hides_nothing_and_is_never_on_top_of_another() {
     }
     assert!(letter.exists() && names_in_tmp(&node) == 1, "only the mount that stands has a log");
     node.unmount(&at);
+    let until = Instant::now() + Duration::from_secs(60);
+    while names_in_tmp(&node) > 0 {
+        assert!(Instant::now() < until, "a mount that had nothing to say leaves no log");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 fn names_in_tmp(node: &Node) -> usize {
