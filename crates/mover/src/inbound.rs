@@ -29,6 +29,9 @@ pub struct Inbound<'a> {
     mover: &'a Mover,
     incoming: &'a mut dyn Incoming,
     listed: Listed<'a>,
+    /// What came and was not handed out: whoever stores may give a wait for its turn up and ask
+    /// again, as it does when policy changes.
+    received: Option<Bytes>,
     permit: Option<Permit<'a>>,
     stopped: Stopped,
     pace: Pace,
@@ -70,7 +73,8 @@ impl<'a> Inbound<'a> {
     ) -> Result<Self> {
         let begun = mover.sys.clock().tick();
         let listed = mover.transfers.enter(class, Direction::Inbound, incoming.left(), begun)?;
-        Ok(Self { mover, incoming, listed, permit: None, stopped, pace: Pace::START, ended: false })
+        let (received, permit, pace) = (None, None, Pace::START);
+        Ok(Self { mover, incoming, listed, received, permit, stopped, pace, ended: false })
     }
 
     async fn receive(&mut self, max: usize) -> Result<Option<Bytes>> {
@@ -103,10 +107,19 @@ impl<'a> Inbound<'a> {
 
     async fn pull(&mut self, max: usize) -> Result<Option<Bytes>> {
         self.permit = None;
-        let Some(bytes) = self.receive(max).await? else { return Ok(None) };
+        if self.received.is_none() {
+            self.received = self.receive(max).await?;
+        }
+        if self.received.is_none() {
+            return Ok(None);
+        }
         self.permit = Some(self.turn().await?);
-        self.listed.transfer.moved(bytes.len() as u64);
-        Ok(Some(bytes))
+        // From here on there is nothing to wait for: what is taken is handed out.
+        let Some(mut bytes) = self.received.take() else { return Ok(None) };
+        let piece = bytes.split_to(bytes.len().min(max));
+        self.received = Some(bytes).filter(|rest| !rest.is_empty());
+        self.listed.transfer.moved(piece.len() as u64);
+        Ok(Some(piece))
     }
 }
 
@@ -122,7 +135,8 @@ impl Source for Inbound<'_> {
     }
 
     fn length(&self) -> Option<u64> {
-        self.incoming.left()
+        let received = self.received.as_ref().map_or(0, Bytes::len) as u64;
+        self.incoming.left().map(|left| left + received)
     }
 
     /// Never ends: the source's own waits fail when it must stop.

@@ -296,6 +296,37 @@ async fn an_upload_is_pulled_whole_or_fails() {
 }
 
 #[tokio::test]
+async fn what_was_received_is_kept_while_its_turn_is_waited_for_though_the_wait_is_given_up() {
+    let (_, mover) = mover(1);
+    let (send, mut incoming) = channel();
+    for bytes in [Some(Bytes::from_static(b"first")), Some(Bytes::from_static(b"second")), None] {
+        send.send(bytes).await.expect("there is room");
+    }
+    incoming.left = Some(limits::TRANSFER_INLINE_BYTES + 1);
+    let mut inbound = mover.inbound(CLASS, &mut incoming, never()).expect("it begins");
+    let held = mover.turns.slot().await;
+    for _ in 0..2 {
+        tokio::select! {
+            biased;
+            _ = inbound.next(10) => panic!("the only slot is taken"),
+            () = std::future::ready(()) => {}
+        }
+    }
+    assert_eq!(inbound.length(), Some(limits::TRANSFER_INLINE_BYTES + 1 + 5), "five of them wait here");
+    assert_eq!(mover.transfers()[0].bytes, 0, "nothing has moved");
+    drop(held);
+    let mut got = Vec::new();
+    // Whoever asks again may ask for less.
+    while let Some(piece) = inbound.next(3).await.expect("it is whole") {
+        let piece = piece.into_bytes().expect("it is in memory");
+        assert!(piece.len() <= 3, "{piece:?} is more than was asked for");
+        got.extend_from_slice(&piece);
+    }
+    assert_eq!(got, b"firstsecond");
+    assert_eq!(mover.transfers()[0].bytes, 11, "each is counted once");
+}
+
+#[tokio::test]
 async fn an_upload_that_stalls_or_is_withdrawn_or_cancelled_ends() {
     let (sys, mover) = mover(1);
     let pull = |stopped: Stopped| {
