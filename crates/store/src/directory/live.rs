@@ -22,7 +22,7 @@ pub(super) struct Live {
     label: AtomicU64,
     /// When it was last looked up, in look-ups of the whole store.
     pub(super) used: AtomicU64,
-    /// Pieces being written share it; a change of extent has it alone.
+    /// Pieces being written share it, and so does sealing; a change of extent has it alone.
     pub(super) gate: Arc<tokio::sync::RwLock<()>>,
     /// Held by the append under way.
     pub(super) tail: tokio::sync::Mutex<()>,

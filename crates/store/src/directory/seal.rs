@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::OwnedRwLockReadGuard;
 use weft_core::form::{Ack, Seek, Verifier};
 use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 use weft_kv::{Order, Read, SpaceTxn, Txn, prefix_end};
@@ -80,10 +81,11 @@ impl Inner {
             }
         }
         self.trim(live).await?;
-        self.hash_changed(live).await?;
-        self.hash_unsure(live).await?;
+        if !self.hash_changed(live).await? || !self.hash_unsure(live).await? {
+            return Ok(false);
+        }
         self.flush_bytes(live).await?;
-        let Some(record) = live.state().close_for_record() else { return Ok(false) };
+        let Some(record) = close(live) else { return Ok(false) };
         let recorded = self.record(live, record).await;
         if live.state().removed {
             return Ok(true);
@@ -99,27 +101,33 @@ impl Inner {
         Ok(true)
     }
 
-    async fn hash_changed(&self, live: &Arc<Live>) -> Result<()> {
+    /// Hashes what was written. Returns whether no change of extent was in the way.
+    async fn hash_changed(&self, live: &Arc<Live>) -> Result<bool> {
         let mut from = 0;
         loop {
+            let Some(unshaped) = unshaped(live) else { return Ok(false) };
             let todo = live.state().changed(from);
-            let Some(last) = todo.last() else { return Ok(()) };
+            let Some(last) = todo.last() else { return Ok(true) };
             from = last.block + 1;
-            let live = live.clone();
-            self.quickly(todo.iter().all(|todo| todo.passed.is_some()), move || hash_all(&live, &todo))
-                .await?;
+            let (live, here) = (live.clone(), todo.iter().all(|todo| todo.passed.is_some()));
+            self.quickly(here, move || {
+                let _unshaped = unshaped;
+                hash_all(&live, &todo)
+            })
+            .await?;
         }
     }
 
     /// Seals what was open when the node stopped: as it was recorded where it still looks so, as
-    /// unverified elsewhere.
-    async fn hash_unsure(&self, live: &Arc<Live>) -> Result<()> {
+    /// unverified elsewhere. Returns as [`Inner::hash_changed`] does.
+    async fn hash_unsure(&self, live: &Arc<Live>) -> Result<bool> {
         loop {
-            let Some(from) = live.state().first_unsure() else { return Ok(()) };
+            let Some(unshaped) = unshaped(live) else { return Ok(false) };
+            let Some(from) = live.state().first_unsure() else { return Ok(true) };
             let file = live.file.clone();
             let data = self.sys.blocking(move || file.seek(extent(from, 0).0, Seek::Data)).await??;
             let Some((todo, end)) = live.state().unsure_from(data.map_or(u64::MAX, block_of)) else {
-                return Ok(());
+                return Ok(true);
             };
             for todo in &todo {
                 let (before, records) = {
@@ -132,6 +140,7 @@ impl Inner {
             }
             let live = live.clone();
             self.quickly(false, move || {
+                let _unshaped = unshaped;
                 hash_all(&live, &todo)?;
                 live.state().settle_unsure(end);
                 Ok(())
@@ -243,6 +252,20 @@ impl Inner {
         }
         Ok(())
     }
+}
+
+/// Keeps changes of extent out; `None` if one is under way or waits. What one does shows in no
+/// list of what changed until it ends, and what is hashed meanwhile may be from before it.
+fn unshaped(live: &Live) -> Option<OwnedRwLockReadGuard<()>> {
+    live.gate.clone().try_read_owned().ok()
+}
+
+/// Closes the object to writers, if nothing changed since it was hashed and flushed.
+fn close(live: &Live) -> Option<Record> {
+    let _unshaped = unshaped(live)?;
+    let mut state = live.state();
+    // What changed the extent during the flush may be in no block, and on no disk.
+    if state.unflushed_since.is_some() { None } else { state.close_for_record() }
 }
 
 fn flush_failed() -> Error {

@@ -1,16 +1,21 @@
 //! What is held while what is waited for.
 
-use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::os::fd::BorrowedFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft_conformance::TestDomain;
 use weft_conformance::object_store::bench::{HERE, OBJECT, VOLUME};
+use weft_core::form::{BytesSource, OpenedFile, Range as Bytes, Shape, WriteAt, collect};
+use weft_core::proof::Granted;
 use weft_core::service::ObjectStore;
 use weft_core::{Clock, Rights, Tick, Time};
 use weft_kv::{Embedded, Engine, Options as KvOptions};
-use weft_sys::{SimDisk, Sys};
+use weft_sys::disk::FileSize;
+use weft_sys::{DiskFile, SimDisk, Sys};
 
+use super::super::live::Was;
 use super::*;
 use crate::{Directory, Options};
 
@@ -24,6 +29,211 @@ impl Clock for Real {
     fn tick(&self) -> Tick {
         self.0.clock().tick()
     }
+}
+
+const BLOCK: u64 = limits::SEAL_BLOCK_BYTES;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A call of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    SetLen,
+    Punch,
+    Sync,
+}
+
+/// A file that says when one kind of call begins, and goes on when it is told how.
+struct Watched {
+    file: Arc<dyn DiskFile>,
+    at: Call,
+    begun: Sender<()>,
+    answers: Mutex<Receiver<Result<()>>>,
+}
+
+/// The other end of a [`Watched`] file. Once it is dropped, calls go through.
+struct Watch {
+    begun: Receiver<()>,
+    answers: Sender<Result<()>>,
+}
+
+impl Watch {
+    #[expect(clippy::disallowed_methods, reason = "it is a thread that is waited for")]
+    fn wait(&self) {
+        self.begun.recv_timeout(PATIENCE).expect("the call begins");
+    }
+}
+
+impl Watched {
+    fn new(file: Arc<dyn DiskFile>, at: Call) -> (Arc<Self>, Watch) {
+        let ((begun, begins), (answers, answered)) = (channel(), channel());
+        let watched = Self { file, at, begun, answers: Mutex::new(answered) };
+        (Arc::new(watched), Watch { begun: begins, answers })
+    }
+
+    fn call(&self, call: Call) -> Result<()> {
+        if call != self.at || self.begun.send(()).is_err() {
+            return Ok(());
+        }
+        self.answers.lock().expect("no test panics in here").recv().unwrap_or(Ok(()))
+    }
+}
+
+impl OpenedFile for Watched {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+        self.file.read_at(buffer, at)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+impl DiskFile for Watched {
+    fn read(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        self.file.read(bytes, at)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
+        self.file.write_at(bytes, at)
+    }
+
+    fn set_len(&self, len: u64) -> Result<()> {
+        self.call(Call::SetLen)?;
+        self.file.set_len(len)
+    }
+
+    fn allocate(&self, at: u64, len: u64) -> Result<()> {
+        self.file.allocate(at, len)
+    }
+
+    fn reserve(&self, at: u64, len: u64) -> Result<()> {
+        self.file.reserve(at, len)
+    }
+
+    fn punch(&self, at: u64, len: u64) -> Result<()> {
+        self.call(Call::Punch)?;
+        self.file.punch(at, len)
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.file.len()
+    }
+
+    fn measure(&self) -> Result<FileSize> {
+        self.file.measure()
+    }
+
+    fn seek(&self, at: u64, what: Seek) -> Result<Option<u64>> {
+        self.file.seek(at, what)
+    }
+
+    fn resident(&self, at: u64, len: u64) -> bool {
+        self.file.resident(at, len)
+    }
+
+    fn sync(&self, site: FlushSite) -> Result<()> {
+        self.call(Call::Sync)?;
+        self.file.sync(site)
+    }
+}
+
+/// A store on threads of its own, with one object that is open for writing.
+struct Site {
+    store: Directory,
+    all: Granted,
+    live: Arc<Live>,
+    watch: Watch,
+}
+
+impl Site {
+    /// The object's bytes are written; `at` of its file is watched.
+    async fn new(bytes: Vec<u8>, at: Call) -> Self {
+        let sys = Sys::real();
+        let engine = Embedded::open(sys.clone(), Arc::new(SimDisk::new()), KvOptions::default());
+        let engine: Arc<dyn Engine> = Arc::new(engine.expect("it opens"));
+        let store = Directory::open(sys.clone(), Arc::new(SimDisk::new()), engine, Options::default()).await;
+        let store = store.expect("it opens");
+        let domain = TestDomain::new(1, Arc::new(Real(sys)), &[VOLUME]);
+        let all = domain.granted(&domain.caller("ada"), HERE, Rights::ALL);
+        store.make(&all, OBJECT, None).await.expect("a fresh id");
+        let inner = &store.inner;
+        let made = inner.known(OBJECT).expect("it was just made");
+        let row = ObjectRow::read(&inner.space.snapshot().expect("it reads"), OBJECT);
+        let row = row.expect("it reads").expect("it was just made");
+        let (file, watch) = Watched::new(made.file.clone(), at);
+        let live = Arc::new(Live::new(OBJECT, &row, file, Was::MadeNow, inner.clock().tick()));
+        inner.leave(OBJECT);
+        // The store's own work does not meet it: only tests call.
+        inner.table().insert(OBJECT, live.clone());
+        let mut bytes = BytesSource::new(bytes);
+        store.write(&all, OBJECT, WriteAt::Offset(0), &mut bytes).await.expect("there is room");
+        Self { store, all, live, watch }
+    }
+
+    /// What a restart finds.
+    async fn reopened(&self) -> Vec<u8> {
+        self.store.inner.leave(OBJECT);
+        let mut source = self.store.read(&self.all, OBJECT, Bytes::ALL).await.expect("a source");
+        collect(&mut *source, 64 * BLOCK as usize).await.expect("it is sound").to_vec()
+    }
+}
+
+fn on_threads<T>(work: impl Future<Output = T>) -> T {
+    #[expect(clippy::disallowed_methods, reason = "what waits for what matters between threads only")]
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    runtime.expect("a runtime").block_on(work)
+}
+
+#[test]
+fn an_object_is_not_sealed_while_its_extent_changes() {
+    let shapes = [
+        (Shape::Truncate(10 * BLOCK), Call::SetLen),
+        (Shape::Truncate(BLOCK / 2), Call::SetLen),
+        (Shape::Allocate { at: 0, length: 10 * BLOCK, keep_size: false }, Call::SetLen),
+        (Shape::Punch { at: BLOCK / 2, length: BLOCK }, Call::Punch),
+        (Shape::Punch { at: 0, length: 2 * BLOCK }, Call::Punch),
+    ];
+    for (shape, at) in shapes {
+        on_threads(async {
+            let mut expected = vec![7; 2 * BLOCK as usize];
+            let site = Site::new(expected.clone(), at).await;
+            let (inner, live) = (site.store.inner.clone(), site.live.clone());
+            let shaping = inner.sys.spawn({
+                let (inner, live) = (inner.clone(), live.clone());
+                async move { inner.shape(&live, shape).await }
+            });
+            site.watch.wait();
+            let sealed = inner.seal(&live).await.expect("nothing is lost");
+            site.watch.answers.send(Ok(())).expect("it waits");
+            shaping.await.expect("it ends").expect("it can be shaped");
+            assert!(!sealed, "{shape:?} was under way");
+            assert!(inner.seal(&live).await.expect("nothing is lost"), "now nothing is in the way");
+            match shape {
+                Shape::Truncate(size) => expected.resize(size as usize, 0),
+                Shape::Punch { at, length } => expected[at as usize..(at + length) as usize].fill(0),
+                _ => expected.resize(10 * BLOCK as usize, 0),
+            }
+            assert!(site.reopened().await == expected, "{shape:?}");
+        });
+    }
+}
+
+#[test]
+fn a_change_of_extent_that_no_flush_covered_is_not_recorded() {
+    on_threads(async {
+        let site = Site::new(vec![7; BLOCK as usize], Call::Sync).await;
+        let (inner, live) = (site.store.inner.clone(), site.live.clone());
+        let sealing = inner.sys.spawn({
+            let (inner, live) = (inner.clone(), live.clone());
+            async move { inner.seal(&live).await }
+        });
+        site.watch.wait();
+        inner.shape(&live, Shape::Truncate(10 * BLOCK)).await.expect("it can be shaped");
+        site.watch.answers.send(Ok(())).expect("it waits");
+        assert!(!sealing.await.expect("it ends").expect("it is flushed"), "the new end is on no disk");
+        site.watch.answers.send(Ok(())).expect("it is taken in time");
+        assert!(inner.seal(&live).await.expect("it is flushed"));
+    });
 }
 
 /// Threads that make room hold the table of what is open and look at each object in it: were an
