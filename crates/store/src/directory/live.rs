@@ -74,6 +74,8 @@ pub(super) struct Begun {
     length: u64,
     /// The stamp of its beginning.
     stamp: u64,
+    /// The failed flushes before it.
+    losses: u64,
     /// The stamp that its first block had before, if that had changed since it was sealed.
     pub(super) before: Option<u64>,
 }
@@ -126,6 +128,8 @@ pub(super) struct State {
     checked: BTreeSet<u64>,
     /// Bytes that a failed flush may have lost and nobody has written anew.
     lost: Vec<Range<u64>>,
+    /// Counts failed flushes.
+    losses: u64,
 }
 
 impl Live {
@@ -163,6 +167,7 @@ impl Live {
             records: 0,
             checked: BTreeSet::new(),
             lost: Vec::new(),
+            losses: 0,
         };
         Self {
             id,
@@ -275,7 +280,7 @@ impl State {
             changed.writers += 1;
             changed.passed = None;
         }
-        Begun { at, length, stamp: self.stamp, before }
+        Begun { at, length, stamp: self.stamp, losses: self.losses, before }
     }
 
     /// Ends a write. `passed` are the seals that were made in passing; none if it failed. Returns
@@ -312,8 +317,11 @@ impl State {
         self.ragged |= !done;
         self.writes += 1;
         self.wrote(now);
-        if done {
-            self.recover(&(at..end));
+        match (done, begun.losses == self.losses) {
+            (true, true) => self.recover(&(at..end)),
+            // A flush failed meanwhile: it may have taken these bytes along.
+            (true, false) => self.lost.push(at..end),
+            (false, _) => {}
         }
         stamp
     }
@@ -496,6 +504,7 @@ impl State {
 
     /// Notes that bytes not yet flushed may be lost, though they can still be read.
     pub(super) fn lose(&mut self) {
+        self.losses += 1;
         let blocks = self.changed.keys().chain(self.fresh.keys());
         let lost = blocks.map(|block| extent(*block, self.size)).filter(|(_, length)| *length > 0);
         let lost: Vec<_> = lost.map(|(at, length)| at..at + length).collect();

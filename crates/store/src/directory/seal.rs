@@ -159,6 +159,11 @@ impl Inner {
         let _flushing = live.flushing.lock().await;
         let (stamp, since) = {
             let state = live.state();
+            // The machine tells of a failure once: had this waited for the flush that met it, its
+            // own would go well.
+            if state.has_losses() {
+                return Err(flush_failed());
+            }
             (state.stamp(), state.unflushed_since)
         };
         if since.is_none() {
@@ -186,9 +191,6 @@ impl Inner {
 
     /// Makes everything about an object durable.
     pub(super) async fn sync(&self, live: &Arc<Live>) -> Result<Verifier> {
-        if live.state().has_losses() {
-            return Err(flush_failed());
-        }
         self.flush_bytes(live).await?;
         if !self.options.records_flushed_by_caller && !live.state().recorded {
             self.space.flush().await?;

@@ -103,6 +103,25 @@ fn losses_end_when_every_lost_byte_is_written_again_or_cut_off() {
 }
 
 #[test]
+fn a_write_under_way_while_a_flush_fails_counts_as_lost() {
+    let live = live();
+    let mut state = live.state();
+    let begun = state.begin_write(0, 100);
+    state.lose();
+    state.end_write(begun, true, &[], NOW);
+    assert!(state.has_losses(), "it lies beyond what was the end");
+    write(&mut state, 0, 100);
+    assert!(!state.has_losses());
+    let begun = state.begin_write(0, 50);
+    state.lose();
+    state.end_write(begun, true, &[], NOW);
+    write(&mut state, 50, 50);
+    assert!(state.has_losses(), "what was begun before is not what was written anew");
+    write(&mut state, 0, 50);
+    assert!(!state.has_losses());
+}
+
+#[test]
 fn what_was_open_at_the_stop_is_unsure_until_looked_at() {
     let live = live_that(Was::Writing { size: 2 * BLOCK });
     let mut state = live.state();

@@ -1,6 +1,7 @@
 //! What is held while what is waited for.
 
 use std::os::fd::BorrowedFd;
+use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -233,6 +234,32 @@ fn a_change_of_extent_that_no_flush_covered_is_not_recorded() {
         assert!(!sealing.await.expect("it ends").expect("it is flushed"), "the new end is on no disk");
         site.watch.answers.send(Ok(())).expect("it is taken in time");
         assert!(inner.seal(&live).await.expect("it is flushed"));
+    });
+}
+
+#[test]
+fn who_waits_for_a_flush_that_fails_is_not_told_that_the_next_one_did_it() {
+    on_threads(async {
+        let site = Site::new(vec![7; 1000], Call::Sync).await;
+        let (inner, live) = (site.store.inner.clone(), site.live.clone());
+        let first = inner.sys.spawn({
+            let (inner, live) = (inner.clone(), live.clone());
+            async move { inner.sync(&live).await }
+        });
+        site.watch.wait();
+        let mut second = pin!(inner.sync(&live));
+        tokio::select! {
+            biased;
+            _ = &mut second => panic!("a flush is under way"),
+            () = std::future::ready(()) => {}
+        }
+        let failed = Error::new(ErrorKind::Unavailable, "the disk is failing");
+        site.watch.answers.send(Err(failed)).expect("it waits");
+        // The machine tells of it once: a second flush would go well.
+        site.watch.answers.send(Ok(())).expect("it is taken in time");
+        assert!(first.await.expect("it ends").is_err());
+        assert!(second.await.is_err(), "its bytes may be lost as well");
+        assert!(inner.sync(&live).await.is_err() && inner.seal(&live).await.is_err());
     });
 }
 
