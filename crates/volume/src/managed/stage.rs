@@ -637,6 +637,7 @@ impl ManagedStage {
         }
         let (row, staged) = self.volume.look(call, |view| {
             let (row, _) = view.may_go_on(self.id)?;
+            view.must_be_held(self.id, parts)?;
             let staged: Parts = view.parts_of(self.id, 0).collect::<Result<_>>()?;
             Ok((row, staged))
         })?;

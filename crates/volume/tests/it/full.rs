@@ -24,6 +24,30 @@ async fn left(site: &Site<'_>, path: &str) -> Arc<dyn Stage> {
 }
 
 #[test]
+fn a_file_is_not_published_without_what_may_be_lost_of_it() {
+    simulate(4, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        site.file("f", b"as it was").await;
+        let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+        let bytes = || BytesSource::new(pattern(BYTES, 1));
+        let part = stage.put(&site.call(), 1, 0, &mut bytes()).await.works();
+        store.lose();
+        for parts in [&[][..], &[part]] {
+            let call = site.call().durable();
+            let published = stage.publish(&call, parts, &SetAttr::default(), &free()).await;
+            assert_eq!(published.fails(), ErrorKind::Conflict);
+        }
+        let id = site.find("f").await.works();
+        assert_eq!(site.read(id).await[..], *b"as it was");
+        // Sent once more it is a file as any other.
+        stage.put(&site.call(), 1, 0, &mut bytes()).await.works();
+        stage.publish(&site.call().durable(), &[], &SetAttr::default(), &free()).await.works();
+        assert!(site.read(id).await[..] == pattern(BYTES, 1)[..]);
+    });
+}
+
+#[test]
 fn uploads_that_rest_are_given_up_on_a_full_disk_the_oldest_first_and_no_more_than_needed() {
     simulate(1, |sys| async move {
         let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;

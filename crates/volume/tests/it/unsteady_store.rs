@@ -1,7 +1,7 @@
 //! A store that a test can hold up, or make fail, at chosen operations.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
@@ -34,6 +34,8 @@ pub struct UnsteadyStore {
     asked: Mutex<Vec<(Op, ObjectId)>>,
     /// Bytes free, if the test says how many.
     free: Mutex<Option<u64>>,
+    /// How often bytes that were not synced may have been lost.
+    losses: AtomicU64,
     /// Whether the next write meets a full disk in its middle.
     fills_up: AtomicBool,
 }
@@ -47,8 +49,14 @@ impl UnsteadyStore {
             failing,
             asked,
             free: Mutex::default(),
+            losses: AtomicU64::default(),
             fills_up: AtomicBool::default(),
         })
+    }
+
+    /// Says that bytes that were not synced may be lost, as after a flush that failed.
+    pub fn lose(&self) {
+        self.losses.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Holds an operation up until the answer is dropped or told to go on.
@@ -216,6 +224,6 @@ impl ObjectStore for UnsteadyStore {
     }
 
     fn verifier(&self) -> Verifier {
-        self.inner.verifier()
+        Verifier(self.inner.verifier().0 ^ self.losses.load(Ordering::Acquire))
     }
 }

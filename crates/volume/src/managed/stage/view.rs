@@ -2,8 +2,8 @@
 //! how many bytes may come.
 
 use weft_core::acl::Circumstance;
-use weft_core::form::{At, StageEntry, StagePage};
-use weft_core::{ContainerId, Error, Result, Rights, StageId, limits};
+use weft_core::form::{At, Part, StageEntry, StagePage};
+use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, StageId, limits};
 
 use super::{Putting, no_stage};
 use crate::managed::attributes::must_have_bytes;
@@ -111,6 +111,20 @@ impl View<'_> {
     pub(super) fn parts_of(&self, id: StageId, from: u32) -> impl Iterator<Item = Result<(u32, PartRow)>> {
         stages::parts(self.read, id, from)
             .filter(|part| part.as_ref().map_or(true, |(_, part)| self.volume.is_held(part)))
+    }
+
+    /// Fails with `Conflict` if a part that is asked for, all if none is named, was put and may be
+    /// lost by now. A file that lacks it would be another.
+    pub(super) fn must_be_held(&self, id: StageId, asked: &[Part]) -> Result<()> {
+        for part in stages::parts(self.read, id, 0) {
+            let (number, part) = part?;
+            let is_asked = asked.is_empty() || asked.iter().any(|asked| asked.number == number);
+            if is_asked && !self.volume.is_held(&part) {
+                let lost = "what was put may be lost since: put it again";
+                return Err(Error::new(ErrorKind::Conflict, lost).about(format!("part {number}")));
+            }
+        }
+        Ok(())
     }
 
     /// Returns how many bytes a part may have, as far as space is limited.
