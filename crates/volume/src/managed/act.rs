@@ -98,8 +98,11 @@ impl Act<'_, '_> {
         let inode = &node.inode;
         if let Layout::Whole { object, label } = inode.layout {
             unnamed::add_garbage(self.txn, object, label)?;
-            unnamed::WRITING.remove(self.txn, node.serial())?;
             unnamed::RELABELS.remove(self.txn, node.serial())?;
+        }
+        // One that was emptied since it was written has the mark still.
+        if inode.layout_serial > 0 || matches!(inode.layout, Layout::Whole { .. }) {
+            unnamed::WRITING.remove(self.txn, node.serial())?;
         }
         self.use_bytes(inode.container, inode.used, 0)?;
         unnamed::ORPHANS.remove(self.txn, node.serial())?;

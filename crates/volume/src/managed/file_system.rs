@@ -99,8 +99,14 @@ impl Volume {
     /// Takes a lock back if its file or session ended while it was taken: nobody would
     /// give it up.
     fn stays(&self, call: &Call, id: FileId) -> Result<()> {
-        let there = self.look_whenever(call, |view| view.node(id).map(drop));
-        there.inspect_err(|_| self.locks.forget(id))?;
+        match self.look_whenever(call, |view| view.node(id).map(drop)) {
+            Err(gone) if gone.kind() == ErrorKind::Stale => {
+                self.locks.forget(id);
+                return Err(gone);
+            }
+            // What cannot be looked at now was there a moment ago, and others hold locks on it.
+            _ => {}
+        }
         self.opens.lives(call.session).inspect_err(|_| self.locks.end_session(call.session))
     }
 
@@ -110,7 +116,8 @@ impl Volume {
             return Ok(());
         }
         let act = move |txn: &mut SpaceTxn<'_>| unnamed::add_locker(txn, session);
-        self.space.write(weft_core::form::Ack::Applied, act).await?;
+        self.space.write(weft_core::form::Ack::Durable, act).await?;
+        self.lockers.noted(session);
         Ok(())
     }
 

@@ -13,13 +13,16 @@ pub(super) struct Lockers {
 struct State {
     /// Those from before the restart. If there are none, nobody has to be waited for.
     former: HashSet<SessionId>,
+    /// Those whose row may be there, since.
     since: HashSet<SessionId>,
+    /// Those of them whose row is.
+    noted: HashSet<SessionId>,
 }
 
 impl Lockers {
     pub(super) fn of(former: Vec<SessionId>) -> Self {
         let former = former.into_iter().collect();
-        Self { state: Mutex::new(State { former, since: HashSet::new() }) }
+        Self { state: Mutex::new(State { former, since: HashSet::new(), noted: HashSet::new() }) }
     }
 
     /// Returns whether a session may lock while former holders are waited for.
@@ -28,15 +31,29 @@ impl Lockers {
         state.former.is_empty() || state.former.contains(&session)
     }
 
-    /// Notes that a session takes locks. Returns whether that is news.
+    /// Notes that a session takes locks. Returns whether its row has to be written, and
+    /// [`Lockers::noted`] called then.
     pub(super) fn add(&self, session: SessionId) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        !state.former.contains(&session) && state.since.insert(session)
+        if state.former.contains(&session) || state.noted.contains(&session) {
+            return false;
+        }
+        state.since.insert(session);
+        true
+    }
+
+    /// Notes that a session's row was written, unless the session has ended meanwhile.
+    pub(super) fn noted(&self, session: SessionId) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.since.contains(&session) {
+            state.noted.insert(session);
+        }
     }
 
     /// Forgets a session that has ended. Returns whether it took locks.
     pub(super) fn end(&self, session: SessionId) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.noted.remove(&session);
         state.former.remove(&session) | state.since.remove(&session)
     }
 }

@@ -260,9 +260,11 @@ impl Volume {
                 return unnamed::ORPHANS.remove(act.txn, serial).map(|()| None);
             };
             let id = FileId::new(act.volume.id, serial, inode.generation);
-            if act.volume.opens.end(id) {
-                act.end(&Node { id, inode })?;
+            // Whoever has it open holds its locks as well.
+            if !act.volume.opens.end(id) {
+                return Ok(None);
             }
+            act.end(&Node { id, inode })?;
             Ok(Some(id))
         });
         self.ended(ended.await?);

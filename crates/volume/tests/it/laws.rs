@@ -1,11 +1,13 @@
 //! What a managed volume promises beyond the form: flushes, grace, sweeps, large splits.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    Ack, At, BytesSource, Call, Expect, Lock, LockKind, LockOwner, LockScope, StageHint, Wait, Want,
+    Ack, At, BytesSource, Call, Expect, Lock, LockKind, LockOwner, LockScope, OpenHow, StageHint, Wait, Want,
+    WriteAt,
 };
 use weft_core::service::SessionWatcher;
 use weft_core::{ErrorKind, RequestId, Rights, SessionId, limits};
@@ -152,6 +154,64 @@ fn after_a_restart_only_former_holders_lock_until_the_grace_is_over() {
 }
 
 #[test]
+fn a_lock_on_a_file_without_names_holds_while_somebody_has_it_open() {
+    simulate(5, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        // Before that nothing without a name is swept.
+        sys.sleep(limits::SESSION_GRACE * 2).await;
+        let id = site.file("f", b"").await;
+        let (one, other) = (site.call_of(&site.admin, 11), site.call_of(&site.admin, 12));
+        let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
+        let open = site.fs.open(&one, &at("f"), &how).await.works();
+        site.fs.lock(&one, &At::id(id), &lock(), Wait::No).await.works();
+        site.fs.remove(&site.call(), &at("f"), Expect::Any, &free()).await.works();
+        let node = site.call_of(&volume.domain.caller("node:n1"), 9);
+        volume.running().managed.sweep(&node).await.works();
+        let second = site.fs.lock(&other, &At::id(id), &lock(), Wait::No).await;
+        assert_eq!(second.fails(), ErrorKind::Locked);
+        drop(open);
+    });
+}
+
+#[test]
+fn a_lock_that_a_full_disk_kept_from_being_noted_is_noted_with_the_next() {
+    simulate(6, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        site.file("f", b"").await;
+        let (old, new) = (site.call_of(&site.admin, 11), site.call_of(&site.admin, 12));
+        volume.full.store(true, Ordering::Release);
+        assert_eq!(site.fs.lock(&old, &at("f"), &lock(), Wait::No).await.fails(), ErrorKind::NoSpace);
+        volume.full.store(false, Ordering::Release);
+        site.fs.lock(&old, &at("f"), &lock(), Wait::No).await.works();
+        drop(site);
+        volume.reopen().await;
+        let site = Site::of(&volume);
+        let early = site.fs.lock(&new, &at("f"), &lock(), Wait::No).await;
+        assert_eq!(early.fails(), ErrorKind::Locked, "the former holder may still come back");
+    });
+}
+
+#[test]
+fn a_file_that_was_emptied_and_removed_leaves_no_mark_that_it_is_written() {
+    simulate(7, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        let id = site.file("f", &pattern(20_000, 1)).await;
+        let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+        file.write(&site.call(), WriteAt::Offset(0), &mut BytesSource::new(pattern(20_000, 2))).await.works();
+        let empty = SetAttr { size: Some(0), ..SetAttr::default() };
+        site.fs.set(&site.call(), &at("f"), &empty, &free()).await.works();
+        drop(file);
+        site.fs.remove(&site.call(), &at("f"), Expect::Any, &free()).await.works();
+        let node = site.call_of(&volume.domain.caller("node:n1"), 9);
+        let report = volume.running().managed.check(&node).await.works();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
+    });
+}
+
+#[test]
 fn an_orphan_is_there_for_reclaiming_through_the_grace_and_swept_after_it() {
     simulate(4, |sys| async move {
         let (_, volume) = simulated(&sys).await;
@@ -249,11 +309,11 @@ fn an_acknowledged_durable_write_in_place_survives_and_a_torn_one_has_a_version_
                 let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
                 let mut bytes = BytesSource::new(pattern(50_000, 2));
                 let call = site.call().durable();
-                file.write(&call, weft_core::form::WriteAt::Offset(10_000), &mut bytes).await.works();
+                file.write(&call, WriteAt::Offset(10_000), &mut bytes).await.works();
                 let version = site.attr(id).await.version;
                 let mut more = BytesSource::new(pattern(50_000, 3));
                 let call = Call { ack: Ack::Applied, ..call };
-                file.write(&call, weft_core::form::WriteAt::Offset(60_000), &mut more).await.works();
+                file.write(&call, WriteAt::Offset(60_000), &mut more).await.works();
                 (id, version)
             };
             drop(volume);
