@@ -25,12 +25,13 @@ use weft_kv::{Commit, Engine, Order, Read, Space, prefix_end};
 use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
 
-use super::Directory;
 use super::files::{OBJECTS_DIR, number_of, path};
+use super::live::Aside;
 use super::rows::{
     FILES, FileNumber, OBJECTS, ObjectRow, SCHEMA, SPACE, WRITING, object_at, object_key, seal_key,
 };
 use super::seals::{GROUP_BLOCKS, Group, block_of, blocks_in, extent, next_recorded};
+use super::{Directory, Inner};
 
 /// Where the list of objects that changed meanwhile lies in a backup.
 const UNSETTLED: &str = "unsettled";
@@ -79,9 +80,11 @@ impl Directory {
         let before = Arc::new(inner.space.snapshot()?);
         metadata.await?;
         let (from, to, records) = (inner.files.shared_disk(), into.clone(), before.clone());
+        let reading = inner.clone();
         let copy = move || {
             let mut damage = BTreeMap::new();
-            let copied = copy_objects(&*from, &*to, &mut |number, copy| {
+            let aside = |number| reading.aside(number);
+            let copied = copy_objects(&*from, &*to, &aside, &mut |number, copy| {
                 if let Some((object, what)) = damage_in(&*records, number, copy)? {
                     note(&mut damage, object, what);
                 }
@@ -99,11 +102,22 @@ impl Directory {
     }
 }
 
+impl Inner {
+    /// Has nothing of a file believed that comes into memory while the answer is held. An object
+    /// that nobody has in use is believed nothing of.
+    fn aside(&self, number: FileNumber) -> Result<Option<Aside>> {
+        let owner = self.space.snapshot()?.get(&number.key(FILES))?;
+        let Some(Ok(object)) = owner.map(|owner| object_at(&owner, 0)) else { return Ok(None) };
+        let live = self.table().get(&object).cloned();
+        Ok(live.filter(|live| live.number == number).map(Aside::new))
+    }
+}
+
 /// Makes a store's files on the empty `into` from the backup on `from`, and marks in `engine`,
 /// which was restored from the metadata beside it, what must be sealed anew.
 pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) -> Result<Restored> {
     let unsettled = read_list(from)?;
-    let copied = copy_objects(from, into, &mut |_, _| Ok(()))?;
+    let copied = copy_objects(from, into, &|_| Ok(None), &mut |_, _| Ok(()))?;
     let space = Space::open(engine, SPACE, &SCHEMA).await?;
     for some in unsettled.chunks(MARKS_AT_ONCE) {
         let some = some.to_vec();
@@ -224,10 +238,12 @@ fn missing(records: &impl Read, copy: &dyn Disk, damage: &mut Damage) -> Result<
     Ok(())
 }
 
-/// Shows each copy of an object's file to `each` when it is made.
+/// Shows each copy of an object's file to `each` when it is made. What `aside` makes for a file is
+/// held while it is read.
 fn copy_objects(
     from: &dyn Disk,
     into: &dyn Disk,
+    aside: &dyn Fn(FileNumber) -> Result<Option<Aside>>,
     each: &mut dyn FnMut(FileNumber, &dyn DiskFile) -> Result<()>,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
@@ -236,8 +252,11 @@ fn copy_objects(
         let dir = format!("{OBJECTS_DIR}/{fan}");
         make_dir(into, &dir)?;
         for (name, _) in entries(from, &dir)?.into_iter().filter(|(_, entry)| *entry == Entry::File) {
+            let number = number_of(&fan, &name);
+            let reading = number.map(aside).transpose()?;
             let (copy, bytes) = copy_file(from, into, &format!("{dir}/{name}"))?;
-            if let Some(number) = number_of(&fan, &name) {
+            drop(reading);
+            if let Some(number) = number {
                 each(number, &*copy)?;
             }
             copied.objects += u64::from(bytes > 0);

@@ -26,7 +26,7 @@ use weft_sys::disk::Entry;
 
 use super::Inner;
 use super::files::{OBJECTS_DIR, ORPHANS_DIR, least_next, number_of, path, recorded_next, spoken_for};
-use super::live::{Known, Phase};
+use super::live::{Aside, Known, Phase};
 use super::rows::{
     FILES, FileNumber, MEMBERS, NEXT_FILE, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING, member_key,
     number_at, object_at, object_key,
@@ -247,7 +247,8 @@ impl Checking<'_> {
 
     /// Says what is wrong if a file is not as long as its record says. Returns whether nothing
     /// can be said of its blocks.
-    async fn wrong_size(&mut self, live: &super::Live, row: &ObjectRow, found: u64) -> Result<bool> {
+    async fn wrong_size(&mut self, live: &Arc<super::Live>, row: &ObjectRow, found: u64) -> Result<bool> {
+        let _aside = Aside::new(live.clone());
         let size = live.state().size;
         let what = format!("the file has {found} bytes, the record says {size}");
         let (mendable, object) = (Severity::Repairable, live.id);
@@ -292,6 +293,7 @@ impl Checking<'_> {
     /// Compares every sealed block with what is on the disk, holes too. Blocks beyond the end of
     /// the file are one finding, made before.
     async fn blocks(&mut self, live: &Arc<super::Live>) -> Result<()> {
+        let _aside = Aside::new(live.clone());
         let blocks = blocks_in(live.state().size.min(live.file.len()?));
         let mut next = 0;
         loop {
@@ -300,6 +302,8 @@ impl Checking<'_> {
                 return Ok(());
             }
             next = block + 1;
+            // What is being cut off or made zeros is sealed as if it were by now.
+            let _unshaped = live.gate.read().await;
             let seal = match self.inner.seal_now(live, block) {
                 Ok(Some(seal)) => seal,
                 Ok(None) => continue,

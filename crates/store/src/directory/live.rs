@@ -126,6 +126,8 @@ pub(super) struct State {
     /// Counts records made: what was fetched before one is not kept after it.
     records: u64,
     checked: BTreeSet<u64>,
+    /// Who reads the file beside readers: while somebody does, no block counts as checked.
+    aside: u32,
     /// Bytes that a failed flush may have lost and nobody has written anew.
     lost: Vec<Range<u64>>,
     /// Counts failed flushes.
@@ -166,6 +168,7 @@ impl Live {
             groups: HashMap::new(),
             records: 0,
             checked: BTreeSet::new(),
+            aside: 0,
             lost: Vec::new(),
             losses: 0,
         };
@@ -197,6 +200,28 @@ impl Live {
     }
 }
 
+/// Reading an object's file other than block by block for readers: that brings bytes into memory
+/// which nobody compared with their seals, or which were found not to match. Until this is
+/// dropped, and the first time after, each block is compared when it is served.
+pub(super) struct Aside(Arc<Live>);
+
+impl Aside {
+    pub(super) fn new(live: Arc<Live>) -> Self {
+        {
+            let mut state = live.state();
+            state.aside += 1;
+            state.checked.clear();
+        }
+        Self(live)
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        self.0.state().aside -= 1;
+    }
+}
+
 /// How an object was when it was taken up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Was {
@@ -219,7 +244,7 @@ impl State {
             return (Known::Unsealed, at, length);
         }
         match self.recorded_seal(block) {
-            Some(seal) => (Known::Sealed { seal, checked: self.checked.contains(&block) }, at, length),
+            Some(seal) => (Known::Sealed { seal, checked: self.is_checked(block) }, at, length),
             None => (Known::Elsewhere, at, length),
         }
     }
@@ -253,7 +278,7 @@ impl State {
 
     /// Notes that a block was read and looked as it must.
     pub(super) fn check_off(&mut self, block: u64) {
-        if !self.changed.contains_key(&block) {
+        if self.aside == 0 && !self.changed.contains_key(&block) {
             self.checked.insert(block);
         }
     }
@@ -458,7 +483,7 @@ impl State {
             }
             _ => return,
         }
-        self.checked.insert(todo.block);
+        self.check_off(todo.block);
     }
 
     /// Notes that every unsure block up to `end` was looked at or has changed.

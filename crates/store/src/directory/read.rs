@@ -148,13 +148,17 @@ impl Inner {
                 Known::Sealed { seal, checked } => (seal, checked),
                 Known::Unsealed | Known::Elsewhere => return Ok(Block::File),
             };
-            if checked && !self.options.verify_always && live.file.resident(at, length) {
+            let believed = checked && !self.options.verify_always && live.file.resident(at, length);
+            // Asked again: it may be another's reading that has brought it into memory since.
+            if believed && live.state().is_checked(block) {
                 return Ok(Block::File);
             }
             if let Some(bytes) = self.checked(live, block, seal, at, length).await? {
                 return Ok(Block::Bytes(bytes));
             }
-            // It may be in the middle of a change: then it has no seal by now.
+            // It may be in the middle of a change: then it has no seal by now, or, if it is being
+            // cut off or made zeros, its seal is right once that has ended.
+            drop(live.gate.read().await);
         }
         self.counters.blocks_corrupt.fetch_add(1, Ordering::Relaxed);
         tracing::error!(op = "read", id = %live.id, block, "a stored block does not match its seal");
@@ -167,8 +171,8 @@ impl Inner {
     /// Makes sure that a sealed block matches its seal before a part of it is overwritten: else
     /// the next seal would make the damage good.
     pub(super) async fn check_before_change(&self, live: &Arc<Live>, block: u64) -> Result<()> {
-        match self.look_up(live, block)?.0 {
-            Known::Sealed { seal: Seal::Hash { .. }, .. } => self.block(live, block).await.map(drop),
+        match self.look_up(live, block)? {
+            (Known::Sealed { .. }, _, 1..) => self.block(live, block).await.map(drop),
             _ => Ok(()),
         }
     }

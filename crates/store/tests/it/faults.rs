@@ -92,6 +92,25 @@ fn an_object_that_grows_from_inside_a_damaged_block_does_not_make_it_good() {
 }
 
 #[test]
+fn bytes_that_appeared_in_a_hole_are_not_made_good_by_writing_beside_them() {
+    simulated(async |node, disk| {
+        let bench = sealed(&node, &pattern(1, 100)).await;
+        bench.store.shape(&bench.all, OBJECT, Shape::Truncate(3 * BLOCK)).await.expect("it takes no room");
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        let file = disk.open(FILE, Open::Write).expect("it is there");
+        file.write_at(b"stray", BLOCK + 1000).expect("it can be written");
+        let partly = bench.try_write(WriteAt::Offset(BLOCK + 5), "x").await;
+        assert_eq!(refused(partly), ErrorKind::Corrupt);
+        let cut = bench.store.shape(&bench.all, OBJECT, Shape::Truncate(BLOCK + 2000)).await;
+        assert_eq!(refused(cut), ErrorKind::Corrupt);
+        bench.write(2 * BLOCK + 5, "x").await;
+        bench.write(BLOCK, pattern(2, BLOCK as usize)).await;
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        assert!(bench.read(BLOCK, Some(BLOCK)).await == pattern(2, BLOCK as usize), "written whole");
+    });
+}
+
+#[test]
 fn nothing_is_kept_free_beyond_an_objects_end() {
     simulated(async |node, disk| {
         let bench = sealed(&node, &pattern(1, 10_000)).await;

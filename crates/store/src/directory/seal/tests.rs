@@ -2,6 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::pin::pin;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -18,7 +19,7 @@ use weft_sys::{DiskFile, SimDisk, Sys};
 
 use super::super::live::Was;
 use super::*;
-use crate::{Directory, Options};
+use crate::{Check, Directory, Options};
 
 struct Real(Sys);
 
@@ -49,12 +50,17 @@ struct Watched {
     at: Call,
     begun: Sender<()>,
     answers: Mutex<Receiver<Result<()>>>,
+    /// Whether its bytes are in memory. Reading brings them there.
+    resident: Arc<AtomicBool>,
 }
 
 /// The other end of a [`Watched`] file. Once it is dropped, calls go through.
 struct Watch {
     begun: Receiver<()>,
     answers: Sender<Result<()>>,
+    resident: Arc<AtomicBool>,
+    /// What is on the disk.
+    file: Arc<dyn DiskFile>,
 }
 
 impl Watch {
@@ -67,8 +73,9 @@ impl Watch {
 impl Watched {
     fn new(file: Arc<dyn DiskFile>, at: Call) -> (Arc<Self>, Watch) {
         let ((begun, begins), (answers, answered)) = (channel(), channel());
-        let watched = Self { file, at, begun, answers: Mutex::new(answered) };
-        (Arc::new(watched), Watch { begun: begins, answers })
+        let (resident, answered) = (Arc::<AtomicBool>::default(), Mutex::new(answered));
+        let watch = Watch { begun: begins, answers, resident: resident.clone(), file: file.clone() };
+        (Arc::new(Self { file, at, begun, answers: answered, resident }), watch)
     }
 
     fn call(&self, call: Call) -> Result<()> {
@@ -91,6 +98,7 @@ impl OpenedFile for Watched {
 
 impl DiskFile for Watched {
     fn read(&self, bytes: &mut [u8], at: u64) -> Result<usize> {
+        self.resident.store(true, Ordering::Release);
         self.file.read(bytes, at)
     }
 
@@ -128,8 +136,8 @@ impl DiskFile for Watched {
         self.file.seek(at, what)
     }
 
-    fn resident(&self, at: u64, len: u64) -> bool {
-        self.file.resident(at, len)
+    fn resident(&self, _at: u64, _len: u64) -> bool {
+        self.resident.load(Ordering::Acquire)
     }
 
     fn sync(&self, site: FlushSite) -> Result<()> {
@@ -141,6 +149,7 @@ impl DiskFile for Watched {
 /// A store on threads of its own, with one object that is open for writing.
 struct Site {
     store: Directory,
+    engine: Arc<Embedded>,
     all: Granted,
     live: Arc<Live>,
     watch: Watch,
@@ -151,8 +160,9 @@ impl Site {
     async fn new(bytes: Vec<u8>, at: Call) -> Self {
         let sys = Sys::real();
         let engine = Embedded::open(sys.clone(), Arc::new(SimDisk::new()), KvOptions::default());
-        let engine: Arc<dyn Engine> = Arc::new(engine.expect("it opens"));
-        let store = Directory::open(sys.clone(), Arc::new(SimDisk::new()), engine, Options::default()).await;
+        let engine = Arc::new(engine.expect("it opens"));
+        let disk = Arc::new(SimDisk::new());
+        let store = Directory::open(sys.clone(), disk, engine.clone(), Options::default()).await;
         let store = store.expect("it opens");
         let domain = TestDomain::new(1, Arc::new(Real(sys)), &[VOLUME]);
         let all = domain.granted(&domain.caller("ada"), HERE, Rights::ALL);
@@ -168,14 +178,18 @@ impl Site {
         inner.table().insert(OBJECT, live.clone());
         let mut bytes = BytesSource::new(bytes);
         store.write(&all, OBJECT, WriteAt::Offset(0), &mut bytes).await.expect("there is room");
-        Self { store, all, live, watch }
+        Self { store, engine, all, live, watch }
+    }
+
+    async fn read(&self, range: Bytes) -> Result<Vec<u8>> {
+        let mut source = self.store.read(&self.all, OBJECT, range).await?;
+        Ok(collect(&mut *source, 64 * BLOCK as usize).await?.to_vec())
     }
 
     /// What a restart finds.
     async fn reopened(&self) -> Vec<u8> {
         self.store.inner.leave(OBJECT);
-        let mut source = self.store.read(&self.all, OBJECT, Bytes::ALL).await.expect("a source");
-        collect(&mut *source, 64 * BLOCK as usize).await.expect("it is sound").to_vec()
+        self.read(Bytes::ALL).await.expect("it is sound")
     }
 }
 
@@ -260,6 +274,64 @@ fn who_waits_for_a_flush_that_fails_is_not_told_that_the_next_one_did_it() {
         assert!(first.await.expect("it ends").is_err());
         assert!(second.await.is_err(), "its bytes may be lost as well");
         assert!(inner.sync(&live).await.is_err() && inner.seal(&live).await.is_err());
+    });
+}
+
+#[test]
+fn who_reads_the_files_beside_readers_makes_nothing_of_them_servable() {
+    for by_backup in [false, true] {
+        on_threads(async {
+            let site = Site::new(vec![7; 3 * BLOCK as usize], Call::Punch).await;
+            let inner = &site.store.inner;
+            assert!(inner.seal(&site.live).await.expect("nothing is lost"));
+            site.read(Bytes::ALL).await.expect("it is sound");
+            site.read(Bytes::ALL).await.expect("it is sound");
+            let checked = site.store.counts().blocks_checked;
+            site.read(Bytes::ALL).await.expect("it is sound");
+            assert_eq!(site.store.counts().blocks_checked, checked, "what is in memory is believed");
+            // It leaves the memory, and the disk rots.
+            site.watch.file.write_at(b"rot", BLOCK + 100).expect("it can be written");
+            site.watch.resident.store(false, Ordering::Release);
+            if by_backup {
+                let metadata = site.engine.backup(Arc::new(SimDisk::new()));
+                let found = site.store.backup(metadata, Arc::new(SimDisk::new())).await;
+                assert_eq!(found.expect("it is made").damaged.len(), 1);
+            } else {
+                let found = site.store.check(Check { repair: false, blocks: true }).await;
+                assert_eq!(found.expect("it can look").findings.len(), 1);
+            }
+            site.watch.resident.store(true, Ordering::Release);
+            let answer = site.read(Bytes { at: BLOCK, length: Some(1) }).await;
+            assert_eq!(answer.expect_err("it is refused").kind(), ErrorKind::Corrupt, "{by_backup}");
+            site.read(Bytes { at: 0, length: Some(BLOCK) }).await.expect("it is sound");
+        });
+    }
+}
+
+#[test]
+fn what_is_being_made_zeros_is_not_called_damaged_meanwhile() {
+    on_threads(async {
+        let site = Site::new(vec![7; BLOCK as usize + 1000], Call::Punch).await;
+        let (inner, live) = (site.store.inner.clone(), site.live.clone());
+        assert!(inner.seal(&live).await.expect("nothing is lost"));
+        // Small and in memory, so that it is read at once.
+        site.watch.resident.store(true, Ordering::Release);
+        let punching = inner.sys.spawn({
+            let (inner, live) = (inner.clone(), live.clone());
+            async move { inner.shape(&live, Shape::Punch { at: BLOCK, length: 1000 }).await }
+        });
+        site.watch.wait();
+        let tail = Bytes { at: BLOCK, length: None };
+        let mut reading = pin!(site.read(tail));
+        tokio::select! {
+            biased;
+            read = &mut reading => panic!("neither the old bytes nor zeros: {read:?}"),
+            () = std::future::ready(()) => {}
+        }
+        site.watch.answers.send(Ok(())).expect("it waits");
+        punching.await.expect("it ends").expect("it can be punched");
+        assert!(reading.await.expect("it is sound") == vec![0; 1000]);
+        assert_eq!(site.store.counts().blocks_corrupt, 0);
     });
 }
 
