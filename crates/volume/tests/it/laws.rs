@@ -14,8 +14,10 @@ use weft_core::{ErrorKind, RequestId, Rights, SessionId, limits};
 use weft_sys::{FlushSite, SimDisk, Sys, simulate};
 
 use super::crash::volume_on;
+use super::in_place::{published, unsteady_on};
 use super::site::Volume;
 use super::slow::{rest, slow};
+use super::unsteady_store::Op;
 
 fn lock() -> Lock {
     Lock {
@@ -190,6 +192,25 @@ fn a_lock_that_a_full_disk_kept_from_being_noted_is_noted_with_the_next() {
         let site = Site::of(&volume);
         let early = site.fs.lock(&new, &at("f"), &lock(), Wait::No).await;
         assert_eq!(early.fails(), ErrorKind::Locked, "the former holder may still come back");
+    });
+}
+
+#[test]
+fn what_is_removed_while_a_node_is_checked_is_not_called_lost() {
+    simulate(8, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        published(&site, "f", &pattern(20_000, 1)).await;
+        let go_on = store.hold(Op::Stat);
+        let (managed, node) = (volume.running().managed, volume.domain.caller("node:n1"));
+        let call = site.call_of(&node, 9);
+        let checking = sys.spawn(async move { managed.check(&call).await });
+        rest().await;
+        site.fs.remove(&site.call(), &at("f"), Expect::Any, &free()).await.works();
+        sys.sleep(Duration::from_secs(1)).await;
+        drop(go_on);
+        let report = checking.await.works().works();
+        assert!(report.findings.is_empty(), "{:?}", report.findings);
     });
 }
 

@@ -17,6 +17,7 @@ pub enum Op {
     Read,
     Write,
     Shape,
+    Stat,
     Sync,
     Seal,
     /// When the store has sealed it, and nobody was told.
@@ -182,6 +183,7 @@ impl ObjectStore for UnsteadyStore {
     }
 
     async fn stat(&self, granted: &Granted, object: ObjectId) -> Result<ObjectStat> {
+        self.pass(Op::Stat, object).await?;
         self.inner.stat(granted, object).await
     }
 

@@ -76,6 +76,9 @@ impl Volume {
             Err(error) if error.kind() == ErrorKind::Corrupt => return Ok(()),
             there => there?,
         };
+        if self.is_another_by_now(snapshot, serial, inode)? {
+            return Ok(());
+        }
         let Some((stat, carried)) = there else {
             right.layout = Layout::Inline;
             right.layout_serial += 1;
@@ -101,6 +104,14 @@ impl Volume {
         Ok(())
     }
 
+    /// Returns whether a file was changed since the tables were looked at: the store, which was
+    /// asked later, answered for another state of it. Only in a node that runs.
+    fn is_another_by_now(&self, then: &SpaceSnapshot, serial: u64, inode: &Inode) -> Result<bool> {
+        let now = self.space.snapshot()?;
+        let is_written = |read: &SpaceSnapshot| unnamed::WRITING.has(read, serial);
+        Ok(inodes::find(&now, serial)?.as_ref() != Some(inode) || is_written(&now)? != is_written(then)?)
+    }
+
     async fn check_parts(&self, snapshot: &SpaceSnapshot, found: &mut Found) -> Result<()> {
         let staged: Vec<_> = stages::all(snapshot, None).collect::<Result<_>>()?;
         for (id, row) in staged {
@@ -113,7 +124,9 @@ impl Volume {
                     Err(error) if error.kind() == ErrorKind::Corrupt => continue,
                     stat => stat?,
                 };
-                if stat.is_none_or(|(stat, _)| stat.size < part.bytes) {
+                // Published or put again meanwhile, it is where it was no more.
+                let still = stages::part(&self.space.snapshot()?, id, number)?.as_ref() == Some(&part);
+                if still && stat.is_none_or(|(stat, _)| stat.size < part.bytes) {
                     let key = stages::part_key(id, number).to_vec();
                     let detail = format!("{object} of part {number} of stage {id} is cut or not there");
                     found.lost("part of a stage", detail, "the part is dropped", [Fix::Delete(key)]);
