@@ -96,9 +96,9 @@ impl Volume {
         }
         // Bytes that were durable before must not become less so.
         self.store.sync(&granted, object).await?;
-        let used = stat.map_or(0, |stat| used_of(&stat));
+        let (used, was) = (stat.map_or(0, |stat| used_of(&stat)), (node.inode.size, bytes));
         let swapped = self
-            .change_whenever(call, Ack::Applied, move |act| act.promote(id, (object, label), &bytes, used))
+            .change_whenever(call, Ack::Applied, move |act| act.promote(id, (object, label), &was, used))
             .await?;
         if swapped {
             self.mark_known(&writing, id.serial());
@@ -362,17 +362,20 @@ impl Act<'_, '_> {
         Ok(Some(self.wcc(id, before)?))
     }
 
-    /// Gives an inline file an object with the same bytes. `false` if it is not the
+    /// Gives an inline file an object with the same bytes and as long. `false` if it is not the
     /// file it was.
     fn promote(
         &mut self,
         id: FileId,
         (object, label): (ObjectId, ContainerId),
-        bytes: &Bytes,
+        (size, bytes): &(u64, Bytes),
         used: u64,
     ) -> Result<bool> {
         let mut node = self.view().node(id)?;
-        let same = node.inode.layout == Layout::Inline && inodes::inline(self.txn, id.serial())? == *bytes;
+        // Its end alone may be another: what lies behind the bytes of the row is in none.
+        let same = node.inode.layout == Layout::Inline
+            && node.inode.size == *size
+            && inodes::inline(self.txn, id.serial())? == *bytes;
         if !same {
             return Ok(false);
         }

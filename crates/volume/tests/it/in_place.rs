@@ -373,6 +373,41 @@ fn an_append_whose_caller_is_gone_keeps_the_end_until_it_has_landed() {
     });
 }
 
+/// The bytes of a small file are copied into an object while others may change it.
+#[test]
+fn a_size_that_is_set_while_a_file_becomes_an_object_is_kept() {
+    for (was, is) in [(None, 1 << 20), (Some(1 << 20), 200_000), (Some(1 << 20), 1 << 21)] {
+        simulate(12, |sys| async move {
+            let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+            let site = Site::of(&volume);
+            let id = site.file("f", b"abc").await;
+            let file = site.fs.file(&site.call(), id, Rights::WRITE).await.works();
+            if let Some(size) = was {
+                file.shape(&site.call(), Shape::Truncate(size)).await.works();
+            }
+            // A write at its front that is too large to be a row.
+            let go_on = store.hold(Op::Sync);
+            let write = writes(&site, &sys, id, WriteAt::Offset(0), BytesSource::new(pattern(100_000, 1)));
+            rest().await;
+            let call = site.call();
+            soon(&sys, "a size", file.shape(&call, Shape::Truncate(is))).await.works();
+            assert_eq!(site.attr(id).await.size, is, "it was acknowledged");
+            drop(go_on);
+            write.await.works().works();
+            let mut expected = pattern(100_000, 1);
+            expected.resize(is as usize, 0);
+            for when in ["at once", "settled"] {
+                assert_eq!(site.attr(id).await.size, is, "{when}");
+                assert!(site.read(id).await[..] == expected[..], "{when}");
+                sys.sleep(limits::OBJECT_IDLE * 3).await;
+            }
+            let node = site.call_of(&volume.domain().caller("node:n1"), 9);
+            let report = volume.running().managed.check(&node).await.works();
+            assert!(report.findings.is_empty(), "{:#?}", report.findings);
+        });
+    }
+}
+
 /// Bytes that changed while no row could say so have a version of their own at once, and keep
 /// one when they are settled: nobody is shown them under the old one, pinned or not.
 #[test]
