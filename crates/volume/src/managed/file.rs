@@ -274,19 +274,27 @@ impl Volume {
         // Of a file onto itself further up, the last piece goes first: nothing is
         // overwritten before it was read.
         let backwards = source.id == target.id && offset > start;
-        let mut done = 0;
+        let (mut done, mut copied) = (0, length);
         while done < length {
             let piece = (length - done).min(limits::PIECE_BYTES_MAX as u64);
             let at = if backwards { length - done - piece } else { done };
             let mut bytes = read.read(call, Range { at: start + at, length: Some(piece) }).await?;
             let held = weft_core::form::collect(&mut *bytes, limits::PIECE_BYTES_MAX).await?;
+            let there = held.len() as u64;
             let mut held = weft_core::form::BytesSource::new(held);
             let to = offset.checked_add(at).ok_or_else(|| Error::invalid("the offset is too large"))?;
             write.write(call, WriteAt::Offset(to), &mut held).await?;
             done += piece;
+            // The source was cut meanwhile: what is behind its end is no copy of anything.
+            if there < piece {
+                copied = at + there;
+                if !backwards {
+                    break;
+                }
+            }
         }
         let file = self.look_whenever(call, |view| view.wcc(target.id, Some(before)))?;
-        Ok(Copied { bytes: done, file })
+        Ok(Copied { bytes: copied, file })
     }
 
     fn by_id(self: &Arc<Self>, node: &Node, need: Rights) -> ManagedFile {

@@ -408,6 +408,37 @@ fn a_size_that_is_set_while_a_file_becomes_an_object_is_kept() {
     }
 }
 
+/// What a copy answers is how much of the source there was.
+#[test]
+fn a_copy_whose_source_is_cut_meanwhile_counts_what_it_copied() {
+    let piece = limits::PIECE_BYTES_MAX;
+    simulate(13, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let bytes = pattern(3 * piece, 1);
+        let from = published(&site, "from", &bytes).await;
+        let to = published(&site, "to", &pattern(20_000, 2)).await;
+        for left in [piece + piece / 2, piece, 4] {
+            let source = site.fs.file(&site.call(), from, Rights::WRITE).await.works();
+            write_to(&*source, &site.call(), WriteAt::Offset(0), &bytes).await.works();
+            let target = site.fs.file(&site.call(), to, Rights::WRITE).await.works();
+            target.shape(&site.call(), Shape::Truncate(10)).await.works();
+            let go_on = store.hold(Op::Write);
+            let (fs, call) = (site.fs.clone(), site.call());
+            let copy =
+                sys.spawn(async move { fs.copy(&call, &At::id(from), Range::ALL, &At::id(to), 10).await });
+            rest().await;
+            source.shape(&site.call(), Shape::Truncate(left as u64)).await.works();
+            drop(go_on);
+            let copied = copy.await.works().works();
+            // Its first piece was read before the cut.
+            let there = left.max(piece);
+            assert_eq!(copied.bytes, there as u64, "cut to {left}");
+            assert!(site.read(to).await[10..] == bytes[..there], "cut to {left}");
+        }
+    });
+}
+
 /// Bytes that changed while no row could say so have a version of their own at once, and keep
 /// one when they are settled: nobody is shown them under the old one, pinned or not.
 #[test]
