@@ -221,6 +221,8 @@ impl Inner {
         self.counters.blocks_checked.fetch_add(1, Ordering::Relaxed);
         let reading = live.clone();
         let read = move || -> Result<Option<Bytes>> {
+            // Reading brings it into memory, whatever it is.
+            reading.state().uncheck(block);
             distrust_read_ahead(&reading, block);
             let mut bytes = vec![0; length as usize];
             let read = reading.file.read(&mut bytes, at)?;

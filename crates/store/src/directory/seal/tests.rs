@@ -309,6 +309,22 @@ fn who_reads_the_files_beside_readers_makes_nothing_of_them_servable() {
 }
 
 #[test]
+fn what_rots_once_it_has_left_the_memory_is_not_served_because_it_is_back_there() {
+    on_threads(async {
+        let site = Site::new(vec![7; 2 * BLOCK as usize], Call::Punch).await;
+        assert!(site.store.inner.seal(&site.live).await.expect("nothing is lost"));
+        site.read(Bytes::ALL).await.expect("it is sound");
+        site.watch.file.write_at(b"rot", 100).expect("it can be written");
+        site.watch.resident.store(false, Ordering::Release);
+        for _ in 0..3 {
+            // The first look finds the mismatch, and brings the bytes into memory.
+            let answer = site.read(Bytes { at: 0, length: Some(1) }).await;
+            assert_eq!(answer.expect_err("it is refused").kind(), ErrorKind::Corrupt);
+        }
+    });
+}
+
+#[test]
 fn what_is_being_made_zeros_is_not_called_damaged_meanwhile() {
     on_threads(async {
         let site = Site::new(vec![7; BLOCK as usize + 1000], Call::Punch).await;
