@@ -12,6 +12,7 @@
 //!
 //! Every other object's copy is compared with its seals, while its bytes are still in memory. What
 //! does not match is copied all the same, and said: a backup with all else in it is worth having.
+//! So is one without the few pages that the disk no longer reads: they are holes there, and said.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -20,7 +21,7 @@ use std::sync::Arc;
 
 use weft_core::form::{Ack, Seek};
 use weft_core::service::{Finding, Severity};
-use weft_core::{Error, ObjectId, Result, limits};
+use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
 use weft_kv::{Commit, Engine, Order, Read, Space, prefix_end};
 use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open};
@@ -35,6 +36,8 @@ use super::{Directory, Inner};
 
 /// Where the list of objects that changed meanwhile lies in a backup.
 const UNSETTLED: &str = "unsettled";
+/// Bytes that are given up together where a disk does not read.
+const PAGE_BYTES: usize = 4096;
 /// Objects marked in one transaction of a restore.
 const MARKS_AT_ONCE: usize = 4096;
 
@@ -82,22 +85,36 @@ impl Directory {
         let (from, to, records) = (inner.files.shared_disk(), into.clone(), before.clone());
         let reading = inner.clone();
         let copy = move || {
-            let mut damage = BTreeMap::new();
+            let (mut damage, mut unread) = (BTreeMap::new(), Vec::new());
             let aside = |number| reading.aside(number);
-            let copied = copy_objects(&*from, &*to, &aside, &mut |number, copy| {
+            let copied = copy_objects(&*from, &*to, &aside, &mut |number, copy, lost| {
+                if let Some(lost) = lost.filter(|_| unread.len() < limits::STORE_FINDINGS_MAX) {
+                    unread.push((number, lost));
+                }
                 if let Some((object, what)) = damage_in(&*records, number, copy)? {
                     note(&mut damage, object, what);
                 }
                 Ok(())
             })?;
             missing(&*records, &*to, &mut damage)?;
-            Ok::<_, Error>((copied, damage))
+            Ok::<_, Error>((copied, damage, unread))
         };
-        let (copied, mut damage) = inner.sys.blocking(copy).await??;
-        let unsettled = unsettled(&*before, &inner.space.snapshot()?)?;
+        let (copied, mut damage, unread) = inner.sys.blocking(copy).await??;
+        let after = inner.space.snapshot()?;
+        let unsettled = unsettled(&*before, &after)?;
         write_list(&*into, &unsettled)?;
         // What changed meanwhile is sealed anew, of whatever is there.
         unsettled.iter().for_each(|object| drop(damage.remove(object)));
+        // But what could not be read is lost there as well, whenever it was written.
+        for (number, Unread { at, error }) in unread {
+            let owner = match owner_of(&*before, number)? {
+                None => owner_of(&after, number)?,
+                known => known,
+            };
+            if let Some((object, _)) = owner {
+                damage.insert(object, format!("the bytes from {at} on cannot be read: {error}"));
+            }
+        }
         Ok(BackedUp { copied, damaged: damage.into_iter().map(finding).collect() })
     }
 }
@@ -117,7 +134,8 @@ impl Inner {
 /// which was restored from the metadata beside it, what must be sealed anew.
 pub async fn restore(engine: Arc<dyn Engine>, from: &dyn Disk, into: &dyn Disk) -> Result<Restored> {
     let unsettled = read_list(from)?;
-    let copied = copy_objects(from, into, &|_| Ok(None), &mut |_, _| Ok(()))?;
+    let strictly: Each<'_> = &mut |_, _, lost| lost.map_or(Ok(()), |lost| Err(lost.error));
+    let copied = copy_objects(from, into, &|_| Ok(None), strictly)?;
     let space = Space::open(engine, SPACE, &SCHEMA).await?;
     for some in unsettled.chunks(MARKS_AT_ONCE) {
         let some = some.to_vec();
@@ -172,16 +190,21 @@ fn finding((object, what): (ObjectId, String)) -> Finding {
     }
 }
 
+/// Returns the object whose bytes are in a file.
+fn owner_of(records: &impl Read, number: FileNumber) -> Result<Option<(ObjectId, ObjectRow)>> {
+    let Some(owner) = records.get(&number.key(FILES))? else { return Ok(None) };
+    let Ok(object) = object_at(&owner, 0) else { return Ok(None) };
+    let row = ObjectRow::read(records, object).unwrap_or_default();
+    Ok(row.filter(|row| row.file == number).map(|row| (object, row)))
+}
+
 /// Compares the copy of a file with the seals of the object it is of, if it is any's.
 fn damage_in(
     records: &impl Read,
     number: FileNumber,
     copy: &dyn DiskFile,
 ) -> Result<Option<(ObjectId, String)>> {
-    let Some(owner) = records.get(&number.key(FILES))? else { return Ok(None) };
-    let Ok(object) = object_at(&owner, 0) else { return Ok(None) };
-    let row = ObjectRow::read(records, object).unwrap_or_default();
-    let Some(row) = row.filter(|row| row.file == number) else { return Ok(None) };
+    let Some((object, row)) = owner_of(records, number)? else { return Ok(None) };
     let length = copy.len()?;
     if length < row.size {
         return Ok(Some((object, format!("the file has {length} bytes, the record says {}", row.size))));
@@ -238,13 +261,22 @@ fn missing(records: &impl Read, copy: &dyn Disk, damage: &mut Damage) -> Result<
     Ok(())
 }
 
+/// What of a file could not be read: the first such byte's place, within a page.
+struct Unread {
+    at: u64,
+    error: Error,
+}
+
+/// Is shown the copy of a file, and what could not be read of it.
+type Each<'a> = &'a mut dyn FnMut(FileNumber, &dyn DiskFile, Option<Unread>) -> Result<()>;
+
 /// Shows each copy of an object's file to `each` when it is made. What `aside` makes for a file is
 /// held while it is read.
 fn copy_objects(
     from: &dyn Disk,
     into: &dyn Disk,
     aside: &dyn Fn(FileNumber) -> Result<Option<Aside>>,
-    each: &mut dyn FnMut(FileNumber, &dyn DiskFile) -> Result<()>,
+    each: Each<'_>,
 ) -> Result<Copied> {
     let mut copied = Copied::default();
     make_dir(into, OBJECTS_DIR)?;
@@ -254,10 +286,10 @@ fn copy_objects(
         for (name, _) in entries(from, &dir)?.into_iter().filter(|(_, entry)| *entry == Entry::File) {
             let number = number_of(&fan, &name);
             let reading = number.map(aside).transpose()?;
-            let (copy, bytes) = copy_file(from, into, &format!("{dir}/{name}"))?;
+            let (copy, bytes, lost) = copy_file(from, into, &format!("{dir}/{name}"))?;
             drop(reading);
             if let Some(number) = number {
-                each(number, &*copy)?;
+                each(number, &*copy, lost)?;
             }
             copied.objects += u64::from(bytes > 0);
             copied.bytes += bytes;
@@ -269,11 +301,56 @@ fn copy_objects(
     Ok(copied)
 }
 
-fn copy_file(from: &dyn Disk, into: &dyn Disk, path: &str) -> Result<(Arc<dyn DiskFile>, u64)> {
+fn copy_file(
+    from: &dyn Disk,
+    into: &dyn Disk,
+    path: &str,
+) -> Result<(Arc<dyn DiskFile>, u64, Option<Unread>)> {
     let (source, target) = (from.open(path, Open::Read)?, into.open(path, Open::Make)?);
-    let length = target.copy_all_from(&*source)?;
+    let (length, lost) = match target.copy_all_from(&*source) {
+        Err(error) if is_of_the_disk(&error) => copy_readable(&*source, &*target)?,
+        copied => (copied?, None),
+    };
     target.sync(FlushSite::StoreBackup)?;
-    Ok((target, length))
+    Ok((target, length, lost))
+}
+
+/// Whether a disk failed, and not for want of room or leave.
+fn is_of_the_disk(error: &Error) -> bool {
+    error.kind() == ErrorKind::Unavailable
+}
+
+/// Copies what can be read of a file: a hole is left for every page that cannot be.
+fn copy_readable(source: &dyn DiskFile, target: &dyn DiskFile) -> Result<(u64, Option<Unread>)> {
+    let (mut at, mut lost, length) = (0, None, source.len()?);
+    target.set_len(0)?;
+    let mut block = vec![0; limits::SEAL_BLOCK_BYTES as usize];
+    while let Some(data) = source.seek(at, Seek::Data)?.filter(|data| *data < length) {
+        let begin = block_of(data) * limits::SEAL_BLOCK_BYTES;
+        if copy_part(source, target, begin, &mut block)?.is_some() {
+            for (page, from) in block.chunks_mut(PAGE_BYTES).zip((begin..).step_by(PAGE_BYTES)) {
+                lost = lost.or(copy_part(source, target, from, page)?);
+            }
+        }
+        at = begin + limits::SEAL_BLOCK_BYTES;
+    }
+    let length = length.min(source.len()?);
+    target.set_len(length)?;
+    Ok((length, lost))
+}
+
+/// Copies one part by way of `buffer`, which is as long, if it can be read.
+fn copy_part(
+    source: &dyn DiskFile,
+    target: &dyn DiskFile,
+    at: u64,
+    buffer: &mut [u8],
+) -> Result<Option<Unread>> {
+    match source.read(buffer, at) {
+        Ok(read) => target.write_at(&buffer[..read], at).map(|()| None),
+        Err(error) if is_of_the_disk(&error) => Ok(Some(Unread { at, error })),
+        Err(error) => Err(error),
+    }
 }
 
 fn entries(disk: &dyn Disk, dir: &str) -> Result<Vec<(String, Entry)>> {
@@ -287,7 +364,7 @@ fn entries(disk: &dyn Disk, dir: &str) -> Result<Vec<(String, Entry)>> {
 
 fn make_dir(disk: &dyn Disk, dir: &str) -> Result<()> {
     match disk.make_dir(dir) {
-        Err(error) if error.kind() != weft_core::ErrorKind::Exists => Err(error),
+        Err(error) if error.kind() != ErrorKind::Exists => Err(error),
         _ => Ok(()),
     }
 }

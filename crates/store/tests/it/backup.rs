@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use weft_conformance::object_store::bench::{Bench, OBJECT, pattern};
+use weft_conformance::object_store::bench::{self, Bench, OBJECT, pattern};
+use weft_core::form::{BytesSource, Range, Shape, WriteAt};
 use weft_core::service::{ObjectStore, Severity};
 use weft_core::{ObjectId, Result, limits};
 use weft_kv::{Embedded, Engine};
 use weft_store::{BackedUp, Options, restore};
-use weft_sys::{Disk, FlushSite, SimDisk, Sys};
+use weft_sys::{Disk, FlushSite, Open, SimDisk, Sys};
 
 use crate::faults::DEEP;
 use crate::node::{Node, kv_options, simulated};
@@ -55,12 +56,7 @@ fn kept(seed: u64, ignored: Option<FlushSite>) -> bool {
             return false;
         };
         let bench = Bench::of(&again);
-        let there = weft_conformance::object_store::bench::read(
-            &*bench.store,
-            &bench.all,
-            OBJECT,
-            weft_core::form::Range::ALL,
-        );
+        let there = bench::read(&*bench.store, &bench.all, OBJECT, Range::ALL);
         there.await.is_ok_and(|there| there == bytes)
     })
 }
@@ -133,6 +129,60 @@ fn holes_are_neither_copied_nor_read_and_what_should_not_be_in_one_is_named() {
         assert!(made.damaged[0].detail.ends_with("the bytes from 5368709120 on do not match their checksum"));
         node.directory().settle().await.expect("it can look at it");
     });
+}
+
+/// A disk that does not read a page any more takes that page, and no backup.
+#[test]
+fn what_cannot_be_read_is_a_hole_in_the_backup_and_named_and_all_else_is_in_it() {
+    const PAGE: usize = 4096;
+    // Written and at rest; and open for writing, with nothing to compare it with.
+    for open in [false, true] {
+        simulated(1, Options::default(), async |node, disk| {
+            let (bench, other) = (Bench::with_object(&node).await, ObjectId(100));
+            let bytes = pattern(3, 3 << 20);
+            let write = async |object| {
+                let mut source = BytesSource::new(bytes.clone());
+                let at = WriteAt::Offset(0);
+                bench.store.write(&bench.all, object, at, &mut source).await.expect("it can be written");
+            };
+            bench.store.make(&bench.all, other, None).await.expect("a fresh id");
+            write(other).await;
+            bench.store.seal(&bench.all, other).await.expect("it can be sealed");
+            bench.store.shape(&bench.all, OBJECT, Shape::Truncate(4 << 20)).await.expect("it grows");
+            write(OBJECT).await;
+            if !open {
+                bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+            }
+            let path = path_of_longest(&*disk.beneath("store").expect("it is there"));
+            let spoiled = (1 << 20) + 5 * PAGE + 7;
+            disk.spoil(&format!("store/{path}"), spoiled as u64).expect("it is there");
+            let backup = SimDisk::new();
+            let made = back_up(&node, &backup, async {}).await.expect("it is made");
+            let [found] = &made.damaged[..] else { panic!("one object is damaged: {:?}", made.damaged) };
+            assert_eq!(found.object, Some(OBJECT));
+            let page = spoiled / PAGE * PAGE;
+            assert!(found.detail.contains(&format!("the bytes from {page} on cannot be read")), "{found:?}");
+            let copy = backup.open(&format!("store/{path}"), Open::Read).expect("it is there");
+            let mut expected = bytes.to_vec();
+            expected[page..page + PAGE].fill(0);
+            expected.resize(4 << 20, 0);
+            let mut there = vec![1; 4 << 20];
+            copy.read_exact_at(&mut there, 0).expect("it is as long");
+            assert!(there == expected, "one page is missing and nothing else");
+            let restored = SimDisk::new();
+            bring_back(&node.sys, &backup, &restored).await.expect("it is whole");
+            let again =
+                Node::start(&node.sys, Arc::new(restored), Options::default()).await.expect("it starts");
+            again.directory().settle().await.expect("it can look at it");
+            let store = again.directory();
+            let read = |object| bench::read(&*store, &bench.all, object, Range::ALL);
+            assert!(read(other).await.expect("it is whole") == bytes);
+            assert_eq!(read(OBJECT).await.is_ok(), open, "what was sealed is never read as something else");
+            // A backup whose own disk does not read is refused.
+            backup.spoil(&format!("store/{path}"), 9).expect("it is there");
+            bring_back(&node.sys, &backup, &SimDisk::new()).await.expect_err("it cannot be read");
+        });
+    }
 }
 
 /// Returns the path of the longest file of a store.

@@ -122,6 +122,14 @@ impl SimDisk {
         Ok(())
     }
 
+    /// Makes every read of this byte of a file fail with an input/output error from now on.
+    pub fn spoil(&self, path: &str, byte: u64) -> Result<()> {
+        let mut state = self.lock_state();
+        let node = state.find(self.root, path).map_err(|errno| failed(errno, "damage", path))?;
+        state.unreadable.insert((node, byte));
+        Ok(())
+    }
+
     fn lock_state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

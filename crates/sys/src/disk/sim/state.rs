@@ -21,6 +21,8 @@ pub(super) struct State {
     pub(super) halted: bool,
     /// Bytes of file content on the disk.
     pub(super) used: u64,
+    /// Bytes, each of a file, that no read gets past.
+    pub(super) unreadable: BTreeSet<(u64, u64)>,
 }
 
 #[derive(Clone)]
@@ -56,6 +58,7 @@ impl State {
             locks: BTreeSet::new(),
             halted: false,
             used: 0,
+            unreadable: BTreeSet::new(),
         }
     }
 
@@ -245,7 +248,8 @@ impl State {
     pub(super) fn read(&mut self, node: u64, bytes: &mut [u8], at: u64) -> Result<usize> {
         self.alive()?;
         self.counts.reads += 1;
-        if due(&mut self.faults.fail_read) {
+        let asked = (node, at)..(node, at.saturating_add(bytes.len() as u64));
+        if due(&mut self.faults.fail_read) || self.unreadable.range(asked).next().is_some() {
             return Err(Errno::IO);
         }
         Ok(self.content(node)?.read(bytes, at))
