@@ -121,8 +121,8 @@ impl Log {
         let (end, previous) = loop {
             let read = current.replay(&mut next, applied, each)?;
             let Some((number, salt)) = read.sealed else {
-                current.expect_end(&read, next)?;
-                unsettled.push((current.file.clone(), read.bytes.slice(..read.end as usize)));
+                let leftover = current.expect_end(&read, next)?;
+                unsettled.push((current.file.clone(), read.without(leftover)));
                 break (read.end, read.previous);
             };
             let follows = |other: &Segment| other.header.number == number && other.header.salt == salt;
@@ -399,6 +399,21 @@ struct Replayed {
     bytes: Bytes,
 }
 
+impl Replayed {
+    /// Returns the segment as it was read, with nothing where records are left over behind a torn
+    /// one. If what is written next is, byte for byte, what was torn, they would carry on from it:
+    /// changes that were seen to be lost would be there again.
+    fn without(&self, leftover: usize) -> Bytes {
+        let end = self.end as usize;
+        if leftover <= end {
+            return self.bytes.slice(..end);
+        }
+        let mut bytes = self.bytes[..end].to_vec();
+        bytes.resize(leftover, 0);
+        bytes.into()
+    }
+}
+
 impl Segment {
     /// Makes a segment that is not in use one without a header, durably.
     fn forget(&mut self) -> Result<()> {
@@ -466,16 +481,19 @@ impl Segment {
     }
 
     /// Tells a torn tail from damage: if any later record of this use of the segment was written
-    /// when commit `next` had been flushed, then the log does not end here.
-    fn expect_end(&self, read: &Replayed, next: u64) -> Result<()> {
+    /// when commit `next` had been flushed, then the log does not end here. Returns where the last
+    /// whole record that is left over ends; zero if there is none.
+    fn expect_end(&self, read: &Replayed, next: u64) -> Result<usize> {
+        let mut leftover = 0;
         let places = (read.end as usize..read.bytes.len()).step_by(ALIGN as usize);
         for place in places {
             let later = Head::decode(&self.header.salt, &read.bytes[place..]);
-            if later.is_some_and(|(head, ..)| head.flushed >= next) {
+            if later.as_ref().is_some_and(|(head, ..)| head.flushed >= next) {
                 return Err(self.damaged(read.end, "a record that was flushed does not match its checksum"));
             }
+            leftover = later.map_or(leftover, |(head, ..)| place + head.span() as usize);
         }
-        Ok(())
+        Ok(leftover)
     }
 
     fn damaged(&self, at: u64, what: &'static str) -> Error {

@@ -403,7 +403,8 @@ impl Covered {
 #[test]
 fn what_was_synced_survives_and_nothing_else_is_ever_seen() {
     let total = Mutex::new(Covered::default());
-    seeds::each(&[], SEEDS, |seed| {
+    // Records behind a torn one came back once the torn one was written again.
+    seeds::each(&[23_775_133_761_991_468, 23_775_133_761_992_005], SEEDS, |seed| {
         let covered = run(seed, None).unwrap_or_else(|wrong| panic!("{wrong}"));
         total.lock().expect("no holder panics").add(&covered);
     });
