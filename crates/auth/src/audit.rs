@@ -210,8 +210,8 @@ impl AuditLog {
     }
 
     /// Copies records that come as notes (each the `postcard` form of an [`AuditRecord`]), in
-    /// order, and acknowledges them once they are on disk. Runs until the feed ends, and returns
-    /// why it did.
+    /// order, and acknowledges them once they are on disk. Runs until they can be read no more, and
+    /// returns why.
     pub async fn follow(&self, mut notes: Box<dyn Notes>) -> Result<()> {
         let mut copied = lock(&self.chain).notes();
         let mut under_way: VecDeque<(u64, oneshot::Receiver<()>)> = VecDeque::new();
@@ -222,7 +222,7 @@ impl AuditLog {
                     let page = page?;
                     let Some(last) = page.last().map(|note| note.position) else { continue };
                     if last.0 <= copied {
-                        notes.ack(last).await?;
+                        let_go(&mut *notes, last).await;
                         continue;
                     }
                     for chunk in self.chunks_of(page.iter().filter(|note| note.position.0 > copied)) {
@@ -233,7 +233,7 @@ impl AuditLog {
                 done = oldest(&mut under_way), if !under_way.is_empty() => {
                     let upto = done?;
                     under_way.pop_front();
-                    notes.ack(NotePosition(upto)).await?;
+                    let_go(&mut *notes, NotePosition(upto)).await;
                 }
             }
         }
@@ -312,6 +312,14 @@ pub(crate) fn verify_at_rest(
 ) -> Result<AuditVerdict> {
     let extent = chain::extent_at_rest(disk, known)?;
     read::verify(disk, &extent, trust, domain)
+}
+
+/// Acknowledges notes. If that fails, on a disk that is full for a while, it is made up for with the
+/// next: whoever acknowledges those acknowledges all before them.
+async fn let_go(notes: &mut dyn Notes, upto: NotePosition) {
+    if let Err(error) = notes.ack(upto).await {
+        tracing::warn!(%error, "audit records of writes are kept longer than needed");
+    }
 }
 
 async fn oldest(under_way: &mut VecDeque<(u64, oneshot::Receiver<()>)>) -> Result<u64> {

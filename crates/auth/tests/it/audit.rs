@@ -18,7 +18,7 @@ use weft_sys::{Disk, FlushSite, Open, SimDisk, simulate};
 
 use crate::scene::{SOCKET, Scene, scene};
 
-const NOTES: NoteKind = NoteKind(9);
+pub const NOTES: NoteKind = NoteKind(9);
 
 pub fn record(node: &Scene, serial: u64, container: u64) -> AuditRecord {
     AuditRecord {
@@ -52,16 +52,16 @@ async fn all(node: &Scene, filter: AuditFilter) -> Vec<(u64, AuditRecord)> {
 }
 
 /// Returns the traces of the reads recorded.
-async fn traces(node: &Scene) -> Vec<u64> {
+pub async fn traces(node: &Scene) -> Vec<u64> {
     let reads = all(node, AuditFilter::default()).await;
     reads.into_iter().filter(|(_, r)| r.operation == "read").map(|(_, r)| r.trace.0).collect()
 }
 
-async fn verdict(node: &Scene) -> AuditVerdict {
+pub async fn verdict(node: &Scene) -> AuditVerdict {
     node.auth.audit().verify(&node.admin().await).await.expect("it may")
 }
 
-fn is_whole(verdict: &AuditVerdict) -> bool {
+pub fn is_whole(verdict: &AuditVerdict) -> bool {
     matches!(verdict, AuditVerdict::Whole { .. })
 }
 
@@ -436,19 +436,19 @@ fn a_disk_that_takes_nothing_makes_callers_wait_and_then_says_how_much_was_lost(
     });
 }
 
-struct Volume {
-    space: Space,
+pub struct Volume {
+    pub space: Space,
 }
 
 impl Volume {
-    async fn open(node: &Scene) -> Self {
+    pub async fn open(node: &Scene) -> Self {
         let schema = Schema { version: 1, migrations: &[] };
         let space = Space::open(node.engine.clone(), SpaceId(3), &schema).await.expect("it opens");
         Self { space }
     }
 
     /// Commits a write with its record.
-    async fn write(&self, record: &AuditRecord, ack: Ack) -> Result<()> {
+    pub async fn write(&self, record: &AuditRecord, ack: Ack) -> Result<()> {
         let (row, note) = (record.trace.0.to_be_bytes(), postcard::to_stdvec(record).expect("plain data"));
         let act = move |txn: &mut weft_kv::SpaceTxn<'_>| {
             txn.put(&row, &[])?;
@@ -469,7 +469,7 @@ impl Volume {
     }
 }
 
-fn follow(node: &Scene) -> weft_sys::Task<Result<()>> {
+pub fn follow(node: &Scene) -> weft_sys::Task<Result<()>> {
     let (log, notes) = (node.auth.audit_log(), weft_kv::Engine::notes(&*node.engine, NOTES));
     let notes = notes.expect("the one subscriber");
     node.sys.spawn(async move { log.follow(notes).await })

@@ -2,6 +2,7 @@
 
 mod accounts;
 mod audit;
+mod audit_follower;
 mod check;
 mod fuzz;
 mod issuer;

@@ -51,8 +51,11 @@ impl Scene {
     }
 
     pub async fn try_start(sys: &Sys, disk: SimDisk, settings: Settings) -> Result<Self> {
-        let kv = disk.beneath("kv")?;
-        let engine = Arc::new(Embedded::open(sys.clone(), kv, Options::default())?);
+        Self::start_with(sys, disk, settings, Options::default()).await
+    }
+
+    pub async fn start_with(sys: &Sys, disk: SimDisk, settings: Settings, kv: Options) -> Result<Self> {
+        let engine = Arc::new(Embedded::open(sys.clone(), disk.beneath("kv")?, kv)?);
         let below = disk.beneath("auth")?;
         disk.sync_dir("", FlushSite::KvLogDir)?;
         let (auth, founded) = Auth::open(sys.clone(), engine.clone(), SpaceId(2), below, settings).await?;
