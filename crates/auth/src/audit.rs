@@ -35,7 +35,7 @@ use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecor
 use weft_core::{
     CallerName, Clock, CredentialId, Deadline, DomainId, Error, ErrorKind, OneLine, Result, TraceId, limits,
 };
-use weft_kv::{Ack, Note, NotePosition, Notes, Space, SpaceTxn};
+use weft_kv::{Ack, Following, Note, NotePosition, Notes, Space, SpaceTxn};
 use weft_sys::{Disk, Sys, Task};
 
 use self::chain::{Chain, KnownHead};
@@ -210,19 +210,20 @@ impl AuditLog {
     }
 
     /// Copies records that come as notes (each the `postcard` form of an [`AuditRecord`]), in
-    /// order, and acknowledges them once they are on disk. Runs until they can be read no more, and
-    /// returns why.
-    pub async fn follow(&self, mut notes: Box<dyn Notes>) -> Result<()> {
+    /// order, and acknowledges them once they are on disk. Runs until the engine is closed; fails
+    /// if this log is closed before.
+    pub async fn follow(&self, notes: Box<dyn Notes>) -> Result<()> {
+        let mut notes = Following::new(self.sys.clone(), notes);
         let mut copied = lock(&self.chain).notes();
         let mut under_way: VecDeque<(u64, oneshot::Receiver<()>)> = VecDeque::new();
         loop {
             let room = under_way.len() < PAGES_UNDER_WAY;
             tokio::select! {
                 page = notes.next(), if room => {
-                    let page = page?;
+                    let Some(page) = page else { return Ok(()) };
                     let Some(last) = page.last().map(|note| note.position) else { continue };
                     if last.0 <= copied {
-                        let_go(&mut *notes, last).await;
+                        notes.ack(last).await;
                         continue;
                     }
                     for chunk in self.chunks_of(page.iter().filter(|note| note.position.0 > copied)) {
@@ -233,7 +234,7 @@ impl AuditLog {
                 done = oldest(&mut under_way), if !under_way.is_empty() => {
                     let upto = done?;
                     under_way.pop_front();
-                    let_go(&mut *notes, NotePosition(upto)).await;
+                    notes.ack(NotePosition(upto)).await;
                 }
             }
         }
@@ -312,14 +313,6 @@ pub(crate) fn verify_at_rest(
 ) -> Result<AuditVerdict> {
     let extent = chain::extent_at_rest(disk, known)?;
     read::verify(disk, &extent, trust, domain)
-}
-
-/// Acknowledges notes. If that fails, on a disk that is full for a while, it is made up for with the
-/// next: whoever acknowledges those acknowledges all before them.
-async fn let_go(notes: &mut dyn Notes, upto: NotePosition) {
-    if let Err(error) = notes.ack(upto).await {
-        tracing::warn!(%error, "audit records of writes are kept longer than needed");
-    }
 }
 
 async fn oldest(under_way: &mut VecDeque<(u64, oneshot::Receiver<()>)>) -> Result<u64> {

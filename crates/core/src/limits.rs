@@ -272,6 +272,8 @@ pub const KV_TREE_CACHE_BYTES: usize = 128 << 20;
 pub const KV_ROWS_AHEAD: usize = 4;
 /// Notes of one kind kept for a subscriber that does not acknowledge them.
 pub const KV_NOTES_KEPT_MAX: u64 = 1 << 20;
+/// How long whoever follows notes rests after a failed read before it tries again.
+pub const KV_NOTES_RETRY: Duration = Duration::from_secs(1);
 /// Notes handed over at once.
 pub const KV_NOTES_PAGE_MAX: usize = 256;
 

@@ -104,12 +104,16 @@ pub trait Txn: Read {
 #[async_trait]
 pub trait Notes: Send {
     /// Waits for notes after those already handed over, and returns up to `KV_NOTES_PAGE_MAX` of
-    /// them in order. Cancelling loses nothing. `Unavailable` once the engine is closed.
+    /// them in order. Cancelling loses nothing. After an error they can be asked for again, unless
+    /// [`Notes::is_closed`].
     async fn next(&mut self) -> Result<Vec<Note>>;
 
     /// Forgets the notes up to `position`: they will not come again, except after a crash within
     /// `APPLIED_FLUSH_DELAY`.
     async fn ack(&mut self, position: NotePosition) -> Result<()>;
+
+    /// Returns whether the engine is closed, so that no note will ever come.
+    fn is_closed(&self) -> bool;
 }
 
 /// An ordered, transactional store of keys and values.

@@ -46,11 +46,13 @@
 //! everything from the transaction and return it. Doing I/O or waiting in it: every writer waits
 //! with you. Reading a snapshot, deciding, then writing: decide inside the closure. Holding a
 //! snapshot for hours: it keeps old versions alive. A transaction over two spaces: there is none,
-//! what must be atomic lives in one crate's tables. Not acknowledging notes: after
+//! what must be atomic lives in one crate's tables. Taking the first error of
+//! [`Notes::next`] for their end: use [`Following`]. Not acknowledging notes: after
 //! [`limits::KV_NOTES_KEPT_MAX`](weft_core::limits::KV_NOTES_KEPT_MAX) writers that note get `Busy`.
 
 mod embedded;
 mod engine;
+mod following;
 mod space;
 
 pub use embedded::{Embedded, Options};
@@ -58,5 +60,6 @@ pub use engine::{
     Boot, Commit, Engine, Note, NoteKind, NotePosition, Notes, Order, Read, Row, Rows, Snapshot, Supports,
     Txn, WriteFn, counter, prefix_end,
 };
+pub use following::Following;
 pub use space::{Migration, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn};
 pub use weft_core::form::Ack;

@@ -1,15 +1,17 @@
 //! What copies the audit records of writes goes on past whatever fails for a while.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::service::AuditRecord;
-use weft_core::{ErrorKind, limits};
-use weft_kv::{Engine, NotePosition, Options, SpaceTxn, Txn};
-use weft_sys::{Disk, SimDisk, simulate};
+use weft_core::{Deadline, Error, ErrorKind, Result, limits};
+use weft_kv::{Engine, Note, NotePosition, Notes, Options, SpaceTxn, Txn};
+use weft_sys::{Disk, SimDisk, Task, simulate};
 
 use crate::audit::{NOTES, Volume, follow, is_whole, record, traces, verdict};
-use crate::scene::{Scene, settings};
+use crate::scene::{Scene, scene, settings};
 
 /// Metadata that soon has to be folded, and on a full disk soon cannot be.
 const SMALL: Options = Options {
@@ -86,6 +88,64 @@ fn a_disk_that_is_full_for_a_while_ends_no_copying_and_each_write_is_recorded_on
             let _following = follow(&node);
             sys.sleep(Duration::from_secs(2)).await;
             assert_eq!(traces(&node).await, [1, 11, 2, 12], "{left} bytes left, after a restart");
+        });
+    }
+}
+
+/// Notes of which so many reads fail.
+struct Unsteady {
+    inner: Box<dyn Notes>,
+    failures: Arc<AtomicU32>,
+}
+
+#[async_trait::async_trait]
+impl Notes for Unsteady {
+    async fn next(&mut self) -> Result<Vec<Note>> {
+        let less = |left: u32| left.checked_sub(1);
+        if self.failures.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+            return Err(Error::new(ErrorKind::Unavailable, "the metadata tree failed before"));
+        }
+        self.inner.next().await
+    }
+
+    async fn ack(&mut self, position: NotePosition) -> Result<()> {
+        self.inner.ack(position).await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
+}
+
+fn follow_unsteadily(node: &Scene, failures: &Arc<AtomicU32>) -> Task<Result<()>> {
+    let inner = node.engine.notes(NOTES).expect("the one subscriber");
+    let (log, notes) = (node.auth.audit_log(), Unsteady { inner, failures: failures.clone() });
+    node.sys.spawn(async move { log.follow(Box::new(notes)).await })
+}
+
+#[test]
+fn a_read_that_fails_ends_no_copying_and_each_write_is_recorded_once() {
+    scene(89, |node| async move {
+        let failures = Arc::new(AtomicU32::new(1));
+        let (volume, _following) = (Volume::open(&node).await, follow_unsteadily(&node, &failures));
+        for serial in 1..=5 {
+            volume.write(&record(&node, serial, 1), Ack::Durable).await.expect("room");
+            assert!(has_all(&node).await, "the copying has ended before write {serial}");
+            failures.store(serial as u32, Ordering::Release);
+        }
+        assert_eq!(traces(&node).await, [1, 2, 3, 4, 5]);
+    });
+}
+
+#[test]
+fn the_copying_ends_with_the_engine_even_while_nothing_can_be_read() {
+    for failures in [0, u32::MAX] {
+        scene(90, |node| async move {
+            let following = follow_unsteadily(&node, &Arc::new(AtomicU32::new(failures)));
+            node.sys.sleep(Duration::from_secs(5)).await;
+            node.engine.close().await.expect("it closes");
+            let soon = Deadline::within(node.sys.clock(), limits::KV_NOTES_RETRY * 2);
+            node.sys.within(soon, following).await.expect("soon").expect("that is no failure");
         });
     }
 }

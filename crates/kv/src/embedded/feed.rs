@@ -124,6 +124,10 @@ impl Feeds {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     fn durable(&self, kind: NoteKind) -> Result<u64> {
         let state = self.lock();
         if state.closed {
@@ -203,6 +207,10 @@ impl Notes for Subscription {
         let position = NotePosition(position.0.min(self.seen));
         self.queue.serve(Wish::AckNotes { kind: self.kind, position }).await?;
         Ok(())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.feeds.is_closed()
     }
 }
 

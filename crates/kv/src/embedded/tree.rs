@@ -10,6 +10,7 @@ mod quiet;
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use arc_swap::ArcSwap;
@@ -76,6 +77,9 @@ pub(super) struct TreeView {
 struct Table {
     rows: ReadOnlyTable<&'static [u8], &'static [u8]>,
     times: u64,
+    /// A walk met an error: what is read from the disk is refused from now on, and only what is in
+    /// memory hides that.
+    failed: Arc<AtomicBool>,
 }
 
 /// What a tree says about itself.
@@ -168,7 +172,7 @@ impl Tree {
             let read = database.begin_read()?;
             let applied = read.open_table(FACTS)?.get(APPLIED)?.map_or(0, |applied| applied.value());
             self.resident.is_of(applied);
-            Ok((Table { rows: read.open_table(ROWS)?, times }, applied))
+            Ok((Table { rows: read.open_table(ROWS)?, times, failed: Arc::default() }, applied))
         })
     }
 
@@ -314,7 +318,11 @@ impl TreeView {
     /// what: then the tree is opened again, and only who asks for what cannot be read hears of it.
     fn read<T>(&self, act: impl Fn(&Table) -> std::result::Result<T, Failure>) -> Result<T> {
         let table = self.table.load();
-        match attempt(|| act(&table)) {
+        let done = match table.failed.load(Relaxed) {
+            true => Err(Failure::Redb(redb::Error::PreviousIo)),
+            false => attempt(|| act(&table)),
+        };
+        match done {
             Err(error) if error.is_of_an_earlier_one() => {
                 let tree = self.tree.upgrade().ok_or(error)?;
                 let (anew, applied) = tree.table_after(table.times)?;
@@ -353,13 +361,16 @@ impl TreeView {
         } else {
             self.read(|table| Ok(Some(table.rows.range::<&[u8]>(from..to)?)))
         };
-        TreeCursor { rows, order, chunk: VecDeque::new(), want: CURSOR_FIRST }
+        let failed = self.table.load().failed.clone();
+        TreeCursor { rows, failed, order, chunk: VecDeque::new(), want: CURSOR_FIRST }
     }
 }
 
 /// Walks a tree's rows lazily, a chunk at a time: its rows share a piece of memory.
 pub(super) struct TreeCursor {
     rows: Result<Option<redb::Range<'static, &'static [u8], &'static [u8]>>>,
+    /// Told to who reads after an error.
+    failed: Arc<AtomicBool>,
     order: Order,
     chunk: VecDeque<Row>,
     /// Rows in the next chunk.
@@ -381,7 +392,7 @@ impl TreeCursor {
     fn fill(&mut self) {
         let Ok(Some(rows)) = &mut self.rows else { return };
         let (mut piece, mut ends) = (Vec::new(), Vec::with_capacity(self.want));
-        let filled = guarded(|| {
+        let filled = attempt(|| {
             while ends.len() < self.want && piece.len() < CURSOR_BYTES {
                 let row = if self.order == Order::Rising { rows.next() } else { rows.next_back() };
                 let Some((key, row)) = row.transpose()? else { return Ok(false) };
@@ -405,7 +416,10 @@ impl TreeCursor {
         match filled {
             Ok(true) => {}
             Ok(false) => self.rows = Ok(None),
-            Err(error) => self.rows = Err(error),
+            Err(failure) => {
+                self.failed.fetch_or(matches!(failure, Failure::Redb(_)), Relaxed);
+                self.rows = Err(failure.into());
+            }
         }
         self.want = (self.want * 2).min(CURSOR_MOST);
     }

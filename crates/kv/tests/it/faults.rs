@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use weft_conformance::fuzz::{for_a_while, mutated};
 use weft_core::form::Ack;
-use weft_core::{Error, ErrorKind, Result};
-use weft_kv::{Commit, Embedded, Engine, Options, Order, Txn, WriteFn};
+use weft_core::limits::KV_NOTES_RETRY;
+use weft_core::{Deadline, Error, ErrorKind, Result};
+use weft_kv::{Commit, Embedded, Engine, Following, NoteKind, Options, Order, Txn, WriteFn};
 use weft_sys::{Disk, FlushSite, Open, SimDisk, Sys, simulate};
 
 use crate::contract::SMALL;
@@ -203,6 +204,42 @@ fn a_fold_that_was_cut_off_is_on_the_disk_or_not_there_once_the_engine_was_opene
         let all = (1..60).all(|nth| simulate(nth, |sys| kept_after_a_fold_cut_off(sys, nth, ignored)));
         assert_eq!(all, kept, "ignoring {ignored:?}");
     }
+}
+
+#[test]
+fn notes_come_in_order_and_once_although_a_read_of_the_disk_failed() {
+    const KIND: NoteKind = NoteKind(3);
+    const NOTES: u64 = 2000;
+    let mut failed = 0;
+    for nth in 1..60 {
+        failed += simulate(nth, |sys| async move {
+            let disk = SimDisk::new();
+            let engine = opened(&sys, &disk).expect("it opens");
+            for _ in 0..NOTES / 100 {
+                let act = |txn: &mut dyn Txn| (0..100).try_for_each(|_| txn.note(KIND, &[7; 100]));
+                engine.write(Ack::Durable, Box::new(act)).await.expect("it commits");
+            }
+            engine.close().await.expect("it closes");
+            drop(engine);
+            let disk = disk.kill();
+            let engine = opened(&sys, &disk).expect("it opens");
+            let mut notes = Following::new(sys.clone(), engine.notes(KIND).expect("the one subscriber"));
+            disk.set_faults(|faults| faults.fail_read = Some(nth));
+            let mut seen = 0;
+            while seen < NOTES {
+                let deadline = Deadline::within(sys.clock(), KV_NOTES_RETRY * 4);
+                let page = sys.within(deadline, async { Ok(notes.next().await.expect("it is open")) }).await;
+                for note in page.unwrap_or_else(|_| panic!("read {nth}: none came any more after {seen}")) {
+                    seen += 1;
+                    assert_eq!(note.position.0, seen, "read {nth}");
+                }
+            }
+            let mut left = None;
+            disk.set_faults(|faults| left = faults.fail_read);
+            u32::from(left.is_none())
+        });
+    }
+    assert!(failed > 10, "{failed} reads failed");
 }
 
 /// Leaves a disk as a dead process would, with `commits` transactions in its log.

@@ -11,7 +11,7 @@ use weft_core::proof::Objects;
 use weft_core::{
     ContainerId, Deadline, ErrorKind, ObjectId, Result, Rights, SessionId, Tick, TraceId, limits,
 };
-use weft_kv::SpaceTxn;
+use weft_kv::{Following, SpaceTxn};
 use weft_sys::Task;
 
 use super::left::{Left, Thing};
@@ -77,16 +77,13 @@ impl Managed {
 impl Volume {
     /// Takes the notes of changes into the ring for as long as the volume lives.
     pub(super) fn follow_feed(self: Arc<Self>) -> Result<Task<()>> {
-        let mut notes = self.space.notes(CHANGES)?;
+        let mut notes = Following::new(self.sys.clone(), self.space.notes(CHANGES)?);
         let (sys, volume) = (self.sys.clone(), Arc::downgrade(&self));
         Ok(sys.spawn(async move {
-            while let Ok(batch) = notes.next().await {
+            while let Some(batch) = notes.next().await {
                 let Some(volume) = volume.upgrade() else { return };
-                let dropped = volume.feed.take(batch);
-                if let Some(position) = dropped
-                    && let Err(error) = notes.ack(position).await
-                {
-                    tracing::warn!(%error, "old changes are kept longer than needed");
+                if let Some(position) = volume.feed.take(batch) {
+                    notes.ack(position).await;
                 }
             }
         }))

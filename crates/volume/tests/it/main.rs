@@ -19,3 +19,4 @@ mod together;
 mod unsteady_engine;
 mod unsteady_store;
 mod upkeep;
+mod watching;

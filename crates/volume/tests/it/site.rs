@@ -1,6 +1,6 @@
 //! A managed volume with everything it needs, on a simulated machine.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -37,6 +37,8 @@ pub struct Volume {
     pub store: Arc<dyn ObjectStore>,
     /// While this is set no transaction is carried out.
     pub full: Arc<AtomicBool>,
+    /// So many of the next reads of notes fail.
+    pub unreadable: Arc<AtomicU32>,
     running: Mutex<Option<Running>>,
 }
 
@@ -77,7 +79,16 @@ impl Volume {
         store: Arc<dyn ObjectStore>,
     ) -> Self {
         let clock = sys.sim_clock().expect("it is simulated").clone();
-        Self { sys, clock, domain, disk, store, full: Arc::default(), running: Mutex::new(None) }
+        Self {
+            sys,
+            clock,
+            domain,
+            disk,
+            store,
+            full: Arc::default(),
+            unreadable: Arc::default(),
+            running: Mutex::new(None),
+        }
     }
 
     /// Starts it, making it if `make` says so.
@@ -101,7 +112,7 @@ impl Volume {
     pub fn engine(&self) -> Arc<dyn Engine> {
         let engine = Embedded::open(self.sys.clone(), self.disk.clone(), OPTIONS);
         let inner = Arc::new(engine.expect("the engine opens"));
-        Arc::new(UnsteadyEngine { inner, full: self.full.clone() })
+        Arc::new(UnsteadyEngine { inner, full: self.full.clone(), unreadable: self.unreadable.clone() })
     }
 
     /// Returns what the volume is made of.

@@ -1,18 +1,45 @@
-//! An engine whose transactions a test can make fail, as on a full disk.
+//! An engine whose transactions a test can make fail, as on a full disk, and whose notes, as after a
+//! read that failed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use weft_core::form::Ack;
 use weft_core::{Error, ErrorKind, Result};
-use weft_kv::{Boot, Commit, Engine, NoteKind, NotePosition, Notes, Snapshot, Supports, WriteFn};
+use weft_kv::{Boot, Commit, Engine, Note, NoteKind, NotePosition, Notes, Snapshot, Supports, WriteFn};
 use weft_sys::Disk;
 
 pub struct UnsteadyEngine {
     pub inner: Arc<dyn Engine>,
     /// While this is set nothing can be written.
     pub full: Arc<AtomicBool>,
+    /// So many of the next reads of notes fail.
+    pub unreadable: Arc<AtomicU32>,
+}
+
+struct UnsteadyNotes {
+    inner: Box<dyn Notes>,
+    unreadable: Arc<AtomicU32>,
+}
+
+#[async_trait]
+impl Notes for UnsteadyNotes {
+    async fn next(&mut self) -> Result<Vec<Note>> {
+        let less = |left: u32| left.checked_sub(1);
+        if self.unreadable.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+            return Err(Error::new(ErrorKind::Unavailable, "the test lets nobody read it"));
+        }
+        self.inner.next().await
+    }
+
+    async fn ack(&mut self, position: NotePosition) -> Result<()> {
+        self.inner.ack(position).await
+    }
+
+    fn is_closed(&self) -> bool {
+        self.inner.is_closed()
+    }
 }
 
 #[async_trait]
@@ -37,7 +64,8 @@ impl Engine for UnsteadyEngine {
     }
 
     fn notes(&self, kind: NoteKind) -> Result<Box<dyn Notes>> {
-        self.inner.notes(kind)
+        let (inner, unreadable) = (self.inner.notes(kind)?, self.unreadable.clone());
+        Ok(Box::new(UnsteadyNotes { inner, unreadable }))
     }
 
     fn last_note(&self, kind: NoteKind) -> Result<Option<NotePosition>> {
