@@ -115,6 +115,10 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
 /// Bytes covered by one checksum of an object.
 pub const SEAL_BLOCK_BYTES: u64 = 1 << 20;
+/// Digests of blocks in one answer.
+pub const BLOCK_DIGESTS_MAX: usize = 1024;
+/// Blocks that are read for one such answer, because none was made of them when they were written.
+pub const BLOCK_DIGESTS_MADE_MAX: u64 = 16;
 /// How long a transfer may make no progress.
 pub const TRANSFER_IDLE: Duration = Duration::from_secs(60);
 /// Bytes that a sender must bring before it has been waited for as long as that, and so again and
@@ -486,6 +490,8 @@ const _: () = assert!(TAG_VALUE_BYTES_MAX < TAGS_BYTES_MAX);
 const _: () = assert!(NAME_BYTES_MAX < PATH_BYTES_MAX);
 const _: () = assert!(PIECE_BYTES_MAX as u64 == SEAL_BLOCK_BYTES);
 const _: () = assert!(INLINE_BYTES_MAX < SEAL_BLOCK_BYTES);
+const _: () = assert!(BLOCK_DIGESTS_MADE_MAX as usize <= BLOCK_DIGESTS_MAX);
+const _: () = assert!(40 * BLOCK_DIGESTS_MAX < RPC_BODY_BYTES_MAX);
 const _: () = assert!(LOCK_WAIT_SLICE.as_secs() <= CALL_DEADLINE.as_secs());
 const _: () = assert!(
     NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX

@@ -23,7 +23,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -180,6 +180,8 @@ pub enum FileAsk {
     Sync(Range),
     /// `close`.
     Close,
+    /// `digests`, from a block on. From version 2 on.
+    Digests(u64),
 }
 
 /// A method of a stage.
@@ -399,6 +401,8 @@ pub enum Answer {
     Verdict(AuditVerdict),
     /// What a volume can do.
     Supports(Supports),
+    /// Of blocks. From version 2 on.
+    Digests(Vec<[u8; 32]>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

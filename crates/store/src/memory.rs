@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use weft_core::form::{Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt};
+use weft_core::form::{
+    Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt, digested_range, digests_of,
+};
 use weft_core::limits::{CLOCK_SKEW_MAX, FILE_BYTES_MAX, PAGE_ENTRIES_MAX, PIECE_BYTES_MAX};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
@@ -361,6 +363,10 @@ impl ObjectStore for Memory {
         let (at, length) = range.within(found.content().size);
         let permit = Permit::new(granted, proof::READING, object);
         Ok(Box::new(MemorySource { object: found, permit, at, end: at + length }))
+    }
+
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        digests_of(&mut *self.read(granted, object, digested_range(block)).await?).await
     }
 
     async fn write(

@@ -110,6 +110,10 @@ impl OpenFile for SteadyFile {
         over!(self, call, |file| self.guarded(file.read(call, range)))
     }
 
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        over!(self, call, |file| self.guarded(file.digests(call, block)))
+    }
+
     /// Not repeated: the source has been pulled from, and another may have written since.
     /// A write that meets the end of the line fails at once. One of a page that was mapped
     /// is told at `fsync` or `close`, as Linux does, and the page is gone.

@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, New, Piece, Range, Seek, Shape, Source, Stopped, SyncScope, Want, WriteAt,
+    At, BytesSource, Call, New, OpenFile, Piece, Range, Seek, Shape, Source, StageHint, Stopped, SyncScope,
+    Want, WriteAt, digests_of,
 };
 use weft_core::{Error, ErrorKind, Result, Rights};
 
@@ -49,6 +50,88 @@ pub async fn what_was_written_is_read(subject: &dyn Subject) {
     let beyond = Range { at: bytes.len() as u64, length: Some(9) };
     assert!(read_of(&*file, &site.call(), beyond).await.works().is_empty());
     assert_eq!(site.attr(id).await.size, bytes.len() as u64);
+}
+
+/// Returns every digest that a file gives of its blocks.
+async fn digests(file: &dyn OpenFile, call: &Call) -> Vec<[u8; 32]> {
+    let mut all = Vec::new();
+    loop {
+        let more = file.digests(call, all.len() as u64).await.works();
+        if more.is_empty() {
+            return all;
+        }
+        all.extend(more);
+    }
+}
+
+async fn of_bytes(bytes: &[u8]) -> Vec<[u8; 32]> {
+    digests_of(&mut BytesSource::new(Bytes::copy_from_slice(bytes))).await.works()
+}
+
+/// The digests of a file are those of its bytes, a MiB each, however they came and wherever they lie.
+pub async fn digests_are_those_of_each_block(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let small = pattern(3000, 1);
+    for (name, size) in [("empty", 0), ("small", 3000), ("large", 2 * MIB + 5), ("many", 20 * MIB)] {
+        let bytes = pattern(size as usize, 2);
+        site.file(name, &bytes).await;
+        let file = site.open(name, Rights::READ).await.file;
+        assert_eq!(digests(&*file, &site.call()).await, of_bytes(&bytes).await, "{name}");
+        assert!(file.digests(&site.call(), u64::MAX).await.works().is_empty(), "beyond the end");
+    }
+    // Few bytes, and many zeros behind them: between bytes too.
+    for name in ["sparse", "holed"] {
+        let id = site.file(name, &small).await;
+        let longer = SetAttr { size: Some(3 * MIB + 7), ..SetAttr::default() };
+        site.fs.set(&site.call(), &at(name), &longer, &free()).await.works();
+        if name == "holed" {
+            site.write(id, 2 * MIB + 9, &small).await;
+        }
+        let bytes = site.read(id).await;
+        assert_eq!(bytes.len() as u64, 3 * MIB + 7);
+        let file = site.open(name, Rights::READ).await.file;
+        assert_eq!(digests(&*file, &site.call()).await, of_bytes(&bytes).await, "{name}");
+    }
+    // What is published lies sealed; what is then written in place does not at once.
+    let (bytes, target) = (pattern((MIB + MIB / 2) as usize, 3), at("staged"));
+    let stage = site.fs.stage(&site.call(), &target, &StageHint::default()).await.works();
+    stage.put(&site.call(), 1, 0, &mut BytesSource::new(bytes.clone())).await.works();
+    stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+    let file = site.open("staged", Rights::READ | Rights::WRITE).await.file;
+    assert_eq!(digests(&*file, &site.call()).await, of_bytes(&bytes).await);
+    write_to(&*file, &site.call(), WriteAt::Offset(MIB), b"other").await.works();
+    let now = [&bytes[..MIB as usize], b"other", &bytes[MIB as usize + 5..]].concat();
+    assert_eq!(digests(&*file, &site.call()).await, of_bytes(&now).await);
+}
+
+/// Who may not read bytes does not learn their digests, and a pinned open gives those of its version.
+pub async fn digests_need_read_and_keep_to_a_pinned_version(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let bytes = pattern((2 * MIB) as usize, 1);
+    let id = site.file("f", &bytes).await;
+    let writer = site.open("f", Rights::WRITE).await.file;
+    assert_eq!(writer.digests(&site.call(), 0).await.fails(), ErrorKind::Denied);
+    let reader = site.user("reader");
+    site.allow("f", &reader, Rights::READ).await;
+    let call = site.call_of(&reader, 2);
+    let opened = site.fs.open(&call, &at("f"), &pinned()).await.works();
+    assert_eq!(digests(&*opened.file, &call).await, of_bytes(&bytes).await);
+    let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+    stage.put(&site.call(), 1, 0, &mut BytesSource::new(pattern(MIB as usize, 2))).await.works();
+    stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+    assert_eq!(digests(&*opened.file, &call).await, of_bytes(&bytes).await, "another version was published");
+    let again = site.fs.open(&call, &at("f"), &pinned()).await.works();
+    site.write(id, 5, b"changed").await;
+    match again.file.digests(&call, 0).await {
+        Ok(digests) => assert_eq!(digests, of_bytes(&pattern(MIB as usize, 2)).await, "one version or none"),
+        Err(error) => assert_eq!(error.kind(), ErrorKind::Conflict),
+    }
+    let free_open = site.fs.open(&call, &at("f"), &how(Rights::READ)).await.works();
+    site.forbid("f", &reader).await;
+    for file in [&opened.file, &free_open.file] {
+        let refused = file.digests(&call, 0).await.fails();
+        assert!(matches!(refused, ErrorKind::Denied | ErrorKind::NotFound), "{refused}");
+    }
 }
 
 /// A source gives pieces no larger than asked, says what is left, and ends.

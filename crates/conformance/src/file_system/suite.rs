@@ -74,6 +74,8 @@ laws! { $
     ]
     files: [
         what_was_written_is_read,
+        digests_are_those_of_each_block,
+        digests_need_read_and_keep_to_a_pinned_version,
         a_source_gives_pieces_no_larger_than_asked,
         overwriting_changes_only_what_it_covers,
         an_append_goes_to_the_end,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use weft_core::form::{BytesSource, Piece, Range, Source, Stopped, WriteAt, collect};
+use weft_core::form::{BytesSource, Piece, Range, Source, Stopped, WriteAt, collect, digests_of};
 use weft_core::proof::{Granted, Objects};
 use weft_core::service::{ObjectStore, ObjectWritten};
 use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, Rights, VolumeId};
@@ -77,6 +77,26 @@ impl<'a> Bench<'a> {
         assert_eq!(found.len(), bytes.len(), "the size");
         let differs = found.iter().zip(bytes).position(|(a, b)| a != b);
         assert_eq!(differs, None, "the first byte that differs");
+    }
+}
+
+impl Bench<'_> {
+    /// Checks that the digests of [`OBJECT`] are those of these bytes.
+    pub async fn expect_digests(&self, bytes: &[u8]) {
+        let mut found: Vec<[u8; 32]> = Vec::new();
+        loop {
+            let more = self.store.digests(&self.all, OBJECT, found.len() as u64).await;
+            let more = more.expect("it can be read");
+            if more.is_empty() {
+                break;
+            }
+            found.extend(more);
+        }
+        let mut source = BytesSource::new(Bytes::copy_from_slice(bytes));
+        let expected = digests_of(&mut source).await.expect("they are there");
+        assert_eq!(found.len(), expected.len(), "blocks");
+        let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "the first block that differs");
     }
 }
 

@@ -106,6 +106,26 @@ pub async fn sealing_changes_no_byte_and_syncing_no_verifier(subject: &dyn Subje
     assert_eq!(again, stat);
 }
 
+/// A block's digest is that of its bytes, whether it lies sealed or was written a moment ago.
+pub async fn digests_are_those_of_the_bytes_sealed_or_not(subject: &dyn Subject) {
+    let bench = Bench::with_object(subject).await;
+    bench.expect_digests(&[]).await;
+    let mut bytes = pattern(4, 20 * BLOCK as usize + 17);
+    bytes[3 * BLOCK as usize..5 * BLOCK as usize].fill(0);
+    bench.write(0, bytes[..3 * BLOCK as usize].to_vec()).await;
+    bench.write(5 * BLOCK, bytes[5 * BLOCK as usize..].to_vec()).await;
+    for round in 0..3 {
+        bench.expect_digests(&bytes).await;
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        bench.expect_digests(&bytes).await;
+        let at = 2 * BLOCK as usize - 2 + round;
+        bytes[at..at + 4].copy_from_slice(&[round as u8; 4]);
+        bench.write(at as u64, vec![round as u8; 4]).await;
+    }
+    let beyond = bench.store.digests(&bench.all, OBJECT, u64::MAX).await;
+    assert!(beyond.expect("nothing is there").is_empty());
+}
+
 /// Sealing does not freeze: writes go on, seals follow.
 pub async fn an_overwrite_of_a_sealed_object_is_seen(subject: &dyn Subject) {
     let bench = Bench::with_object(subject).await;

@@ -79,6 +79,7 @@ macro_rules! object_store_suite {
             content: what_was_pulled_before_an_error_is_kept,
             content: pieces_are_never_larger_than_asked,
             content: sealing_changes_no_byte_and_syncing_no_verifier,
+            content: digests_are_those_of_the_bytes_sealed_or_not,
             content: an_overwrite_of_a_sealed_object_is_seen,
             content: writes_are_counted,
             content: everything_synced_outlives_a_restart,

@@ -14,6 +14,7 @@ use super::bench::{BLOCK, Bench, HERE, OBJECT, THERE, fed, pattern, proof, refus
 /// What can be asked of an object, and which rights are each enough.
 const DEMANDS: &[(&str, &[Rights])] = &[
     ("read", &[Rights::READ]),
+    ("digests", &[Rights::READ]),
     ("write", &[Rights::WRITE]),
     ("append", &[Rights::APPEND, Rights::WRITE]),
     ("shape", &[Rights::WRITE]),
@@ -32,6 +33,7 @@ async fn ask(bench: &Bench<'_>, what: &str, with: &Granted) -> Result<()> {
     let mut bytes = BytesSource::new("more");
     match what {
         "read" => store.read(with, object, Range::ALL).await.map(drop),
+        "digests" => store.digests(with, object, 0).await.map(drop),
         "write" => store.write(with, object, WriteAt::Offset(0), &mut bytes).await.map(drop),
         "append" => store.write(with, object, WriteAt::End, &mut bytes).await.map(drop),
         "shape" => store.shape(with, object, Shape::Truncate(3)).await.map(drop),

@@ -356,6 +356,13 @@ pub trait OpenFile: Send + Sync {
     /// Returns a source of the range's bytes. Holes read as zeros.
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>>;
 
+    /// Returns the BLAKE3 of each block of [`limits::SEAL_BLOCK_BYTES`](crate::limits::SEAL_BLOCK_BYTES)
+    /// from the block numbered `block` on, the last as long as it is: at least one if there is one, and
+    /// as many as cost little. Blocks that lie sealed have the digest that was made when they were
+    /// written, others one of their bytes as they are now. Needs what `read` needs; a pinned open
+    /// answers of its version.
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>>;
+
     /// Pulls the source to its end into the file. What was pulled before an error is
     /// written.
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written>;

@@ -19,6 +19,7 @@ mod address;
 mod answer;
 mod batch;
 mod call;
+mod digests;
 mod file_system;
 mod held;
 mod lock;
@@ -32,6 +33,7 @@ pub use answer::{
 };
 pub use batch::{Reply, Request, dispatch, one_by_one, too_many_requests};
 pub use call::{Ack, Call, Door, Origin, Wire, one_machine};
+pub use digests::{digest_of_zeros, digested_range, digests_of};
 pub use file_system::{
     FileSystem, Make, New, OpenFile, OpenHow, PageMax, Pin, Range, Scope, Seek, Shape, Stage, StageHint,
     SyncScope, WriteAt, check_carried,

@@ -13,7 +13,7 @@ use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
 use crate::form::{
     At, Call, ChangeKind, Copied, New, OpenFile, OpenHow, Piece, Pin, Range, Seek, Shape, Source, Stopped,
-    Verifier, WriteAt, Written, check_carried,
+    Verifier, WriteAt, Written, check_carried, digested_range, digests_of,
 };
 use crate::id::{CredentialId, FileId, ObjectId};
 use crate::limits;
@@ -364,6 +364,10 @@ impl OpenFile for ModelFile {
         };
         let (at, length) = range.within(content.size());
         Ok(Box::new(ModelSource { lease, content, at, left: length }))
+    }
+
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        digests_of(&mut *self.read(call, digested_range(block)).await?).await
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {

@@ -7,7 +7,9 @@ use async_trait::async_trait;
 
 use super::content::Content;
 use crate::error::{Error, ErrorKind, Result};
-use crate::form::{Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt};
+use crate::form::{
+    Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt, digested_range, digests_of,
+};
 use crate::id::{ContainerId, ObjectId};
 use crate::limits;
 use crate::proof::Granted;
@@ -141,6 +143,10 @@ impl ObjectStore for ModelStore {
         let (at, left) = range.within(content.size());
         let (clock, granted) = (self.clock.clone(), granted.clone());
         Ok(Box::new(ObjectSource { clock, granted, object, content, at, left }))
+    }
+
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        digests_of(&mut *self.read(granted, object, digested_range(block)).await?).await
     }
 
     async fn write(

@@ -70,6 +70,11 @@ pub trait ObjectStore: Send + Sync {
     /// Returns a source of bytes, verified against their seals. Needs `read`.
     async fn read(&self, granted: &Granted, object: ObjectId, range: Range) -> Result<Box<dyn Source>>;
 
+    /// Returns the BLAKE3 of each block of [`limits::SEAL_BLOCK_BYTES`](crate::limits::SEAL_BLOCK_BYTES)
+    /// from the block numbered `block` on, as [`OpenFile::digests`](crate::form::OpenFile::digests)
+    /// says. Needs `read`.
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>>;
+
     /// Pulls a source into the object. Needs `write`, or `append` at the end.
     async fn write(
         &self,

@@ -128,6 +128,7 @@ impl Calling {
             }
             FileAsk::Shape(shape) => Answer::Wcc(open.shape(call, shape).await?),
             FileAsk::Seek(offset, what) => Answer::Offset(open.seek(call, offset, what).await?),
+            FileAsk::Digests(block) => Answer::Digests(open.digests(call, block).await?),
             FileAsk::Sync(range) => Answer::Verifier(open.sync(call, range).await?),
             FileAsk::Close => {
                 if let FileRef::Open(number) = file {

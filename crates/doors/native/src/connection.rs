@@ -434,7 +434,8 @@ fn taken(body: &CallBody) -> Option<Taken> {
 /// Whether dropping the call in the middle leaves nothing half done and nothing held.
 fn abandonable(body: &CallBody) -> bool {
     use weft_core::form::Request;
-    matches!(body, CallBody::Request(Request::Watch { .. }) | CallBody::File(_, weft_rpc::FileAsk::Read(_)))
+    use weft_rpc::FileAsk::{Digests, Read};
+    matches!(body, CallBody::Request(Request::Watch { .. }) | CallBody::File(_, Read(_) | Digests(_)))
 }
 
 fn reply(stream: u32, error: &Error) -> Frame {

@@ -60,6 +60,7 @@ fn file_asks() -> Vec<FileAsk> {
         FileAsk::Seek(3, Seek::Hole),
         FileAsk::Sync(Range::ALL),
         FileAsk::Close,
+        FileAsk::Digests(9),
     ]
 }
 
@@ -142,8 +143,9 @@ fn every_kind_of_request_is_among_those_that_are_mutated() {
         FileAsk::Seek(..) => 5,
         FileAsk::Sync(_) => 6,
         FileAsk::Close => 7,
+        FileAsk::Digests(_) => 8,
     });
-    assert!(asks.eq(0..8));
+    assert!(asks.eq(0..9));
     let asks = stage_asks().into_iter().map(|ask| match ask {
         StageAsk::Put { .. } => 0,
         StageAsk::Parts(_) => 1,

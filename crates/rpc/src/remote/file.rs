@@ -7,10 +7,14 @@ use weft_core::attr::{Attr, Wcc};
 use weft_core::form::{
     BytesSource, Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect,
 };
-use weft_core::{FileId, Result, limits};
+use weft_core::{Error, FileId, Result, limits};
 
 use super::{Shared, take};
 use crate::message::{Answer, CallBody, CallHeader, FileAsk, FileRef, ToServer};
+
+/// The version since which a node is asked for digests: an older one would take the question for
+/// nonsense, and hang up.
+const DIGESTS_SINCE: u16 = 2;
 
 pub(super) struct RemoteFile {
     pub(super) shared: Arc<Shared>,
@@ -61,6 +65,13 @@ impl OpenFile for RemoteFile {
         let header = self.header(call).await?;
         let body = CallBody::File(self.file, FileAsk::Read(range));
         Ok(Box::new(self.shared.connection.call_reading(&call.caller, header, body, call.until).await?))
+    }
+
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        if self.shared.connection.welcome().version < DIGESTS_SINCE {
+            return Err(Error::unsupported("the node is too old to give digests of what it keeps"));
+        }
+        take!(self.ask(call, FileAsk::Digests(block)).await?, Answer::Digests(digests) => digests)
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {

@@ -2,6 +2,7 @@
 
 mod backup;
 mod check;
+mod digests;
 mod files;
 mod live;
 mod read;
@@ -445,6 +446,13 @@ impl ObjectStore for Directory {
         let live = self.permitted(granted, proof::READING, object, "read").await?;
         let permit = Permit::new(granted, proof::READING, object);
         Ok(Box::new(read::ObjectSource::new(&self.inner, live, permit, range)))
+    }
+
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        let live = self.permitted(granted, proof::READING, object, "read").await?;
+        let permit = Permit::new(granted, proof::READING, object);
+        let digests = self.inner.digests(&live, &permit, block).await;
+        digests.map_err(|error| error.op("read").about(object))
     }
 
     async fn write(

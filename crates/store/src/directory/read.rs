@@ -243,7 +243,7 @@ fn holds_data(live: &Live, at: u64, length: u64) -> Result<bool> {
 
 /// Reading a block from the disk may bring parts of the next ones along: those that are not in
 /// memory now must be checked again when their turn comes.
-fn distrust_read_ahead(live: &Live, block: u64) {
+pub(super) fn distrust_read_ahead(live: &Live, block: u64) {
     for next in block + 1..=block + READ_AHEAD_BLOCKS {
         let (checked, extent) = {
             let state = live.state();

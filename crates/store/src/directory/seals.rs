@@ -1,5 +1,6 @@
 //! Seals: what says that a block is as it was written.
 
+use weft_core::form::digest_of_zeros;
 use weft_core::limits::SEAL_BLOCK_BYTES;
 use weft_core::{Error, ObjectId, Result};
 use weft_kv::{Order, Read, prefix_end};
@@ -40,6 +41,14 @@ impl Seal {
         match self {
             Self::Hole => is_zero(bytes),
             Self::Hash { hash, .. } => blake3::hash(bytes) == hash,
+        }
+    }
+
+    /// Returns the digest of the bytes it was made of, which were so many.
+    pub(super) fn digest(self, length: u64) -> [u8; HASH_BYTES] {
+        match self {
+            Self::Hole => digest_of_zeros(length),
+            Self::Hash { hash, .. } => hash,
         }
     }
 

@@ -47,6 +47,16 @@ impl OpenFile for AuditedFile {
         Ok(Box::new(AuditedSource { below, tally: self.tally.clone() }))
     }
 
+    /// Who has the digests of bytes can tell whether they are what one thinks: that is a read.
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        let below = self.below.digests(call, block);
+        let digests = watched!(self.tally.inner, call, "read", Some(self.id()), below)?;
+        if self.tally.count(0) {
+            self.tally.inner.record_reads().await;
+        }
+        Ok(digests)
+    }
+
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
         watched!(self.tally.inner, call, "write", Some(self.id()), self.below.write(call, at, data))
     }

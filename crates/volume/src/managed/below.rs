@@ -40,6 +40,10 @@ impl ObjectStore for Below {
         Ok(Box::new(BelowSource { source, container: granted.claims().container }))
     }
 
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        self.0.digests(granted, object, block).await.map_err(|e| told(e, granted))
+    }
+
     async fn write(
         &self,
         granted: &Granted,

@@ -8,8 +8,9 @@ use weft_core::attr::{Attr, Changed, SetAttr, Version, Wcc};
 use weft_core::caller::CallerName;
 use weft_core::form::{
     At, Call, ChangeKind, Copied, New, OpenFile, OpenHow, Opened, Pin, Range, Seek, Shape, Source, Verifier,
-    WriteAt, Written, check_carried,
+    WriteAt, Written, check_carried, digest_of_zeros,
 };
+use weft_core::limits::SEAL_BLOCK_BYTES;
 use weft_core::{ContainerId, CredentialId, Error, ErrorKind, FileId, ObjectId, Result, Rights, limits};
 
 use super::Volume;
@@ -18,7 +19,7 @@ use super::attributes::must_have_bytes;
 use super::files::Unwritten;
 use super::lease::{Lease, Since, is_of_another_moment, place_of};
 use super::locate::Place;
-use super::source::{InlineSource, ObjectSource};
+use super::source::{InlineSource, ObjectSource, changed_while_read};
 use super::table::inodes::{self, Layout};
 use super::view::{Bits, Named, Node, View, hidden};
 
@@ -439,19 +440,54 @@ impl ManagedFile {
         })
     }
 
+    /// Returns the size, and the bytes unless an object has them.
+    fn held(&self, lease: &Lease, node: &Node) -> Result<(u64, Option<Bytes>)> {
+        match self.pinned() {
+            Some(pinned) => Ok((pinned.size, pinned.bytes.inline().cloned())),
+            None if node.inode.layout == Layout::Inline => lease.volume.look_whenever(&lease.call, |view| {
+                let node = view.node(self.id)?;
+                Ok((node.inode.size, Some(inodes::inline(view.read, self.id.serial())?)))
+            }),
+            None => Ok((node.inode.size, None)),
+        }
+    }
+
+    async fn digested(&self, lease: Lease, node: Node, block: u64) -> Result<Vec<[u8; 32]>> {
+        let (size, bytes) = self.held(&lease, &node)?;
+        if let Some(bytes) = bytes {
+            return Ok(digests_of_inline(&bytes, size, block));
+        }
+        let digests = lease.volume.store.digests(&lease.granted(), lease.object, block).await;
+        let digests = digests.map_err(|e| e.about(self.id))?;
+        let unwritten = self.pinned().and_then(|pinned| pinned.bytes.unwritten());
+        if unwritten.is_some_and(|unwritten| !unwritten.still()) {
+            return Err(changed_while_read().about(self.id));
+        }
+        Ok(digests)
+    }
+
+    /// Does what reads: once again if the object was replaced or labelled anew between looking and
+    /// asking for it.
+    async fn reading<T, F: Future<Output = Result<T>> + Send>(
+        &self,
+        read: impl Fn() -> F + Send + Sync,
+    ) -> Result<T> {
+        match read().await {
+            Err(error) if is_of_another_moment(&error) => {
+                let again = async {
+                    self.volume.label_is_through(self.id).await;
+                    read().await
+                };
+                Box::pin(again).await
+            }
+            answer => answer,
+        }
+        .map_err(|e| e.op("read"))
+    }
+
     async fn source(&self, lease: Lease, node: Node, range: Range) -> Result<Box<dyn Source>> {
         let lease = Arc::new(lease);
-        let (size, bytes) = match self.pinned() {
-            Some(pinned) => (pinned.size, pinned.bytes.inline().cloned()),
-            None if node.inode.layout == Layout::Inline => {
-                let (size, bytes) = lease.volume.look_whenever(&lease.call, |view| {
-                    let node = view.node(self.id)?;
-                    Ok((node.inode.size, inodes::inline(view.read, self.id.serial())?))
-                })?;
-                (size, Some(bytes))
-            }
-            None => (node.inode.size, None),
-        };
+        let (size, bytes) = self.held(&lease, &node)?;
         let (at, length) = range.within(size);
         if let Some(bytes) = bytes {
             let start = usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
@@ -518,22 +554,19 @@ impl OpenFile for ManagedFile {
     }
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
-        let reading = || async {
+        let read = || async {
             let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE])?;
             self.source(lease, node, range).await
         };
-        match reading().await {
-            // The object was replaced or labelled anew between looking and asking for it.
-            Err(error) if is_of_another_moment(&error) => {
-                let again = async {
-                    self.volume.label_is_through(self.id).await;
-                    reading().await
-                };
-                Box::pin(again).await
-            }
-            answer => answer,
-        }
-        .map_err(|e| e.op("read"))
+        self.reading(read).await
+    }
+
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        let read = || async {
+            let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE])?;
+            self.digested(lease, node, block).await
+        };
+        self.reading(read).await
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
@@ -584,6 +617,21 @@ impl Drop for ManagedFile {
             self.volume.clone().let_go_behind(closed);
         }
     }
+}
+
+/// Digests the blocks of bytes in memory, with zeros after them up to `size`, from `block` on.
+fn digests_of_inline(bytes: &[u8], size: u64, block: u64) -> Vec<[u8; 32]> {
+    let blocks = block..size.div_ceil(SEAL_BLOCK_BYTES);
+    let digest = |block: u64| {
+        let length = (size - block * SEAL_BLOCK_BYTES).min(SEAL_BLOCK_BYTES);
+        if block > 0 || bytes.is_empty() {
+            return digest_of_zeros(length);
+        }
+        let mut whole = bytes.to_vec();
+        whole.resize(length as usize, 0);
+        *blake3::hash(&whole).as_bytes()
+    };
+    blocks.take(limits::BLOCK_DIGESTS_MAX).map(digest).collect()
 }
 
 fn closed() -> Error {

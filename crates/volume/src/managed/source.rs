@@ -97,8 +97,13 @@ impl ObjectSource {
         if self.unwritten.as_ref().is_none_or(Unwritten::still) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Conflict, "the file changed while it was read"))
+        Err(changed_while_read())
     }
+}
+
+/// What a pinned open says where its version is gone.
+pub(super) fn changed_while_read() -> Error {
+    Error::new(ErrorKind::Conflict, "the file changed while it was read")
 }
 
 #[async_trait]

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use weft_core::form::{Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt};
+use weft_core::form::{
+    Ack, Piece, Range, Seek, Shape, Source, Stopped, Verifier, WriteAt, digested_range, digests_of,
+};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 use weft_core::{Clock, ContainerId, Error, ErrorKind, ObjectId, Result, Rights, limits};
@@ -120,6 +122,10 @@ impl ObjectStore for DiskStore {
         let (at, left) = range.within(file.len()? - HEADER);
         let (clock, granted) = (self.clock.clone(), granted.clone());
         Ok(Box::new(Pieces { file, clock, granted, object, at, left }))
+    }
+
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        digests_of(&mut *self.read(granted, object, digested_range(block)).await?).await
     }
 
     async fn write(

@@ -146,6 +146,10 @@ impl ObjectStore for UnsteadyStore {
         self.inner.read(granted, object, range).await
     }
 
+    async fn digests(&self, granted: &Granted, object: ObjectId, block: u64) -> Result<Vec<[u8; 32]>> {
+        self.inner.digests(granted, object, block).await
+    }
+
     async fn write(
         &self,
         granted: &Granted,

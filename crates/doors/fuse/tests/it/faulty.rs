@@ -175,6 +175,9 @@ impl OpenFile for FaultyFile {
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         if self.stuck { pending().await } else { self.inner.read(call, range).await }
     }
+    async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
+        self.inner.digests(call, block).await
+    }
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
         let mut written = self.inner.write(call, at, data).await?;
         written.verifier = shifted(written.verifier, &self.lost);

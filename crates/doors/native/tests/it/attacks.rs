@@ -97,7 +97,7 @@ async fn a_version_that_is_not_spoken_is_refused_with_what_is() {
             .await;
     let Some(ToClient::Refused(report)) = heard.last() else { panic!("it must be refused") };
     assert_eq!(report.kind, ErrorKind::Unsupported);
-    assert!(report.detail.contains("versions 1 to 1"));
+    assert!(report.detail.contains("versions 1 to 2"));
 }
 
 #[tokio::test]

@@ -6,9 +6,10 @@ use bytes::Bytes;
 use tokio::io::DuplexStream;
 use weft_conformance::TestDomain;
 use weft_core::form::{At, BytesSource, FileSystem, OpenHow, Source, StageHint, Supports, Want};
-use weft_core::{Deadline, Error, ErrorKind, FileId, Result, SessionId, StageId, VolumeId, limits};
+use weft_core::{Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, VolumeId, limits};
 use weft_rpc::{
-    Answer, As, CallBody, Connection, Frame, FrameReader, Remote, ToClient, ToServer, Welcome, write_frame,
+    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, Welcome,
+    write_frame,
 };
 use weft_sys::{Sys, simulate};
 
@@ -23,6 +24,8 @@ enum Server {
     Opens,
     /// It asks for one piece of an upload, too.
     Pulls,
+    /// It is of version 1, and hangs up when it is asked what only later ones know.
+    Old,
 }
 
 async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) {
@@ -41,7 +44,8 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
                     holes: true,
                     file_bytes_max: 1,
                 };
-                let welcome = Welcome { version: newest, domain, certificates: Vec::new(), supports };
+                let version = if matches!(server, Server::Old) { 1 } else { newest };
+                let welcome = Welcome { version, domain, certificates: Vec::new(), supports };
                 Some(ToClient::Welcome(Box::new(welcome)))
             }
             (_, Server::Deaf) => std::future::pending().await,
@@ -54,6 +58,10 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
             (ToServer::Call { body: CallBody::Staged(_), .. }, _) => {
                 Some(ToClient::Reply(Box::new(Ok(Answer::Stage(StageId(1))))))
             }
+            (ToServer::Call { body: CallBody::File(_, FileAsk::Check), .. }, Server::Old) => {
+                Some(ToClient::Reply(Box::new(Ok(Answer::Done))))
+            }
+            (ToServer::Call { .. }, Server::Old) => return,
             (ToServer::Call { body: CallBody::OnStage(..), .. }, Server::Pulls) => {
                 Some(ToClient::Grant(limits::RPC_WINDOW_BYTES))
             }
@@ -125,4 +133,21 @@ fn a_server_that_never_answers_is_found_out_by_each_wait_of_a_client() {
             }
         });
     }
+}
+
+#[test]
+fn a_node_of_version_1_is_not_asked_for_digests_and_nothing_is_believed_in_their_place() {
+    simulate(1, |sys| async move {
+        let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
+        let (here, there) = tokio::io::duplex(64 << 10);
+        drop(sys.spawn(serve(Server::Old, domain.id(), there)));
+        let until = Deadline::within(sys.clock(), Duration::from_secs(10));
+        let connection = Connection::open(&sys, here, until).await.expect("welcome");
+        let remote = Remote::new(connection, As::Anyone);
+        let call = domain.call(&domain.caller("alice"), 1);
+        let file = remote.file(&call, FileId::ROOT, Rights::READ).await.expect("it is there");
+        let refused = file.digests(&call, 0).await.expect_err("it does not know them");
+        assert_eq!(refused.kind(), ErrorKind::Unsupported);
+        assert!(remote.connection().ended().is_none(), "it was asked, and hung up");
+    });
 }

@@ -317,7 +317,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(13) {
+    match dice.roll(14) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -349,6 +349,7 @@ fn answer(dice: &mut Dice) -> Answer {
             next: maybe(dice, number),
         }),
         11 => Answer::Verdict(verdict(dice)),
+        12 => Answer::Digests(several(dice, |dice| [dice.roll(256) as u8; 32])),
         _ => Answer::Done,
     }
 }
@@ -499,7 +500,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(13, answer, |answer| match answer {
+        met(14, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -512,7 +513,8 @@ mod complete {
             Answer::Check(_) => 9,
             Answer::Records(_) => 10,
             Answer::Verdict(_) => 11,
-            Answer::Done => 12,
+            Answer::Digests(_) => 12,
+            Answer::Done => 13,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }
