@@ -3,37 +3,37 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use weft_core::form::{OpenFile, Piece, Range, Source, Stopped};
-use weft_core::{Error, Result, limits};
+use weft_core::form::{OpenFile, Piece, Source, Stopped};
+use weft_core::{Error, Result};
 
 use super::Progress;
 use super::local::{LocalFile, LocalSource};
+use super::verified::Verified;
 use crate::Client;
 
 /// A file whose bytes are sent.
 pub enum Contents<'a> {
     /// One of this machine.
     Local(Arc<LocalFile>),
-    /// One of the tree, open pinned to a version, and what errors call it.
-    Tree(Arc<dyn OpenFile>, &'a str),
+    /// One of the tree, open pinned to a version of so many bytes, and what errors call it.
+    Tree(Arc<dyn OpenFile>, u64, &'a str),
 }
 
 impl Contents<'_> {
     /// Reads `at..end`, feeding every byte to `hasher` and counting it in `progress`.
     pub async fn read<'a>(
         &'a self,
-        client: &Client,
+        client: &'a Client,
         at: u64,
         end: u64,
         hasher: &'a mut blake3::Hasher,
         progress: &'a Progress,
     ) -> Result<Digested<'a>> {
-        let (below, shown): (Box<dyn Source>, _) = match self {
+        let (below, shown): (Box<dyn Source + 'a>, _) = match self {
             Self::Local(file) => (Box::new(LocalSource::new(file.clone(), at, end)), None),
-            Self::Tree(file, shown) => {
-                let (call, length) = (client.call_within(limits::TRANSFER_WITHIN), Some(end - at));
-                let read = file.read(&call, Range { at, length }).await;
-                (read.map_err(|e| unreadable(e, shown))?, Some(*shown))
+            Self::Tree(file, size, shown) => {
+                let read = Verified::begin(client, file, *size, (at, end)).await;
+                (Box::new(read.map_err(|e| unreadable(e, shown))?), Some(*shown))
             }
         };
         Ok(Digested { below, shown, hasher, progress })
@@ -42,12 +42,17 @@ impl Contents<'_> {
 
 /// Has a cause, so that nobody takes it for what the node says of the copy.
 fn unreadable(error: Error, shown: &str) -> Error {
-    Error::new(error.kind(), "the source cannot be read").said_of(shown).caused_by(error)
+    let unread = Error::new(error.kind(), "the source cannot be read").said_of(shown);
+    let unread = match error.advice() {
+        Some(advice) => unread.hint(advice.to_owned()),
+        None => unread,
+    };
+    unread.caused_by(error)
 }
 
 /// A range of a file, digested and counted as it is read.
 pub struct Digested<'a> {
-    below: Box<dyn Source>,
+    below: Box<dyn Source + 'a>,
     /// What errors call a file of the tree.
     shown: Option<&'a str>,
     hasher: &'a mut blake3::Hasher,

@@ -1,20 +1,18 @@
 //! One file out of the tree.
 
 use std::ffi::OsStr;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
 use weft_core::attr::Attr;
-use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Range, collect};
+use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Source};
 use weft_core::{Error, ErrorKind, Result, Rights, Time, limits};
 use weft_sys::{Folder, Sort};
 
 use super::partial::Partial;
+use super::verified::{Digests, Verified};
 use super::{How, Outcome, Progress};
 use crate::Client;
-
-/// Bytes compared before an interrupted copy is trusted and gone on with.
-const COMPARED_BYTES: u64 = limits::SEAL_BLOCK_BYTES;
 
 /// A file of the tree, and what errors call it.
 #[derive(Clone, Copy)]
@@ -43,8 +41,9 @@ pub struct Spot<'a> {
 }
 
 /// Copies a file to a name in a local directory. A regular file there, or a symbolic link, is
-/// replaced whole once every byte is on disk; an interrupted copy of the same version is gone on
-/// with. Fails with `Busy` while another copy of that version to that name is under way.
+/// replaced whole once every byte is on disk and was compared with the digests that the node keeps;
+/// an interrupted copy of the same version is gone on with. Fails with `Corrupt` if bytes that came
+/// differ, and with `Busy` while another copy of that version to that name is under way.
 pub async fn download(
     client: &Client,
     from: From<'_>,
@@ -60,7 +59,7 @@ pub async fn download(
     } else {
         refuse_what_is_kept(to)?;
         let mode = attr.mode & 0o777 & !how.umask;
-        let receiving = Receiving { client, from, file: &*opened.file, attr: &attr, mode, progress };
+        let receiving = Receiving { client, from, file: &opened.file, attr: &attr, mode, progress };
         Outcome::Copied { bytes: attr.size, resumed: receiving.run(to).await? }
     };
     opened.file.close(&client.call()).await.map_err(|e| e.said_of(from.shown))?;
@@ -93,7 +92,7 @@ pub(super) fn system_time(time: Time) -> SystemTime {
 struct Receiving<'a> {
     client: &'a Client,
     from: From<'a>,
-    file: &'a dyn OpenFile,
+    file: &'a Arc<dyn OpenFile>,
     attr: &'a Attr,
     mode: u16,
     progress: &'a Progress,
@@ -103,43 +102,29 @@ impl Receiving<'_> {
     /// Returns how many bytes were there already.
     async fn run(&self, to: Spot<'_>) -> Result<u64> {
         let mut partial = Partial::claim(to, self.attr.version.0)?;
-        let resumed = self.trusted(&partial).await?;
-        partial.keep(resumed)?;
-        self.receive(&mut partial).await?;
+        let mut digests = Digests::new(self.client, self.file.clone());
+        let resumed = partial.keep(&mut digests, self.attr.size, self.progress).await;
+        let resumed = resumed.map_err(|e| e.said_of(self.from.shown))?;
+        if let Err(error) = self.receive(&mut partial).await {
+            if error.kind() == ErrorKind::Corrupt {
+                // Nobody goes on with it.
+                partial.discard()?;
+            }
+            return Err(error);
+        }
         partial.finish(self.mode, self.attr.mtime)?;
         Ok(resumed)
     }
 
-    /// Returns how many bytes of an earlier attempt can be kept: those that are still as they
-    /// were put there, if the last block of them is what the file holds there.
-    async fn trusted(&self, partial: &Partial<'_>) -> Result<u64> {
-        let there = partial.as_noted(self.attr.size, self.progress).await?;
-        if there == 0 {
-            return Ok(0);
-        }
-        let at = there.saturating_sub(COMPARED_BYTES);
-        let length = (there - at) as usize;
-        let mut mine = vec![0; length];
-        partial.read(&mut mine, at)?;
-        let range = Range { at, length: Some(length as u64) };
-        let unreadable = |e: Error| e.said_of(self.from.shown);
-        let mut source = self.file.read(&self.client.call(), range).await.map_err(unreadable)?;
-        let theirs: Bytes = collect(&mut *source, length).await.map_err(unreadable)?;
-        Ok(if theirs == mine { there } else { 0 })
-    }
-
     async fn receive(&self, partial: &mut Partial<'_>) -> Result<()> {
-        let call = self.client.call_within(limits::TRANSFER_WITHIN);
         let unreadable = |e: Error| e.said_of(self.from.shown);
-        let range = Range { at: partial.length(), length: None };
-        let mut source = self.file.read(&call, range).await.map_err(unreadable)?;
+        let (at, size) = (partial.length(), self.attr.size);
+        let source = Verified::begin(self.client, self.file, size, (at, size)).await;
+        let mut source = source.map_err(unreadable)?;
         while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.map_err(unreadable)? {
             let bytes = Piece::into_bytes(piece)?;
             partial.add(&bytes)?;
             self.progress.add_bytes(bytes.len() as u64)?;
-        }
-        if partial.length() != self.attr.size {
-            return Err(Error::new(ErrorKind::Conflict, "the file ended before its size"));
         }
         Ok(())
     }

@@ -9,22 +9,25 @@
 //!
 //! Out of Weft, bytes of one pinned version go to a hidden file beside the target,
 //! named after that version, which is renamed into place when it is whole and on
-//! disk. A second hidden file notes the digest of every 8 MiB put into the first. The
-//! next copy keeps the bytes that are still as noted, if the last of them are what the
-//! node has, and goes on behind them. Whoever writes the two holds a lock on the first.
+//! disk. Each block of 1 MiB is compared with the digest that the node made of it when it
+//! was written, before any of it goes there. The next copy compares what it finds there in
+//! the same way, and goes on behind the last block that matches. Whoever writes the hidden
+//! file holds a lock on it.
 
 mod contents;
 mod download;
 mod local;
 mod partial;
 mod upload;
+mod verified;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use weft_core::{Error, ErrorKind, Result};
 
 pub use download::{From, Spot, download, is_there};
-pub use upload::{copy_within, is_up, upload};
+pub use upload::{copy_within, is_up, must_be_as_sent, upload};
+pub use verified::Verified;
 
 /// What a copy did with one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

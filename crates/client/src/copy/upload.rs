@@ -48,7 +48,7 @@ pub async fn copy_within(
     progress: &Progress,
 ) -> Result<Outcome> {
     let opened = from.open(client).await?;
-    let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), from.shown));
+    let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), opened.attr.size, from.shown));
     let (size, mtime) = (attr.size, attr.mtime);
     let set = SetAttr { mode: Some(attr.mode), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
     let sending = Sending { client, contents, dir, name, size, set, progress };
@@ -68,11 +68,20 @@ pub async fn is_up(client: &Client, dir: FileId, name: &Name, size: u64, mtime: 
     }
 }
 
+/// Fails with `Corrupt` unless the node has got a part as it was sent.
+pub fn must_be_as_sent(got: &Part, sent: &Part) -> Result<()> {
+    if got == sent {
+        return Ok(());
+    }
+    Err(Error::corrupt("what the node got is not what was sent: its checksum differs")
+        .hint("copy it again; if that fails too, look at the line to the node and at its memory"))
+}
+
 /// Whether a stage was published, dropped or written by somebody else. What the node says has no
 /// cause behind it; what is said of the source has.
 fn is_anothers_doing(error: &Error) -> bool {
-    use ErrorKind::{Conflict, Invalid, NotFound, Stale};
-    matches!(error.kind(), Conflict | Invalid | NotFound | Stale)
+    use ErrorKind::{Conflict, Corrupt, Invalid, NotFound, Stale};
+    matches!(error.kind(), Conflict | Corrupt | Invalid | NotFound | Stale)
         && std::error::Error::source(error).is_none()
 }
 
@@ -122,9 +131,10 @@ impl Sending<'_> {
         };
         let resumed = kept.iter().map(|part| part.bytes).sum();
         let sent = self.send_all(&*stage, kept).await;
-        if sent.as_ref().is_err_and(|error| error.kind() == ErrorKind::NoSpace) {
-            // Kept to be gone on with, it would hold the very space that is lacking. If it cannot
-            // be dropped either, the node gives it up later.
+        let useless = |error: &Error| matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Corrupt);
+        if sent.as_ref().is_err_and(useless) {
+            // Kept to be gone on with, it would hold the very space that is lacking, or bytes that
+            // are not the file's. If it cannot be dropped either, the node gives it up later.
             let _ = stage.discard(&client.call()).await;
         }
         sent.map(|()| resumed)
@@ -189,8 +199,12 @@ impl Sending<'_> {
             let mut hasher = self.hash(start, start + staged, &Progress::default()).await?;
             let from = start + staged;
             let mut data = self.contents.read(self.client, from, end, &mut hasher, self.progress).await?;
-            stage.put(&self.client.call_within(limits::TRANSFER_WITHIN), number, staged, &mut data).await?;
-            parts.push(Part { number, bytes: end - start, digest: *hasher.finalize().as_bytes() });
+            let call = self.client.call_within(limits::TRANSFER_WITHIN);
+            let got = stage.put(&call, number, staged, &mut data).await?;
+            drop(data);
+            let sent = Part { number, bytes: end - start, digest: *hasher.finalize().as_bytes() };
+            must_be_as_sent(&got, &sent)?;
+            parts.push(sent);
             staged = 0;
         }
         Ok(parts)
@@ -200,6 +214,7 @@ impl Sending<'_> {
         let mut hasher = blake3::Hasher::new();
         let mut source = self.contents.read(self.client, at, end, &mut hasher, progress).await?;
         while source.next(limits::PIECE_BYTES_MAX).await?.is_some() {}
+        drop(source);
         Ok(hasher)
     }
 }

@@ -20,6 +20,7 @@ mod copying_within;
 mod corrupt;
 mod crash;
 mod damaged;
+mod faulty_line;
 mod full;
 mod http;
 mod input;

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use weft_client::copy::{Verified, must_be_as_sent};
 use weft_core::attr::{Attr, SetAttr};
-use weft_core::form::{At, Guard, OpenHow, Piece, Pin, Range, Source, StageHint, Stopped};
+use weft_core::form::{At, Guard, OpenHow, Part, Piece, Pin, Source, StageHint, Stopped};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 use weft_sys::fault;
 
@@ -54,9 +55,9 @@ pub async fn into_file(job: &Job<'_>, from: &Attr, shown: &str, to: &Path) -> Re
     let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
     let unreadable = |e: Error| e.said_of(shown);
     let opened = client.fs().open(&client.call(), &At::id(from.id), &how).await.map_err(unreadable)?;
-    let call = client.call_within(limits::TRANSFER_WITHIN);
-    let mut source = opened.file.read(&call, Range::ALL).await.map_err(unreadable)?;
-    let (count, mut bytes) = (progress::printing(job.context, opened.attr.size), 0);
+    let size = opened.attr.size;
+    let mut source = Verified::begin(client, &opened.file, size, (0, size)).await.map_err(unreadable)?;
+    let (count, mut bytes) = (progress::printing(job.context, size), 0);
     while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.map_err(unreadable)? {
         let (piece, file) = (Piece::into_bytes(piece)?, file.clone());
         let length = piece.len() as u64;
@@ -78,7 +79,8 @@ async fn take(
 ) -> Result<()> {
     let interrupt = signal(SignalKind::interrupt());
     let interrupt = interrupt.map_err(|e| fault::error(e, "wait for", "an interrupt"))?;
-    let mut input = Input { file: Arc::new(file), shown, count, interrupt, interrupted: false };
+    let (file, hasher) = (Arc::new(file), blake3::Hasher::new());
+    let mut input = Input { file, shown, count, hasher, bytes: 0, interrupt, interrupted: false };
     let bytes = job.heeding(stage(job, &At::name(dir, name.clone()), &mut input)).await;
     if input.interrupted {
         job.ended.set(true);
@@ -92,10 +94,11 @@ async fn stage(job: &Job<'_>, target: &At, input: &mut Input<'_>) -> Result<u64>
     let client = job.client;
     let stage = client.fs().stage(&client.call(), target, &StageHint::default()).await?;
     let published = async {
-        let part = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, input).await?;
-        let bytes = part.bytes;
-        stage.publish(&client.call(), &[part], &SetAttr::default(), &Guard::NONE).await?;
-        Ok(bytes)
+        let got = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, input).await?;
+        let sent = Part { number: 1, bytes: input.bytes, digest: *input.hasher.finalize().as_bytes() };
+        must_be_as_sent(&got, &sent)?;
+        stage.publish(&client.call(), &[sent], &SetAttr::default(), &Guard::NONE).await?;
+        Ok(sent.bytes)
     };
     let published = published.await;
     if published.is_err() {
@@ -116,6 +119,9 @@ struct Input<'a> {
     file: Arc<File>,
     shown: &'a str,
     count: Count,
+    /// Of all that was read so far, and how much that is.
+    hasher: blake3::Hasher,
+    bytes: u64,
     interrupt: Signal,
     interrupted: bool,
 }
@@ -140,6 +146,8 @@ impl Source for Input<'_> {
         };
         let bytes = bytes.map_err(|e| fault::error(e, "read", self.shown))?;
         self.count.add(bytes.len() as u64);
+        self.hasher.update(&bytes);
+        self.bytes += bytes.len() as u64;
         Ok((!bytes.is_empty()).then_some(Piece::Bytes(bytes)))
     }
 
