@@ -37,6 +37,13 @@ pub struct Shown {
     bar: Arc<OnceLock<ProgressBar>>,
 }
 
+impl Shown {
+    /// Returns the way to print meanwhile.
+    pub fn room(&self) -> Beside {
+        Beside(self.bar.clone())
+    }
+}
+
 impl Drop for Shown {
     fn drop(&mut self) {
         if let Some((end, thread)) = self.drawing.take() {
@@ -66,7 +73,7 @@ impl Count {
 
     /// Returns the way to print meanwhile.
     pub fn room(&self) -> Beside {
-        Beside(self.shown.bar.clone())
+        self.shown.room()
     }
 }
 
@@ -119,7 +126,7 @@ pub async fn watch<T, F: Future<Output = T>>(
         bar.set_position(seen.bytes());
         bar.set_message(format!("{} files", seen.files()));
     });
-    let mut work = std::pin::pin!(work(Beside(shown.bar.clone())));
+    let mut work = std::pin::pin!(work(shown.room()));
     loop {
         tokio::select! {
             outcome = &mut work => return outcome,

@@ -12,7 +12,7 @@ use weft_core::{CallerName, ContainerId, DomainId, Error, ErrorKind, RelPath, Re
 use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
-use crate::{names, show};
+use crate::{names, progress, show};
 
 /// How mode bits are read.
 #[derive(Clone, Copy, ValueEnum)]
@@ -92,51 +92,60 @@ pub struct EditArgs {
 
 pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
     context.wait(async {
-        let client = context.client().await?;
-        match command {
-            AclCommand::Show { path } => {
-                let shown = async {
-                    let path = TreePath::read(path)?;
-                    path.check_thing(&client).await?;
-                    policy(&client, &path).await
-                };
-                print(context, client.domain(), &shown.await.map_err(|e| e.op("show the ACL of"))?)
-            }
-            AclCommand::Set { path, modes, bytes_max, audit_reads, whole_container } => {
-                let edit = PolicyEdit {
-                    acl: None,
-                    modes: modes.map(|m| match m {
-                        ModesArg::Owner => Modes::Owner,
-                        ModesArg::Classes => Modes::Classes,
-                    }),
-                    bytes_max: bytes_max.map(|Limit(max)| max),
-                    audit_reads: audit_reads.map(|r| match r {
-                        ReadsArg::All => AuditReads::All,
-                        ReadsArg::Off => AuditReads::Off,
-                    }),
-                };
-                let changed = set(&client, path, *whole_container, edit).await;
-                changed.map_err(|e| e.op("change the ACL of"))?.say(context)
-            }
-            AclCommand::Grant(args) => {
-                let entry = new_entry(&client, args).await?;
-                let changed = edit(&client, args, |acl| {
-                    grant(acl, entry.clone());
-                    Ok(())
-                });
-                changed.await.map_err(|e| e.op("change the ACL of"))?.say(context)
-            }
-            AclCommand::Revoke(args) => {
-                let (entry, home) = (entry(args, client.domain())?, client.domain());
-                let changed = async {
-                    let mut changes = edit(&client, args, |acl| revoke(acl, &entry, home)).await?;
-                    changes.left = ways_left(&client, &changes, &entry.who).await?;
-                    Ok(changes)
-                };
-                changed.await.map_err(|e: Error| e.op("change the ACL of"))?.say(context)
-            }
+        if let AclCommand::Show { path } = command {
+            let client = context.client().await?;
+            let shown = async {
+                let path = TreePath::read(path)?;
+                path.check_thing(&client).await?;
+                policy(&client, &path).await
+            };
+            return print(context, client.domain(), &shown.await.map_err(|e| e.op("show the ACL of"))?);
         }
+        let shown = progress::waiting(context, "changing the ACL");
+        let changed = change(&context.client().await?, command).await?;
+        // A line goes before another is said.
+        drop(shown);
+        changed.say(context)
     })
+}
+
+async fn change(client: &Client, command: &AclCommand) -> Result<Changes> {
+    let changed = match command {
+        AclCommand::Show { .. } => return Err(Error::internal("to show an ACL changes nothing")),
+        AclCommand::Set { path, modes, bytes_max, audit_reads, whole_container } => {
+            let edit = PolicyEdit {
+                acl: None,
+                modes: modes.map(|m| match m {
+                    ModesArg::Owner => Modes::Owner,
+                    ModesArg::Classes => Modes::Classes,
+                }),
+                bytes_max: bytes_max.map(|Limit(max)| max),
+                audit_reads: audit_reads.map(|r| match r {
+                    ReadsArg::All => AuditReads::All,
+                    ReadsArg::Off => AuditReads::Off,
+                }),
+            };
+            set(client, path, *whole_container, edit).await
+        }
+        AclCommand::Grant(args) => {
+            let entry = new_entry(client, args).await?;
+            edit(client, args, |acl| {
+                grant(acl, entry.clone());
+                Ok(())
+            })
+            .await
+        }
+        AclCommand::Revoke(args) => {
+            let (entry, home) = (entry(args, client.domain())?, client.domain());
+            async {
+                let mut changes = edit(client, args, |acl| revoke(acl, &entry, home)).await?;
+                changes.left = ways_left(client, &changes, &entry.who).await?;
+                Ok(changes)
+            }
+            .await
+        }
+    };
+    changed.map_err(|e| e.op("change the ACL of"))
 }
 
 /// How many bytes files may take together; `None`: as many as there is room for.

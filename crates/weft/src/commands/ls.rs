@@ -15,6 +15,7 @@ use crate::failure::Failures;
 use crate::names::Names;
 use crate::output::out;
 use crate::paths::TreePath;
+use crate::progress::{self, Count};
 use crate::show;
 
 /// Options of `weft ls`.
@@ -35,10 +36,11 @@ pub struct LsArgs {
 
 pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     context.wait(async {
+        let count = progress::counting(context, "listed", true);
         let client = context.client().await?;
-        let (names, failures) = (Names::new(&client), Failures::none(context, &client));
-        let unseen = PassedOver::default();
-        let mut listing = Listing { context, client: &client, args, names, unseen, failures, begun: false };
+        let (names, failures) = (Names::new(&client), Failures::none(context, &client).beside(&count));
+        let (client, count, unseen) = (&client, &count, PassedOver::default());
+        let mut listing = Listing { context, client, args, names, unseen, failures, count, begun: false };
         let root = [OsString::from("/")];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
         // What is no directory has no heading, and comes first.
@@ -65,6 +67,8 @@ struct Listing<'a> {
     /// The directories that could not be looked into.
     unseen: PassedOver,
     failures: Failures<'a>,
+    /// The entries that were listed.
+    count: &'a Count,
     /// Whether something was printed already.
     begun: bool,
 }
@@ -131,6 +135,7 @@ impl Listing<'_> {
                 let owners = page.entries.iter().filter_map(|entry| entry.attr.map(|attr| attr.owner));
                 self.names.ask(owners).await?;
             }
+            self.count.add(page.entries.len() as u64);
             for entry in &page.entries {
                 let name = entry.name.to_string();
                 let path = format!("{}/{name}", shown.trim_end_matches('/'));

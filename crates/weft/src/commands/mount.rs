@@ -23,6 +23,7 @@ use crate::commands::up::{LOG_FILE, run_detached};
 use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
+use crate::progress;
 
 /// Options of `weft mount`.
 #[derive(Args)]
@@ -78,6 +79,7 @@ fn forget_log() {
 }
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
+    let shown = progress::waiting(context, "mounting");
     let place = context.place()?;
     let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
     let client = Client::connect(context.sys(), &place).await?;
@@ -99,6 +101,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let mounted = mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?;
+    drop(shown);
     let _ = out!("ready");
     tokio::select! {
         () = mounted.wait() => return Ok(()),

@@ -1,6 +1,6 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -16,7 +16,7 @@ use weft_sys::fault;
 use crate::context::Context;
 use crate::node::{NodeDirectory, NodeSettings, Running, write_ready};
 use crate::output::{note, out};
-use crate::progress;
+use crate::progress::{self, Beside, Shown};
 
 /// Options of `weft up`.
 #[derive(Args)]
@@ -48,19 +48,23 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    start_log();
-    runtime.block_on(serve(context, args, &dir)).map(|()| ExitCode::SUCCESS)
+    let shown = progress::waiting(context, "starting");
+    start_log(shown.room());
+    runtime.block_on(serve(context, args, &dir, shown)).map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(context: &Context, args: &UpArgs, dir: &Path) -> Result<()> {
+async fn serve(context: &Context, args: &UpArgs, dir: &Path, shown: Shown) -> Result<()> {
     let signals = Signals::new()?;
     let directory = NodeDirectory::take(dir, true, "up")?;
     let settings = NodeSettings { http: args.http, hosts: args.host.clone() };
     let path = directory.path().to_path_buf();
-    let running = Running::start(context.sys(), directory, &settings, |it| tell(&path, it)).await?;
+    let beside = shown.room();
+    let tell = |it: &Founded| beside.print(|| tell(&path, it));
+    let running = Running::start(context.sys(), directory, &settings, tell).await?;
     if let Some(file) = &args.ready {
         write_ready(context.sys(), file, running.addresses())?;
     }
+    drop(shown);
     announce(&path, &running);
     tokio::select! {
         () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
@@ -114,10 +118,24 @@ impl Signals {
     }
 }
 
-/// Logs go to stderr; `WEFT_LOG` chooses what, `info` by default.
-fn start_log() {
+/// Logs go to stderr, beside what is shown there; `WEFT_LOG` chooses what, `info` by default.
+fn start_log(beside: Beside) {
     let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| "info".into());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let writer = move || LogWriter(beside.clone());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).init();
+}
+
+/// Writes lines of the log.
+struct LogWriter(Beside);
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.print(|| std::io::stderr().write(bytes))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Where a detached process is told that its log lies.
@@ -151,10 +169,12 @@ pub fn run_detached(context: &Context, log: std::fs::File, log_path: &Path) -> R
     command.process_group(0);
     let mut child = command.spawn().map_err(failed)?;
     let out = child.stdout.take().ok_or_else(|| Error::internal("the child's output is a pipe"))?;
+    let shown = progress::waiting(context, "starting");
     let mut line = String::new();
     BufReader::new(out).read_line(&mut line).map_err(failed)?;
     let ready = line.trim() == "ready";
     let status = if ready { None } else { Some(child.wait().map_err(failed)?) };
+    drop(shown);
     let log = log_path.display();
     match (ready, context.json()) {
         (false, _) => {}

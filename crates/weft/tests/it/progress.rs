@@ -137,6 +137,10 @@ fn a_long_command_shows_how_far_it_is_and_leaves_the_terminal_clean() {
         (&["backup", &backup], "backing up"),
         (&["fsck", "--online"], "checking"),
         (&["audit", "--verify"], "verifying"),
+        (&["acl", "set", "/d", "--modes", "classes"], "changing the ACL"),
+        (&["acl", "grant", "/d", "anyone", "read"], "changing the ACL"),
+        (&["acl", "revoke", "/d", "anyone", "read"], "changing the ACL"),
+        (&["ls", "-R", "/"], "listed"),
         (&["mv", "/d", "/e"], "renamed"),
         (&["rm", "-r", "/e"], "removed"),
     ] {
@@ -182,6 +186,32 @@ fn a_copy_shows_its_bytes_wherever_they_come_from_and_go() {
     command.ends_clean("1.00 KiB");
 }
 
+/// In the background and in the foreground: until it stands.
+#[test]
+fn a_mount_that_is_slow_to_stand_shows_that_it_is_under_way() {
+    if !have("progress::mount", &["python3", "fusermount3"]) {
+        return;
+    }
+    let node = Node::start();
+    let at = node.make_dir("mnt").display().to_string();
+    for (more, word) in [(&["--daemon"][..], "starting"), (&[], "mounting")] {
+        let paused = Paused::new(&node);
+        let mut command = on_terminal(&node, &[&["mount", "/", &at], more].concat());
+        command.until(word);
+        drop(paused);
+        if more.is_empty() {
+            let mut ready = [0; 6];
+            command.out().read_exact(&mut ready).expect("it says so");
+            assert_eq!(&ready, b"ready\n");
+            node.run(&["umount", &at]).ok();
+        }
+        command.ends_clean(word);
+        if !more.is_empty() {
+            node.run(&["umount", &at]).ok();
+        }
+    }
+}
+
 #[test]
 fn what_could_not_be_removed_is_not_counted() {
     if !have("progress::count", &["python3"]) {
@@ -223,6 +253,34 @@ fn what_works_on_a_directory_without_a_node_shows_that_it_works() {
         command.until(word);
         let holder = std::fs::File::open(node.path(dir).join("lock.holder")).expect("it is a pipe");
         command.ends_clean(word);
+        drop(holder);
+    }
+}
+
+#[test]
+fn a_node_that_is_slow_to_start_shows_that_it_is_under_way() {
+    if !have("progress::up", &["python3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    node.stop();
+    let data = node.data();
+    for more in [&["--daemon"][..], &[]] {
+        node.sh("rm -f data/lock.holder; mkfifo data/lock.holder");
+        let args = [&["up", "--http", "127.0.0.1:0"], more].concat();
+        let mut command = on_terminal(&node, &args);
+        command.until("starting");
+        let holder = std::fs::File::open(data.join("lock.holder")).expect("it is a pipe");
+        if more.is_empty() {
+            command.until("native ");
+            node.sh("rm data/lock.holder; echo > data/lock.holder");
+            node.run(&["down"]).ok();
+            command.ends_clean("starting");
+        } else {
+            command.ends_clean("starting");
+            node.sh("rm data/lock.holder; echo > data/lock.holder");
+            node.run(&["down"]).ok();
+        }
         drop(holder);
     }
 }
