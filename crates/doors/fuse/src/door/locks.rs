@@ -51,7 +51,7 @@ impl Door {
         match self.fs.lock(&self.call(), at, lock, Wait::No).await {
             Ok(_) => Ok(()),
             // The table of locks is full: fcntl's own word for that.
-            Err(error) => Err(Failure::from(error).shown(ErrorKind::TooLarge, Errno::NOLCK)),
+            Err(error) => Err(Failure::from(error).shown(ErrorKind::Busy, Errno::NOLCK)),
         }
     }
 
@@ -64,7 +64,7 @@ impl Door {
             match self.fs.lock(&call, at, lock, Wait::Until(until)).await {
                 Ok(_) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Locked => {}
-                Err(error) => return Err(Failure::from(error).shown(ErrorKind::TooLarge, Errno::NOLCK)),
+                Err(error) => return Err(Failure::from(error).shown(ErrorKind::Busy, Errno::NOLCK)),
             }
         }
     }

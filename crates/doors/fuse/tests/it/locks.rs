@@ -69,6 +69,19 @@ mounted! {
         assert_eq!(in_the_way(&there, Kind::Write, 20, 30), Some((20, 80, 0)));
     }
 
+    fn a_file_with_all_the_locks_that_it_may_carry_says_so_in_fcntls_own_words(bed) {
+        let file = open(bed.join("f"));
+        for number in 0..limits::LOCKS_PER_FILE_MAX as i64 {
+            lock(&file, Kind::Write, 2 * number, 1, false).expect("free");
+        }
+        for wait in [false, true] {
+            let more = lock(&file, Kind::Write, 1 << 30, 1, wait);
+            assert_eq!(number(more), Some(Errno::NOLCK), "wait {wait}");
+        }
+        lock(&file, Kind::None, 0, 1, false).expect("given up");
+        lock(&file, Kind::Write, 1 << 30, 1, false).expect("room again");
+    }
+
     fn closing_any_descriptor_gives_a_process_its_range_locks_up(bed) {
         let again = bed.mount_again("alice", 2);
         let (here, there) = (open(bed.join("f")), open(again.join("f")));
