@@ -4,12 +4,20 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use weft_conformance::run::not_run;
+use bytes::Bytes;
+use weft_conformance::run::{have, not_run};
+use weft_core::attr::SetAttr;
+use weft_core::form::{Ack, At, Expect, Guard, New, OpenHow, Replace, Request, Want, Wire};
+use weft_core::{ErrorReport, FileId, RelPath, TraceId};
+use weft_rpc::{
+    CallBody, CallHeader, Frame, FrameReader, ToClient, ToServer, VERSION, VERSION_OLDEST, encode,
+};
 
 use crate::http::{Http, answer};
-use crate::node::{Node, noise};
+use crate::node::{Node, noise, python};
 
 #[test]
 fn names_are_bytes_with_few_exceptions() {
@@ -62,6 +70,137 @@ fn a_path_of_64_kib_is_refused_at_each_door() {
     node.run(&["ls", &deep]).fails(1, &["error:"]);
     node.run(&["mkdir", "-p", &deep]).fails(1, &["error:"]);
     assert!(http.names("/").is_empty(), "nothing of it was made");
+    for said in framed(&node, deep.trim_start_matches('/')) {
+        assert_eq!(said.kind, weft_core::ErrorKind::Invalid, "{said:?}");
+    }
+    assert!(http.names("/").is_empty(), "nothing of it was made");
+}
+
+/// Asks for a path in frames of our own making, each over a line of its own, which a client of ours
+/// would refuse to send. Returns why each line was ended.
+fn framed(node: &Node, path: &str) -> Vec<ErrorReport> {
+    let header = CallHeader {
+        credential: 0,
+        session: 1,
+        once: None,
+        ack: Ack::Durable,
+        wire: Wire::Private,
+        trace: TraceId(1),
+        left_ms: 10_000,
+    };
+    let (short, guard) = (At::root(RelPath::new("<here>").expect("a name")), Guard::NONE);
+    let set = SetAttr::default();
+    let requests = [
+        Request::Walk { at: short.clone(), want: Want::default() },
+        Request::Make { at: short.clone(), new: New::Directory, set },
+        Request::Remove { at: short.clone(), kind: Expect::Any, guard },
+        Request::Rename { from: short.clone(), to: At::id(FileId::ROOT), how: Replace::Any, guard },
+    ];
+    let bodies = requests.map(CallBody::Request).into_iter();
+    let bodies = bodies.chain([CallBody::Open(short.clone(), OpenHow::default())]);
+    bodies
+        .map(|body| {
+            refusal(node, &longer(&Frame::new(7, &ToServer::Call { header, body }, Bytes::new()), path))
+        })
+        .collect()
+}
+
+/// Returns a frame with a path in place of `<here>`.
+fn longer(frame: &Frame, path: &str) -> Frame {
+    let short = b"\x06<here>";
+    let at = frame.body.windows(short.len()).position(|part| part == short).expect("it is there");
+    let mut body = frame.body[..at].to_vec();
+    // Its length goes before it, seven bits at a time.
+    let mut length = path.len();
+    while length >= 0x80 {
+        body.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    body.push(length as u8);
+    body.extend_from_slice(path.as_bytes());
+    body.extend_from_slice(&frame.body[at + short.len()..]);
+    Frame { body: body.into(), ..frame.clone() }
+}
+
+/// Sends one frame after a greeting, and returns why the node ended the line.
+fn refusal(node: &Node, frame: &Frame) -> ErrorReport {
+    let begin = ToServer::Begin { session: 1, credential: 0, resume: None };
+    let hello = ToServer::Hello { oldest: VERSION_OLDEST, newest: VERSION };
+    let mut line = UnixStream::connect(node.data().join("node.sock")).expect("the node listens");
+    line.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    for frame in [&Frame::new(0, &hello, Bytes::new()), &Frame::new(0, &begin, Bytes::new()), frame] {
+        line.write_all(&encode(frame)).expect("sent");
+    }
+    let mut heard = Vec::new();
+    line.read_to_end(&mut heard).expect("the node ends the line");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let last = runtime.block_on(async {
+        let (mut frames, mut last) = (FrameReader::new(&heard[..]), None);
+        while let Some(frame) = frames.next().await.expect("whole frames") {
+            last = Some(frame.message::<ToClient>().expect("the node speaks the protocol"));
+        }
+        last
+    });
+    match last {
+        Some(ToClient::Refused(report)) => report,
+        other => panic!("it was not refused: {other:?}"),
+    }
+}
+
+/// Says what a path of 64 KiB is answered with, and how many directories fit into each other, one step
+/// after the other, and why no more do.
+const DEEP: &str = r#"
+import errno, os, sys
+os.chdir(sys.argv[1])
+deep = "a/" * (32 << 10)
+def refused(act, *paths):
+    try:
+        act(*paths)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+asked = [(os.stat, deep), (os.mkdir, deep), (os.mknod, deep), (os.rename, "f", deep), (os.link, "f", deep),
+         (os.symlink, deep, "link")]
+print(*(refused(act, *paths) for act, *paths in asked), end=" ")
+made = 0
+while not (why := refused(os.mkdir, "d" * 64)):
+    os.chdir("d" * 64)
+    made += 1
+print(made, why)
+"#;
+
+/// Removes those directories, the deepest first, and says how many they were.
+const UP: &str = r#"
+import os, sys
+os.chdir(sys.argv[1])
+there = 0
+while os.path.isdir("d" * 64):
+    os.chdir("d" * 64)
+    there += 1
+for _ in range(there):
+    os.chdir("..")
+    os.rmdir("d" * 64)
+print(there)
+"#;
+
+#[test]
+fn a_path_of_64_kib_is_too_long_on_a_mount_whole_or_step_by_step() {
+    if !have("input::mount", &["fusermount3", "python3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    let http = node.http(Some(&node.token()));
+    assert_eq!(http.put("/f", b"x").status, 201);
+    let at = node.mount("mnt");
+    let run = |script| node.feed_command(node.as_user(python()).args(["-c", script]).arg(&at), b"").ok();
+    assert_eq!(run(DEEP).trim(), format!("{}1024 ENAMETOOLONG", "ENAMETOOLONG ".repeat(6)));
+    assert_eq!(http.bytes("/f"), b"x");
+    // What lies deeper than a path reaches, commands refuse, and whoever goes by steps does not.
+    node.run(&["rm", "-r", &format!("/{}", "d".repeat(64))]).fails(1, &["longer than its limit"]);
+    assert_eq!(run(UP).trim(), "1024");
+    assert_eq!(http.names("/"), ["f"], "and it goes again");
+    node.unmount(&at);
+    node.stop();
+    node.run(&["fsck"]).ok();
 }
 
 #[test]
