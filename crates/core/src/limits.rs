@@ -92,6 +92,10 @@ pub const LOCK_WAIT_SLICE: Duration = Duration::from_secs(30);
 pub const CHANGES_KEPT: usize = 65_536;
 /// Bytes that these may take: the way from the root is kept with each.
 pub const CHANGES_BYTES_KEPT: usize = 64 << 20;
+/// Names of one file at whose directories a change of it is told.
+pub const NAMES_TOLD_MAX: usize = 64;
+/// Directories above these names that are kept with the change; names beyond are not told.
+pub const CHANGE_WITHIN_MAX: usize = 16 * PATH_DEPTH_MAX;
 /// Changes in one page.
 pub const CHANGES_PAGE_MAX: usize = 1024;
 

@@ -214,6 +214,7 @@ laws! { $
         of_what_is_only_listed_the_names_are_told,
         a_rename_shows_only_the_sides_that_may_be_listed,
         a_limited_credential_is_told_of_its_paths_only,
+        a_file_of_several_names_is_told_of_at_each_of_them,
         a_watch_waits_until_something_changes,
         a_watch_ends_at_its_deadline_with_an_empty_page,
         what_did_not_happen_is_not_told,

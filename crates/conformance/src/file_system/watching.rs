@@ -254,6 +254,44 @@ pub async fn a_limited_credential_is_told_of_its_paths_only(subject: &dyn Subjec
     }
 }
 
+/// What happens to a file with several names, names that it gains and loses included, is told to
+/// those who watch any of them; but no name of a directory that may not be listed.
+pub async fn a_file_of_several_names_is_told_of_at_each_of_them(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    if !site.supports().watch || !site.supports().links {
+        return site.unsupported("watching or links");
+    }
+    site.dir("a").await;
+    let b = site.dir("b").await;
+    let file = site.file("a/f", b"").await;
+    site.fs.link(&site.call(), &at("a/f"), &at("b/g")).await.works();
+    let mut claims = subject.domain().claims(super::ADMINISTRATOR);
+    claims.limits.paths = vec![at("b").path];
+    let limited = subject.domain().caller_with(&claims);
+    let start = feed(&site, at(""), ChangeSeq(0)).await.next;
+    site.write(file, 0, b"bytes").await;
+    let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
+    site.fs.set(&site.call(), &at("b/g"), &set, &free()).await.works();
+    site.fs.link(&site.call(), &at("a/f"), &at("a/h")).await.works();
+    site.fs.remove(&site.call(), &at("a/h"), Expect::Any, &free()).await.works();
+    site.fs.rename(&site.call(), &at("a/f"), &at("a/i"), Replace::Any, &free()).await.works();
+    site.file("a/other", b"other").await;
+    site.fs.rename(&site.call(), &at("a/other"), &at("a/i"), Replace::Any, &free()).await.works();
+    use ChangeKind::{Attr, Link, Remove, Rename, Write};
+    for (reader, expected) in [
+        (&site.admin, [Write, Attr, Link, Remove, Rename, Attr]),
+        (&limited, [Write, Attr, Attr, Attr, Attr, Attr]),
+    ] {
+        let told = told_to(&site, reader, at("b"), start).await;
+        assert_eq!(kinds(&told), expected, "{told:?}");
+        assert!(told.iter().all(|change| change.file == file), "{told:?}");
+    }
+    for change in told_to(&site, &limited, at(""), start).await {
+        let mut named = change.place.iter().chain(&change.to);
+        assert!(named.all(|(dir, _)| *dir == b), "{change:?}");
+    }
+}
+
 /// A watch with nothing to tell waits until something changes.
 pub async fn a_watch_waits_until_something_changes(subject: &dyn Subject) {
     let site = Site::of(subject);

@@ -24,12 +24,13 @@ type Spot = Option<(FileId, Name)>;
 
 impl Act<'_> {
     /// Writes a change down and wakes those who wait. Called while the names it
-    /// speaks of can still be followed upwards.
+    /// speaks of can still be followed upwards. Those who watch any name of the file are told.
     pub(super) fn record(&mut self, kind: ChangeKind, file: FileId, place: Spot, to: Spot) {
-        let named = self.state.inode(file).ok().and_then(|inode| inode.names.first().cloned());
-        let place = place.or(named);
+        let names = self.state.inode(file).map(|inode| inode.names.iter().take(limits::NAMES_TOLD_MAX));
+        let names: Vec<_> = names.into_iter().flatten().cloned().collect();
+        let place = place.or(names.first().cloned());
         let mut within = vec![file];
-        for (dir, _) in place.iter().chain(&to) {
+        for (dir, _) in place.iter().chain(&to).chain(&names) {
             within.extend(self.state.lineage(*dir));
         }
         let Ok(container) = self.state.inode(file).map(|inode| inode.container) else { return };

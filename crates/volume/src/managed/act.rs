@@ -1,6 +1,7 @@
 //! One change under way: the transaction, and what every change leaves behind besides
 //! itself: a note for watchers, a record for the audit, an answer for replay.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -9,15 +10,18 @@ use weft_core::acl::{Because, Settled};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Change, ChangeKind, ChangeSeq};
 use weft_core::service::{AuditOutcome, AuditRecord};
-use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights};
+use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights, limits};
 use weft_kv::{Read, SpaceTxn, Txn};
 
 use super::feed::Noted;
 use super::table::containers;
 use super::table::inodes::{self, Inode, Layout};
-use super::table::{entries, once, unnamed};
+use super::table::{once, unnamed};
 use super::view::{Node, View};
 use super::{AUDITS, CHANGES, Volume};
+
+/// A name in a directory.
+type Spotted<'a> = (&'a Node, &'a Name);
 
 /// A change under way. Everything it decides, it decides inside its transaction.
 pub(super) struct Act<'a, 't> {
@@ -139,8 +143,7 @@ impl Act<'_, '_> {
 
     /// Leaves what watchers and the audit are told, in this same commit.
     pub(super) fn record(&mut self, deed: &Deed<'_>) -> Result<()> {
-        let noted = self.noted(deed)?;
-        self.txn.note(CHANGES, &encode(&noted)?)?;
+        self.tell(deed.kind, deed.node, [deed.place, deed.to])?;
         if self.volume.audited {
             let record = self.audit(deed)?;
             self.txn.note(AUDITS, &encode(&record)?)?;
@@ -148,32 +151,50 @@ impl Act<'_, '_> {
         Ok(())
     }
 
-    fn noted(&self, deed: &Deed<'_>) -> Result<Noted> {
+    /// Leaves what watchers are told: those of all its names, since something of the inode itself
+    /// changes with each.
+    pub(super) fn tell(
+        &mut self,
+        kind: ChangeKind,
+        node: &Node,
+        [place, to]: [Option<Spotted<'_>>; 2],
+    ) -> Result<()> {
+        let noted = self.noted(kind, node, [place, to])?;
+        self.txn.note(CHANGES, &encode(&noted)?)
+    }
+
+    fn noted(&self, kind: ChangeKind, node: &Node, [place, to]: [Option<Spotted<'_>>; 2]) -> Result<Noted> {
         let view = self.view();
-        let named = match deed.place {
-            Some(_) => None,
-            None => entries::name_of(view.read, deed.node.serial())?,
+        let names = match place {
+            Some(_) if node.inode.links < 2 => Vec::new(),
+            _ => view.names_told(node)?,
         };
-        let found = named.as_ref().map(|back| view.node_at(back.parent)).transpose()?;
-        let place = deed.place.or(found.as_ref().zip(named.as_ref().map(|back| &back.name)));
-        let mut within = vec![deed.node.id];
-        for (dir, _) in place.iter().chain(&deed.to) {
+        let place = place.or(names.first().map(|(dir, name)| (dir, name)));
+        let mut within = BTreeSet::from([node.id]);
+        for (dir, _) in place.iter().chain(&to) {
             within.extend(view.lineage(dir)?.iter().map(|above| above.id));
         }
-        within.sort_unstable();
-        within.dedup();
-        let container = deed.node.inode.container;
-        let spot = |spot: Option<(&Node, &Name)>| spot.map(|(dir, name)| (dir.id, name.clone()));
+        for (dir, _) in &names {
+            if within.contains(&dir.id) {
+                continue;
+            }
+            let line = view.lineage(dir)?;
+            if within.len() + line.len() > limits::CHANGE_WITHIN_MAX {
+                break;
+            }
+            within.extend(line.iter().map(|above| above.id));
+        }
+        let spot = |spot: Option<Spotted<'_>>| spot.map(|(dir, name)| (dir.id, name.clone()));
         let change = Change {
             seq: ChangeSeq(0),
-            kind: deed.kind,
-            file: deed.node.id,
+            kind,
+            file: node.id,
             place: spot(place),
-            to: spot(deed.to),
+            to: spot(to),
             caller: self.call.caller.name().id(),
             session: self.call.session,
         };
-        Ok(Noted { change, within, container })
+        Ok(Noted { change, within: within.into_iter().collect(), container: node.inode.container })
     }
 
     fn audit(&self, deed: &Deed<'_>) -> Result<AuditRecord> {

@@ -13,7 +13,7 @@ use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes};
 use weft_core::{ContainerId, Error, FileId, Name, Result, Rights, limits};
 use weft_kv::{Note, NotePosition};
 
-use super::table::inodes;
+use super::table::{entries, inodes};
 use super::view::{Node, View};
 
 /// A change as a commit notes it, with what filtering it needs once the place is gone.
@@ -139,6 +139,13 @@ impl Feed {
 }
 
 impl View<'_> {
+    /// Returns the names of an inode with their directories: of many, the first few.
+    pub(super) fn names_told(&self, node: &Node) -> Result<Vec<(Node, Name)>> {
+        let most = if node.inode.links < 2 { 1 } else { limits::NAMES_TOLD_MAX };
+        let names = entries::names_of(self.read, node.serial()).take(most);
+        names.map(|back| back.and_then(|back| Ok((self.node_at(back.parent)?, back.name)))).collect()
+    }
+
     /// Returns what happened at and below a place after `since`, as far as the caller
     /// may know of it; `None` if nothing happened anywhere.
     pub(super) fn changes(&self, at: &At, since: ChangeSeq) -> Result<Option<Changes>> {

@@ -102,6 +102,9 @@ impl Act<'_, '_> {
                 entries::redirect(self.txn, to.dir.serial(), &to.name, &old, link)?;
                 self.touch_names(&to.dir, 0, directories - i64::from(there.inode.is_directory()))?;
                 self.lose_name(&mut there)?;
+                if there.inode.links > 0 {
+                    self.tell(ChangeKind::Attr, &there, [None, None])?;
+                }
             }
             None => {
                 entries::add(self.txn, to.dir.serial(), &to.name, &Link { cookie, ..*link })?;
