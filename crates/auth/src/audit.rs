@@ -31,7 +31,9 @@ use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Caller, Trust};
-use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
+use weft_core::service::{
+    Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict,
+};
 use weft_core::{
     CallerName, Clock, CredentialId, Deadline, DomainId, Error, ErrorKind, OneLine, Result, TraceId, limits,
 };
@@ -122,7 +124,10 @@ impl Batch {
 fn size_of_record(record: &AuditRecord) -> usize {
     let name = |name: &CallerName| name.local().len() + 64;
     let delegates: usize = record.delegates.iter().map(name).sum();
-    160 + name(&record.caller) + delegates + record.operation.len() + record.because.len()
+    let places = [&record.about.place, &record.about.to].into_iter().flatten();
+    let places: usize = places.map(|(_, name)| name.as_bytes().len() + 16).sum();
+    let texts = record.operation.len() + record.because.len();
+    176 + name(&record.caller) + delegates + texts + places + 10 * record.about.also.len()
 }
 
 fn lock(chain: &Mutex<Chain>) -> MutexGuard<'_, Chain> {
@@ -160,9 +165,7 @@ impl AuditLog {
 
     /// Records something. Never waits unless the queue is full.
     pub async fn add(&self, mut record: AuditRecord) {
-        cut(&mut record.operation);
-        cut(&mut record.because);
-        record.delegates.truncate(limits::DELEGATES_MAX);
+        fit(&mut record);
         let Err(full) = self.queue.try_send(Item::Record(Box::new(record))) else { return };
         let mpsc::error::TrySendError::Full(item) = full else {
             self.lost.fetch_add(1, Ordering::AcqRel);
@@ -278,9 +281,7 @@ impl AuditLog {
                 own_record(&*self.steady, "audit-note", outcome, "the note is no audit record".to_owned())
             },
             |mut record| {
-                cut(&mut record.operation);
-                cut(&mut record.because);
-                record.delegates.truncate(limits::DELEGATES_MAX);
+                fit(&mut record);
                 record
             },
         )
@@ -321,6 +322,14 @@ async fn oldest(under_way: &mut VecDeque<(u64, oneshot::Receiver<()>)>) -> Resul
     Ok(*upto)
 }
 
+/// Brings a record to its bounds.
+fn fit(record: &mut AuditRecord) {
+    cut(&mut record.operation);
+    cut(&mut record.because);
+    record.delegates.truncate(limits::DELEGATES_MAX);
+    record.about.also.truncate(limits::AUDIT_CONTAINERS_MAX);
+}
+
 /// Puts a text on one line, whatever a caller wrote into it, and cuts it to its bound, between
 /// characters.
 fn cut(text: &mut String) {
@@ -340,8 +349,7 @@ fn own_record(clock: &dyn Clock, operation: &str, outcome: AuditOutcome, because
         from: Origin { door: Door::Node, peer: None, uid: None },
         trace: TraceId(0),
         operation: operation.to_owned(),
-        object: None,
-        container: None,
+        about: AuditSubject::default(),
         outcome,
         because,
         bytes: 0,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::RwLock;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
-use weft_core::service::{AuditOutcome, AuditRecord, Memberships};
+use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
     limits,
@@ -215,8 +215,7 @@ impl Home {
             from: from.unwrap_or(Origin { door: Door::Node, peer: None, uid: None }),
             trace: TraceId(0),
             operation: operation.to_owned(),
-            object: None,
-            container: None,
+            about: AuditSubject::default(),
             outcome,
             because,
             bytes: 0,

@@ -396,12 +396,17 @@ pub const AUDIT_BATCH_MAX: usize = 1024;
 pub const AUDIT_BATCH_BYTES: usize = 256 << 10;
 /// Bytes in one audit record's texts; longer ones are cut.
 pub const AUDIT_TEXT_BYTES_MAX: usize = 1 << 10;
+/// Containers that an audit record is about besides the first: all on the way to a policy that is
+/// changed, and those of the places of a rename.
+pub const AUDIT_CONTAINERS_MAX: usize = CONTAINER_DEPTH_MAX + 4;
 /// Bytes in one frame of an audit file: a full batch, its signed head and one large record fit.
 pub const AUDIT_FRAME_BYTES_MAX: usize = 1 << 20;
 /// Bytes in one audit file after which the next is begun.
 pub const AUDIT_FILE_BYTES: u64 = 32 << 20;
 /// Audit records in one page.
 pub const AUDIT_PAGE_MAX: usize = 1000;
+/// Bytes of records in one page, after which no further record joins it.
+pub const AUDIT_PAGE_BYTES: usize = 1 << 20;
 /// Bytes of audit files looked through for one page.
 pub const AUDIT_SCAN_BYTES: u64 = 64 << 20;
 /// How long a record waits for room in the queue before it is counted as lost.
@@ -521,6 +526,7 @@ const _: () = assert!(KV_FOLD_BYTES < KV_OVERLAY_BYTES_MAX);
 const _: () = assert!(8 * KV_OVERLAY_BYTES_MAX as u64 <= SHADOW_FILE_BYTES_MAX);
 const _: () = assert!(MEMBERSHIPS_MAX <= CALLER_GROUPS_MAX && MEMBERSHIPS_MAX * 19 + 4096 < PROOF_BYTES_MAX);
 const _: () = assert!(AUDIT_BATCH_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < AUDIT_FRAME_BYTES_MAX);
+const _: () = assert!(AUDIT_PAGE_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < RPC_BODY_BYTES_MAX);
 const _: () = assert!(PASSWORD_MEMORY_KIB <= PASSWORD_COST_MAX.0 && PASSWORD_PASSES <= PASSWORD_COST_MAX.1);
 const _: () =
     assert!(STORE_WRITING_MAX < STORE_FILES_OPEN_MAX && STORE_DIR_FILES.is_multiple_of(STORE_SPARES));

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use weft_core::proof::Trust;
 use weft_core::service::{AuditFilter, AuditPage, AuditRecord, AuditVerdict};
-use weft_core::{DomainId, ErrorKind, Result, limits};
+use weft_core::{DomainId, Error, ErrorKind, Result, limits};
 use weft_sys::{Disk, DiskFile, Open};
 
 use super::chain::{Extent, KnownHead, name_of};
-use super::frame::{self, Body, Fault, Frame, Link, MAGIC};
+use super::frame::{self, Body, Fault, Frame, Link, MAGIC, OLDER};
+use super::size_of_record;
 
 /// Bytes read at once: most batches fit.
 const READ_BYTES: usize = 64 << 10;
@@ -16,6 +17,7 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads the frames of one file.
 pub(super) struct FileReader {
     file: Arc<dyn DiskFile>,
+    number: u64,
     at: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -29,7 +31,7 @@ impl FileReader {
             Some(end) => end,
             None => file.len()?,
         };
-        Ok(Self { file, at: 0, end, buffer: Vec::new() })
+        Ok(Self { file, number, at: 0, end, buffer: Vec::new() })
     }
 
     /// Returns where the next frame starts.
@@ -38,7 +40,8 @@ impl FileReader {
     }
 
     /// Reads the next frame, which follows `previous` (the opening, if there is none). `None` at
-    /// the end. After a fault the reader stays where it is.
+    /// the end. After a fault the reader stays where it is. A file of an older version is no fault:
+    /// it is whole, and `Unsupported`.
     pub(super) fn next(
         &mut self,
         previous: Option<&Link>,
@@ -46,6 +49,9 @@ impl FileReader {
         if self.at == 0 {
             let mut magic = [0; MAGIC.len()];
             let read = self.file.read(&mut magic, 0)?;
+            if magic == *OLDER {
+                return Err(older(self.number));
+            }
             if read < MAGIC.len() || magic != *MAGIC {
                 return Ok(Some(Err(Fault::Wrong("the file does not begin as an audit file does"))));
             }
@@ -75,12 +81,18 @@ impl FileReader {
     }
 }
 
-/// Finds records. Returns at most [`limits::AUDIT_PAGE_MAX`], having looked through about
+fn older(number: u64) -> Error {
+    Error::unsupported("the audit log was begun by an older version of Weft")
+        .about(name_of(number))
+        .hint("move the files of auth/audit to where you keep them: the log begins anew")
+}
+
+/// Finds records. Returns at most [`limits::AUDIT_PAGE_MAX`] of [`limits::AUDIT_PAGE_BYTES`], having looked through about
 /// [`limits::AUDIT_SCAN_BYTES`] at most: a page with few or none may still say where to go on.
 pub(super) fn find(disk: &dyn Disk, extent: &Extent, filter: &AuditFilter) -> Result<AuditPage> {
     let start = extent.files.partition_point(|mark| mark.first <= filter.after.saturating_add(1));
     let mut page = AuditPage { records: Vec::new(), next: None };
-    let mut scanned = 0;
+    let (mut scanned, mut bytes) = (0, 0);
     for (place, mark) in extent.files.iter().enumerate().skip(start.saturating_sub(1)) {
         let end = (place + 1 == extent.files.len()).then_some(extent.end);
         let mut reader = FileReader::open(disk, mark.number, end)?;
@@ -102,8 +114,9 @@ pub(super) fn find(disk: &dyn Disk, extent: &Extent, filter: &AuditFilter) -> Re
             let last = (first + records.len() as u64).saturating_sub(1);
             for (position, record) in (first..).zip(records) {
                 if position > filter.after && wanted(filter, &record) {
+                    bytes += size_of_record(&record);
                     page.records.push((position, record));
-                    if page.records.len() == limits::AUDIT_PAGE_MAX {
+                    if page.records.len() == limits::AUDIT_PAGE_MAX || bytes >= limits::AUDIT_PAGE_BYTES {
                         page.next = Some(position);
                         return Ok(page);
                     }
@@ -119,8 +132,8 @@ pub(super) fn find(disk: &dyn Disk, extent: &Extent, filter: &AuditFilter) -> Re
 }
 
 fn wanted(filter: &AuditFilter, record: &AuditRecord) -> bool {
-    filter.container.is_none_or(|container| record.container == Some(container))
-        && filter.object.is_none_or(|object| record.object == Some(object))
+    filter.container.is_none_or(|container| record.about.is_about_container(container))
+        && filter.object.is_none_or(|object| record.about.is_about(object))
         && filter.caller.as_ref().is_none_or(|caller| record.caller == *caller)
         && filter.from.is_none_or(|from| record.at >= from)
         && filter.until.is_none_or(|until| record.at < until)

@@ -7,16 +7,16 @@ use std::time::Duration;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Caller, Purpose};
 use weft_core::service::{
-    AuditFilter, AuditOutcome, AuditRecord, AuditVerdict, Evidence, GroupEdit, NewUser, Revoke, Secret,
-    UserEdit,
+    AuditFilter, AuditOutcome, AuditRecord, AuditSubject, AuditVerdict, Evidence, GroupEdit, NewUser, Revoke,
+    Secret, UserEdit,
 };
 use weft_core::{
-    CallerName, ContainerId, CredentialId, ErrorKind, FileId, Result, TraceId, VolumeId, limits,
+    CallerName, ContainerId, CredentialId, ErrorKind, FileId, Name, Result, TraceId, VolumeId, limits,
 };
-use weft_kv::{Ack, NoteKind, Schema, Space, SpaceId, Txn};
+use weft_kv::{Ack, Engine, NoteKind, Schema, Space, SpaceId, Txn};
 use weft_sys::{Disk, FlushSite, Open, SimDisk, simulate};
 
-use crate::scene::{SOCKET, Scene, scene};
+use crate::scene::{SOCKET, Scene, scene, settings};
 
 pub const NOTES: NoteKind = NoteKind(9);
 
@@ -29,8 +29,11 @@ pub fn record(node: &Scene, serial: u64, container: u64) -> AuditRecord {
         from: Origin { door: Door::Http, peer: None, uid: None },
         trace: TraceId(serial),
         operation: "read".to_owned(),
-        object: Some(FileId::new(VolumeId(0), serial, 0)),
-        container: Some(ContainerId(container)),
+        about: AuditSubject {
+            object: Some(FileId::new(VolumeId(0), serial, 0)),
+            container: Some(ContainerId(container)),
+            ..AuditSubject::default()
+        },
         outcome: AuditOutcome::Done,
         because: "entry 3".to_owned(),
         bytes: serial,
@@ -362,6 +365,72 @@ fn a_log_that_was_cut_or_lost_a_file_is_broken_and_goes_on() {
 }
 
 #[test]
+fn a_log_of_an_older_version_is_refused_by_its_name_and_left_as_it_is() {
+    scene(92, |node| async move {
+        node.auth.close().await.expect("it closes");
+        let Scene { sys, disk, engine, auth, .. } = node;
+        drop(auth);
+        engine.close().await.expect("it closes");
+        drop(engine);
+        let name = files(&disk).remove(0);
+        let file = disk.open(&name, Open::Write).expect("it is there");
+        file.write_at(b"weft audit log 1", 0).expect("room");
+        let was = bytes_of(&disk, &name);
+        let disk = disk.kill();
+        let refused = Scene::try_start(&sys, disk.clone(), settings()).await.err().expect("it is older");
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused:?}");
+        assert!(refused.subject().is_some_and(|file| name.ends_with(file)) && refused.advice().is_some());
+        assert_eq!((files(&disk), bytes_of(&disk, &name)), (vec![name.clone()], was));
+        let disk = disk.kill();
+        disk.remove(&name).expect("it is put elsewhere");
+        let node = Scene::start(&sys, disk).await;
+        node.auth.audit().record(record(&node, 1, 1)).await;
+        assert_eq!(traces(&node).await, [1], "it begins anew");
+    });
+}
+
+#[test]
+fn a_record_is_found_by_each_thing_and_container_that_it_is_about() {
+    scene(93, |node| async move {
+        let about = AuditSubject {
+            other: Some(FileId::new(VolumeId(0), 70, 0)),
+            also: (100..300).map(ContainerId).collect(),
+            ..record(&node, 1, 1).about
+        };
+        node.auth.audit().record(AuditRecord { about, ..record(&node, 1, 1) }).await;
+        let of =
+            |container: u64| AuditFilter { container: Some(ContainerId(container)), ..Default::default() };
+        for container in [1, 100, 99 + limits::AUDIT_CONTAINERS_MAX as u64] {
+            assert_eq!(all(&node, of(container)).await.len(), 1, "{container}");
+        }
+        assert_eq!(all(&node, of(100 + limits::AUDIT_CONTAINERS_MAX as u64)).await, [], "it has a bound");
+        for serial in [1, 70] {
+            let object = Some(FileId::new(VolumeId(0), serial, 0));
+            assert_eq!(all(&node, AuditFilter { object, ..Default::default() }).await.len(), 1, "{serial}");
+        }
+    });
+}
+
+#[test]
+fn a_page_of_long_records_ends_before_it_is_too_large_to_send() {
+    scene(94, |node| async move {
+        let (long, name) = ("x".repeat(limits::AUDIT_TEXT_BYTES_MAX), "y".repeat(limits::NAME_BYTES_MAX));
+        let spot = Some((FileId::ROOT, Name::try_from(name.as_str()).expect("a name")));
+        for serial in 1..=limits::AUDIT_PAGE_MAX as u64 {
+            let mut long = AuditRecord { because: long.clone(), ..record(&node, serial, 1) };
+            (long.about.place, long.about.to) = (spot.clone(), spot.clone());
+            node.auth.audit().record(long).await;
+        }
+        let admin = node.admin().await;
+        let page = node.auth.audit().records(&admin, &AuditFilter::default()).await.expect("it may");
+        let bytes = postcard::to_stdvec(&page).expect("plain data").len();
+        assert!(page.next.is_some() && bytes < limits::AUDIT_PAGE_BYTES + (64 << 10), "{bytes}");
+        let found = traces(&node).await;
+        assert_eq!(found, (1..=limits::AUDIT_PAGE_MAX as u64).collect::<Vec<_>>());
+    });
+}
+
+#[test]
 fn a_full_file_is_followed_by_the_next_and_the_chain_runs_on() {
     scene(78, |node| async move {
         let long = "x".repeat(limits::AUDIT_TEXT_BYTES_MAX * 2);
@@ -470,7 +539,7 @@ impl Volume {
 }
 
 pub fn follow(node: &Scene) -> weft_sys::Task<Result<()>> {
-    let (log, notes) = (node.auth.audit_log(), weft_kv::Engine::notes(&*node.engine, NOTES));
+    let (log, notes) = (node.auth.audit_log(), node.engine.notes(NOTES));
     let notes = notes.expect("the one subscriber");
     node.sys.spawn(async move { log.follow(notes).await })
 }
@@ -536,7 +605,7 @@ fn many_notes_are_copied_faster_than_a_page_each_half_second() {
         for serial in 1..=writes {
             volume.write(&record(&node, serial, 1), Ack::Applied).await.expect("room");
         }
-        weft_kv::Engine::flush(&*node.engine).await.expect("it can");
+        node.engine.flush().await.expect("it can");
         node.sys.sleep(Duration::from_secs(1)).await;
         assert_eq!(traces(&node).await.len() as u64, writes);
         following.abort();

@@ -7,6 +7,8 @@ use crate::caller::CallerName;
 use crate::error::{ErrorKind, Result};
 use crate::form::Origin;
 use crate::id::{ContainerId, CredentialId, FileId, TraceId};
+use crate::limits;
+use crate::name::Name;
 use crate::proof::Caller;
 use crate::time::Time;
 
@@ -17,6 +19,52 @@ pub enum AuditOutcome {
     Done,
     /// It was refused or failed.
     Failed(ErrorKind),
+}
+
+/// What a record is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditSubject {
+    /// Which inode.
+    pub object: Option<FileId>,
+    /// A second one: what a rename replaced or exchanged, what a copy went to.
+    pub other: Option<FileId>,
+    /// In which container: that whose policy decided, where that is known.
+    pub container: Option<ContainerId>,
+    /// Further containers: of the other places, of what was replaced, those whose policy was changed
+    /// with it.
+    pub also: Vec<ContainerId>,
+    /// In which directory and under which name, or one of several; for a rename, from.
+    pub place: Option<(FileId, Name)>,
+    /// For a rename, and for a copy that was refused, to.
+    pub to: Option<(FileId, Name)>,
+}
+
+impl AuditSubject {
+    /// Adds a container, unless it is there.
+    pub fn touch(&mut self, container: ContainerId) {
+        if self.container.is_none() {
+            self.container = Some(container);
+        } else if !self.is_about_container(container) && self.also.len() < limits::AUDIT_CONTAINERS_MAX {
+            self.also.push(container);
+        }
+    }
+
+    /// Adds that it is about another place too.
+    #[must_use]
+    pub fn and_to(mut self, to: Self) -> Self {
+        to.container.iter().chain(&to.also).for_each(|container| self.touch(*container));
+        Self { other: to.object, to: to.place, ..self }
+    }
+
+    /// Returns whether it is about an inode.
+    pub fn is_about(&self, object: FileId) -> bool {
+        self.object == Some(object) || self.other == Some(object)
+    }
+
+    /// Returns whether it is about a container.
+    pub fn is_about_container(&self, container: ContainerId) -> bool {
+        self.container == Some(container) || self.also.contains(&container)
+    }
 }
 
 /// One record.
@@ -36,10 +84,8 @@ pub struct AuditRecord {
     pub trace: TraceId,
     /// Which operation.
     pub operation: String,
-    /// On which inode.
-    pub object: Option<FileId>,
-    /// In which container.
-    pub container: Option<ContainerId>,
+    /// On what.
+    pub about: AuditSubject,
     /// How it ended.
     pub outcome: AuditOutcome,
     /// The entry, credential limit or mode that decided, in words.

@@ -11,7 +11,7 @@ mod object_store;
 mod sessions;
 
 pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserRecord};
-pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
+pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict};
 pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
 pub use memberships::Memberships;

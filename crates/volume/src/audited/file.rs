@@ -10,7 +10,7 @@ use weft_core::form::{
 use weft_core::{ContainerId, FileId, Result};
 
 use super::reads::{Reader, Tally};
-use super::{Inner, watched};
+use super::{About, Inner, watched};
 
 pub(super) struct AuditedFile {
     below: Arc<dyn OpenFile>,
@@ -21,11 +21,15 @@ impl AuditedFile {
     pub(super) fn new(
         inner: &Arc<Inner>,
         call: &Call,
-        container: ContainerId,
+        container: Option<ContainerId>,
         below: Arc<dyn OpenFile>,
     ) -> Self {
         let reader = Reader { call: call.clone(), file: below.id(), container };
         Self { below, tally: Tally::new(inner.clone(), reader) }
+    }
+
+    fn about(&self) -> About<'_> {
+        About::Open(&self.tally.reader)
     }
 }
 
@@ -36,12 +40,12 @@ impl OpenFile for AuditedFile {
     }
 
     async fn attr(&self, call: &Call) -> Result<Attr> {
-        watched!(self.tally.inner, call, "attr", Some(self.id()), self.below.attr(call))
+        watched!(self.tally.inner, call, "attr", self.about(), self.below.attr(call))
     }
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
-        let below = watched!(self.tally.inner, call, "read", Some(self.id()), self.below.read(call, range))?;
-        if self.tally.count(0) {
+        let below = watched!(self.tally.inner, call, "read", self.about(), self.below.read(call, range))?;
+        if self.tally.begin() {
             self.tally.inner.record_reads().await;
         }
         Ok(Box::new(AuditedSource { below, tally: self.tally.clone() }))
@@ -50,7 +54,7 @@ impl OpenFile for AuditedFile {
     /// Who has the digests of bytes can tell whether they are what one thinks: that is a read.
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
         let below = self.below.digests(call, block);
-        let digests = watched!(self.tally.inner, call, "read", Some(self.id()), below)?;
+        let digests = watched!(self.tally.inner, call, "read", self.about(), below)?;
         if self.tally.count(0) {
             self.tally.inner.record_reads().await;
         }
@@ -58,19 +62,19 @@ impl OpenFile for AuditedFile {
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
-        watched!(self.tally.inner, call, "write", Some(self.id()), self.below.write(call, at, data))
+        watched!(self.tally.inner, call, "write", self.about(), self.below.write(call, at, data))
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {
-        watched!(self.tally.inner, call, "shape", Some(self.id()), self.below.shape(call, shape))
+        watched!(self.tally.inner, call, "shape", self.about(), self.below.shape(call, shape))
     }
 
     async fn seek(&self, call: &Call, offset: u64, what: Seek) -> Result<u64> {
-        watched!(self.tally.inner, call, "seek", Some(self.id()), self.below.seek(call, offset, what))
+        watched!(self.tally.inner, call, "seek", self.about(), self.below.seek(call, offset, what))
     }
 
     async fn sync(&self, call: &Call, range: Range) -> Result<Verifier> {
-        self.below.sync(call, range).await
+        watched!(self.tally.inner, call, "sync", self.about(), self.below.sync(call, range))
     }
 
     async fn close(&self, call: &Call) -> Result<()> {
@@ -87,11 +91,13 @@ struct AuditedSource {
 #[async_trait]
 impl Source for AuditedSource {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let piece = self.below.next(max).await?;
-        if let Some(piece) = &piece {
-            self.tally.count(piece.length() as u64);
+        let piece = self.below.next(max).await;
+        match &piece {
+            Ok(Some(piece)) => _ = self.tally.count(piece.length() as u64),
+            Ok(None) => {}
+            Err(error) => self.tally.cut_off(error).await,
         }
-        Ok(piece)
+        piece
     }
 
     fn length(&self) -> Option<u64> {
@@ -99,6 +105,11 @@ impl Source for AuditedSource {
     }
 
     fn stopped(&self) -> Stopped {
-        self.below.stopped()
+        let (tally, stopped) = (self.tally.clone(), self.below.stopped());
+        Box::pin(async move {
+            let error = stopped.await;
+            tally.cut_off(&error).await;
+            error
+        })
     }
 }

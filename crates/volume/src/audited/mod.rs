@@ -16,20 +16,40 @@ mod stage;
 use std::sync::Arc;
 
 use weft_core::form::{At, Call, FileSystem};
-use weft_core::service::{Audit, AuditOutcome, AuditRecord};
-use weft_core::{ContainerId, Error, ErrorKind, FileId};
+use weft_core::service::{Audit, AuditOutcome, AuditRecord, AuditSubject};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, StageId};
 use weft_sys::Sys;
 
 use reads::{Reader, Unrecorded};
 
-/// What the volume below knows of reads.
-pub trait Readings: Send + Sync {
+/// What the volume below knows of what is recorded.
+pub trait Witness: Send + Sync {
     /// Returns whether the reads of a container's files are to be recorded. Where that cannot be
     /// found out, they are.
     fn are_recorded(&self, container: ContainerId) -> bool;
 
     /// Says what settled that a caller may read a file; nothing if the file is gone.
     fn settled_by(&self, call: &Call, file: FileId) -> Option<String>;
+
+    /// Says what an address leads to, whatever the caller may know of it: for the record of a refusal,
+    /// which the caller is not shown.
+    fn found(&self, call: &Call, at: &At) -> AuditSubject;
+
+    /// Says which name a stage is meant for, likewise; nothing if it is gone.
+    fn meant_for(&self, call: &Call, stage: StageId) -> Option<At>;
+}
+
+/// What a call is about.
+#[derive(Clone, Copy)]
+enum About<'a> {
+    At(&'a At),
+    /// From where, to where.
+    Both(&'a At, &'a At),
+    /// A file, and a name for it.
+    Link(&'a At, &'a At),
+    Open(&'a Reader),
+    /// A stage, and where it was begun if that is known.
+    Stage(StageId, Option<&'a At>),
 }
 
 /// A file system whose reads and refusals are recorded.
@@ -40,7 +60,7 @@ struct Inner {
     sys: Sys,
     below: Arc<dyn FileSystem>,
     audit: Arc<dyn Audit>,
-    reads: Arc<dyn Readings>,
+    witness: Arc<dyn Witness>,
     unrecorded: Unrecorded,
 }
 
@@ -50,20 +70,26 @@ impl Audited {
         sys: Sys,
         below: Arc<dyn FileSystem>,
         audit: Arc<dyn Audit>,
-        reads: Arc<dyn Readings>,
+        witness: Arc<dyn Witness>,
     ) -> Self {
-        Self(Arc::new(Inner { sys, below, audit, reads, unrecorded: Unrecorded::default() }))
+        Self(Arc::new(Inner { sys, below, audit, witness, unrecorded: Unrecorded::default() }))
     }
 
     /// Records everything that was read before now: before the log is read, and before it is closed.
     pub async fn record_reads(&self) {
         self.0.record_reads().await;
     }
+
+    /// Records that something about a place was refused beside the tree.
+    pub async fn refused(&self, call: &Call, operation: &str, at: &At, error: &Error) {
+        self.0.refused(call, operation, About::At(at), error).await;
+    }
 }
 
 impl Inner {
-    /// Records a refusal; other failures are no decision about anybody.
-    async fn refused(&self, call: &Call, operation: &str, object: Option<FileId>, error: &Error) {
+    /// Records a refusal; other failures are no decision about anybody. What is hidden from the
+    /// caller is looked up here, after its answer was made, and stands in the record alone.
+    async fn refused(&self, call: &Call, operation: &str, about: About<'_>, error: &Error) {
         let told = error;
         let error = reason(error);
         let refusal = matches!(
@@ -82,18 +108,38 @@ impl Inner {
             None => error.detail().to_owned(),
         };
         let outcome = AuditOutcome::Failed(error.kind());
-        let record = self.record(call, operation, (object, None), outcome, because, 0);
+        let record = self.record(call, operation, self.found(call, about), outcome, because, 0);
         self.audit.record(record).await;
+    }
+
+    fn found(&self, call: &Call, about: About<'_>) -> AuditSubject {
+        match about {
+            About::At(at) => self.witness.found(call, at),
+            About::Both(from, to) => self.witness.found(call, from).and_to(self.witness.found(call, to)),
+            About::Link(file, name) => {
+                let name = self.witness.found(call, name);
+                let place = name.place.clone();
+                AuditSubject { place, other: None, to: None, ..self.witness.found(call, file).and_to(name) }
+            }
+            About::Open(Reader { file, container, .. }) => {
+                let found = self.witness.found(call, &At::id(*file));
+                AuditSubject { container: found.container.or(*container), ..found }
+            }
+            About::Stage(id, begun_at) => {
+                let at = self.witness.meant_for(call, id).or(begun_at.cloned());
+                at.map(|at| self.witness.found(call, &at)).unwrap_or_default()
+            }
+        }
     }
 
     /// Records that bytes were read, and by which entry, if that is wanted of the container.
     async fn read(&self, reader: &Reader, bytes: u64) {
         let Reader { call, file, container } = reader;
-        if !self.reads.are_recorded(*container) {
+        if container.is_some_and(|container| !self.witness.are_recorded(container)) {
             return;
         }
-        let because = self.reads.settled_by(call, *file);
-        let about = (Some(*file), Some(*container));
+        let because = self.witness.settled_by(call, *file);
+        let about = AuditSubject { object: Some(*file), container: *container, ..AuditSubject::default() };
         let record = self.record(call, "read", about, AuditOutcome::Done, because.unwrap_or_default(), bytes);
         self.audit.record(record).await;
     }
@@ -102,7 +148,7 @@ impl Inner {
         &self,
         call: &Call,
         operation: &str,
-        (object, container): (Option<FileId>, Option<ContainerId>),
+        about: AuditSubject,
         outcome: AuditOutcome,
         because: String,
         bytes: u64,
@@ -115,8 +161,7 @@ impl Inner {
             from: call.from,
             trace: call.trace,
             operation: operation.to_owned(),
-            object,
-            container,
+            about,
             outcome,
             because,
             bytes,
@@ -131,17 +176,12 @@ fn reason(error: &Error) -> &Error {
     below.filter(|_| error.kind() == ErrorKind::NotFound).unwrap_or(error)
 }
 
-/// Returns the inode an address names, if it names one by id.
-fn named(at: &At) -> Option<FileId> {
-    at.path.is_empty().then_some(at.base)
-}
-
 /// Makes a call and records it if it is refused.
 macro_rules! watched {
-    ($inner:expr, $call:ident, $operation:literal, $object:expr, $act:expr) => {{
+    ($inner:expr, $call:ident, $operation:literal, $about:expr, $act:expr) => {{
         let outcome = $act.await;
         if let Err(error) = &outcome {
-            $inner.refused($call, $operation, $object, error).await;
+            $inner.refused($call, $operation, $about, error).await;
         }
         outcome
     }};

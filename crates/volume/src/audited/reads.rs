@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use weft_core::form::Call;
-use weft_core::{ContainerId, FileId, limits};
+use weft_core::{ContainerId, Error, FileId, limits};
 
-use super::Inner;
+use super::{About, Inner};
 
 /// What is read through one open.
 pub(super) struct Tally {
@@ -19,6 +19,8 @@ pub(super) struct Tally {
     pub(super) reader: Reader,
     touched: AtomicBool,
     bytes: AtomicU64,
+    /// That its right ended is recorded: who reads and who waits may both meet it.
+    is_cut_off: AtomicBool,
 }
 
 /// Who reads what. Who reads is who opened.
@@ -26,7 +28,8 @@ pub(super) struct Tally {
 pub(super) struct Reader {
     pub(super) call: Call,
     pub(super) file: FileId,
-    pub(super) container: ContainerId,
+    /// Where it was when it was opened.
+    pub(super) container: Option<ContainerId>,
 }
 
 /// Reads that are to be recorded soon.
@@ -49,7 +52,26 @@ struct Due {
 
 impl Tally {
     pub(super) fn new(inner: Arc<Inner>, reader: Reader) -> Arc<Self> {
-        Arc::new(Self { inner, reader, touched: AtomicBool::new(false), bytes: AtomicU64::new(0) })
+        Arc::new(Self {
+            inner,
+            reader,
+            touched: AtomicBool::new(false),
+            bytes: AtomicU64::new(0),
+            is_cut_off: AtomicBool::new(false),
+        })
+    }
+
+    /// Notes that a read begins. Returns what [`Tally::count`] does.
+    pub(super) fn begin(self: &Arc<Self>) -> bool {
+        self.is_cut_off.store(false, Ordering::Release);
+        self.count(0)
+    }
+
+    /// Records why a read that had begun ended, if that was a refusal.
+    pub(super) async fn cut_off(&self, error: &Error) {
+        if !self.is_cut_off.swap(true, Ordering::AcqRel) {
+            self.inner.refused(&self.reader.call, "read", About::Open(&self.reader), error).await;
+        }
     }
 
     /// Counts bytes that were read; none at first, by whoever begins. Returns whether more had

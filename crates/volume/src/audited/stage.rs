@@ -4,14 +4,22 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_core::attr::{Changed, SetAttr};
-use weft_core::form::{Call, Entry, Guard, Part, PartPage, Source, Stage};
+use weft_core::form::{At, Call, Entry, Guard, Part, PartPage, Source, Stage};
 use weft_core::{Result, StageId};
 
-use super::{Inner, watched};
+use super::{About, Inner, watched};
 
 pub(super) struct AuditedStage {
     pub(super) inner: Arc<Inner>,
     pub(super) below: Arc<dyn Stage>,
+    /// Where it was begun; unknown of one that was gone on with.
+    pub(super) target: Option<At>,
+}
+
+impl AuditedStage {
+    fn about(&self) -> About<'_> {
+        About::Stage(self.below.id(), self.target.as_ref())
+    }
 }
 
 #[async_trait]
@@ -21,11 +29,11 @@ impl Stage for AuditedStage {
     }
 
     async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
-        watched!(self.inner, call, "put", None, self.below.put(call, number, offset, data))
+        watched!(self.inner, call, "put", self.about(), self.below.put(call, number, offset, data))
     }
 
     async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
-        watched!(self.inner, call, "parts", None, self.below.parts(call, from))
+        watched!(self.inner, call, "parts", self.about(), self.below.parts(call, from))
     }
 
     async fn publish(
@@ -35,10 +43,10 @@ impl Stage for AuditedStage {
         set: &SetAttr,
         guard: &Guard,
     ) -> Result<Changed<Entry>> {
-        watched!(self.inner, call, "publish", None, self.below.publish(call, parts, set, guard))
+        watched!(self.inner, call, "publish", self.about(), self.below.publish(call, parts, set, guard))
     }
 
     async fn discard(&self, call: &Call) -> Result<()> {
-        watched!(self.inner, call, "discard", None, self.below.discard(call))
+        watched!(self.inner, call, "discard", self.about(), self.below.discard(call))
     }
 }

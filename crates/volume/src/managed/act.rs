@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use weft_core::acl::{Because, Settled};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Change, ChangeKind, ChangeSeq};
-use weft_core::service::{AuditOutcome, AuditRecord};
+use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject};
 use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights, limits};
 use weft_kv::{Read, SpaceTxn, Txn};
 
@@ -38,12 +38,48 @@ pub(super) struct Deed<'a> {
     pub(super) operation: &'static str,
     pub(super) node: &'a Node,
     /// Where: for a rename, from.
-    pub(super) place: Option<(&'a Node, &'a Name)>,
+    pub(super) place: Option<Spotted<'a>>,
     /// For a rename, to.
-    pub(super) to: Option<(&'a Node, &'a Name)>,
+    pub(super) to: Option<Spotted<'a>>,
+    /// What was under the name that something else has now.
+    pub(super) other: Option<&'a Node>,
+    /// Containers beyond those of all these whose policy changed with it.
+    pub(super) also: Vec<ContainerId>,
     /// The inode whose container allowed it, and the right that was needed.
     pub(super) by: (&'a Node, Rights),
     pub(super) bytes: u64,
+}
+
+impl<'a> Deed<'a> {
+    /// Returns what was done to an inode, at none of its names in particular.
+    pub(super) fn of(
+        kind: ChangeKind,
+        operation: &'static str,
+        node: &'a Node,
+        by: (&'a Node, Rights),
+    ) -> Self {
+        Self { kind, operation, node, place: None, to: None, other: None, also: Vec::new(), by, bytes: 0 }
+    }
+
+    /// Returns what its record is about. `told` is what watchers are told.
+    fn subject(&self, told: &Change) -> AuditSubject {
+        let mut subject = AuditSubject {
+            object: Some(self.node.id),
+            other: self.other.map(|node| node.id),
+            container: Some(self.by.0.inode.container),
+            place: told.place.clone(),
+            to: told.to.clone(),
+            also: Vec::new(),
+        };
+        let dirs = [self.place, self.to].into_iter().flatten().map(|(dir, _)| dir);
+        // Of bytes and attributes, whoever has the directory need not know.
+        let dirs = dirs.filter(|_| self.kind.is_of_names());
+        for node in dirs.chain([self.node]).chain(self.other) {
+            subject.touch(node.inode.container);
+        }
+        self.also.iter().for_each(|container| subject.touch(*container));
+        subject
+    }
 }
 
 impl Act<'_, '_> {
@@ -143,16 +179,16 @@ impl Act<'_, '_> {
 
     /// Leaves what watchers and the audit are told, in this same commit.
     pub(super) fn record(&mut self, deed: &Deed<'_>) -> Result<()> {
-        self.tell(deed.kind, deed.node, [deed.place, deed.to])?;
+        let noted = self.noted(deed.kind, deed.node, [deed.place, deed.to])?;
+        self.txn.note(CHANGES, &encode(&noted)?)?;
         if self.volume.audited {
-            let record = self.audit(deed)?;
+            let record = self.audit(deed, &noted.change)?;
             self.txn.note(AUDITS, &encode(&record)?)?;
         }
         Ok(())
     }
 
-    /// Leaves what watchers are told: those of all its names, since something of the inode itself
-    /// changes with each.
+    /// Leaves what watchers, and only they, are told.
     pub(super) fn tell(
         &mut self,
         kind: ChangeKind,
@@ -163,6 +199,8 @@ impl Act<'_, '_> {
         self.txn.note(CHANGES, &encode(&noted)?)
     }
 
+    /// Returns what watchers are told: those of all its names, since something of the inode itself
+    /// changes with each.
     fn noted(&self, kind: ChangeKind, node: &Node, [place, to]: [Option<Spotted<'_>>; 2]) -> Result<Noted> {
         let view = self.view();
         let names = match place {
@@ -197,7 +235,7 @@ impl Act<'_, '_> {
         Ok(Noted { change, within: within.into_iter().collect(), container: node.inode.container })
     }
 
-    fn audit(&self, deed: &Deed<'_>) -> Result<AuditRecord> {
+    fn audit(&self, deed: &Deed<'_>, told: &Change) -> Result<AuditRecord> {
         let view = self.view();
         let (node, right) = deed.by;
         let governing = view.governing(node.inode.container)?;
@@ -211,8 +249,7 @@ impl Act<'_, '_> {
             from: self.call.from,
             trace: self.call.trace,
             operation: deed.operation.to_owned(),
-            object: Some(deed.node.id),
-            container: Some(node.inode.container),
+            about: deed.subject(told),
             outcome: AuditOutcome::Done,
             because,
             bytes: deed.bytes,

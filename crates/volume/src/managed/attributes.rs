@@ -116,15 +116,7 @@ impl Act<'_, '_> {
         } else {
             (ChangeKind::Attr, Rights::ATTR_WRITE)
         };
-        self.record(&Deed {
-            kind,
-            operation: "set",
-            node,
-            place: None,
-            to: None,
-            by: (node, right),
-            bytes: 0,
-        })?;
+        self.record(&Deed::of(kind, "set", node, (node, right)))?;
         let file = self.wcc(node.id, before)?;
         Ok(Changed { value: self.attr(node)?, file, parents: [None, None] })
     }
@@ -186,13 +178,8 @@ impl Act<'_, '_> {
         }
         self.touch(&mut node)?;
         self.record(&Deed {
-            kind: ChangeKind::Attr,
-            operation: "tag",
-            node: &node,
-            place: None,
-            to: None,
-            by: (&node, Rights::ATTR_WRITE),
             bytes: bytes as u64,
+            ..Deed::of(ChangeKind::Attr, "tag", &node, (&node, Rights::ATTR_WRITE))
         })?;
         Ok(Changed { value: (), file: self.wcc(node.id, before)?, parents: [None, None] })
     }

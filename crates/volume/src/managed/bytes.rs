@@ -318,15 +318,7 @@ impl Act<'_, '_> {
     }
 
     pub(super) fn record_write(&mut self, node: &Node, op: Rights, bytes: u64) -> Result<()> {
-        self.record(&Deed {
-            kind: ChangeKind::Write,
-            operation: "write",
-            node,
-            place: None,
-            to: None,
-            by: (node, op),
-            bytes,
-        })
+        self.record(&Deed { bytes, ..Deed::of(ChangeKind::Write, "write", node, (node, op)) })
     }
 
     /// Changes an inline file's extent. `None` if there is an object by now.

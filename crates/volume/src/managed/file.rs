@@ -374,13 +374,8 @@ impl Act<'_, '_> {
                 let (node, _) =
                     self.make_in(&dir, &name, &New::File { verifier: None }, &make.set, number)?;
                 self.record(&Deed {
-                    kind: ChangeKind::Make,
-                    operation: "make",
-                    node: &node,
                     place: Some((&dir, &name)),
-                    to: None,
-                    by: (&dir, Rights::INSERT),
-                    bytes: 0,
+                    ..Deed::of(ChangeKind::Make, "make", &node, (&dir, Rights::INSERT))
                 })?;
                 let parent = Some(self.wcc(dir.id, above)?);
                 Ok(Found { attr: self.attr(&node)?, node, made: true, parent })

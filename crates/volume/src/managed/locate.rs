@@ -2,6 +2,7 @@
 
 use weft_core::attr::Kind;
 use weft_core::form::{At, Follow, LinkTarget};
+use weft_core::service::AuditSubject;
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 
 use super::table::entries::{self, Link};
@@ -9,6 +10,7 @@ use super::table::inodes;
 use super::view::{Node, View, hidden};
 
 /// Where an address led.
+#[derive(Clone)]
 pub(super) struct Place {
     /// The directory and name it was found under; none for an id or the root.
     pub(super) above: Option<(Node, Name)>,
@@ -53,6 +55,44 @@ impl View<'_> {
     /// Finds where an address leads. Fails with `Stale` if its base is gone; what the
     /// path does not lead to is a place without a node, if its directory is there.
     pub(super) fn locate(&self, at: &At) -> Result<Place> {
+        self.led_by(at, |dir, step| self.step(dir, step))
+    }
+
+    /// Finds where an address leads, or how far, whoever may know of it: for what is recorded of a
+    /// refusal, never for an answer.
+    fn unveiled(&self, at: &At) -> Result<Place> {
+        let mut reached = None;
+        let led = self.led_by(at, |dir, step| {
+            let place = self.step_unasked(dir, step)?;
+            reached = Some(place.clone());
+            Ok(place)
+        });
+        led.or_else(|error| reached.ok_or(error))
+    }
+
+    /// Says what an address leads to, or how far, for a record.
+    pub(super) fn subject_at(&self, at: &At) -> Result<AuditSubject> {
+        let Place { above, node, .. } = self.unveiled(at)?;
+        let mut subject = AuditSubject::default();
+        if let Some(node) = &node {
+            subject.object = Some(node.id);
+            subject.touch(node.inode.container);
+        }
+        subject.place = match &above {
+            Some((dir, name)) => {
+                subject.touch(dir.inode.container);
+                Some((dir.id, name.clone()))
+            }
+            None => {
+                let names = node.map(|node| self.names_told(&node)).transpose()?.unwrap_or_default();
+                names.into_iter().next().map(|(dir, name)| (dir.id, name))
+            }
+        };
+        Ok(subject)
+    }
+
+    /// Follows an address: names by `step`, symbolic links as they say.
+    fn led_by(&self, at: &At, mut step_by: impl FnMut(Node, Step) -> Result<Place>) -> Result<Place> {
         let mut place = Place::at(self.node(at.base)?);
         let mut names = at.path.names();
         let mut name = names.next();
@@ -79,13 +119,17 @@ impl View<'_> {
                     None => return Ok(place),
                 },
             };
-            place = self.step(place.node.ok_or_else(hidden)?, step)?;
+            place = step_by(place.node.ok_or_else(hidden)?, step)?;
         }
     }
 
     fn step(&self, dir: Node, step: Step) -> Result<Place> {
         if !dir.inode.is_directory() {
-            return Err(if self.may_know(&dir)? { not_directory() } else { hidden() });
+            return Err(if self.may_know(&dir)? {
+                not_directory()
+            } else {
+                self.veiled(&dir, Rights::TRAVERSE)
+            });
         }
         let name = match step {
             Step::Into(name) => name,
@@ -100,13 +144,33 @@ impl View<'_> {
         if !self.has(&dir, Rights::TRAVERSE)? {
             let seen = self.has(&dir, Rights::LIST)?
                 || node.as_ref().is_some_and(|node| self.rights(node).is_ok_and(|rights| !rights.is_empty()));
-            return Err(if seen { self.refusal(&dir, Rights::TRAVERSE) } else { hidden() });
+            // The same is decided, and recorded, whether the name is there or not.
+            return Err(if seen {
+                self.refusal(&dir, Rights::TRAVERSE)
+            } else {
+                self.veiled(&dir, Rights::TRAVERSE)
+            });
         }
         if let Some(node) = &node
             && self.within_paths(node)?.is_empty()
         {
-            return Err(hidden());
+            return Err(self.veiled(node, Rights::ALL));
         }
+        Ok(Place { above: Some((dir, name)), node, link })
+    }
+
+    /// Takes a step and asks for no right.
+    fn step_unasked(&self, dir: Node, step: Step) -> Result<Place> {
+        if !dir.inode.is_directory() {
+            return Err(not_directory());
+        }
+        let name = match step {
+            Step::Into(name) => name,
+            Step::Up => return Ok(Place::at(self.parent(&dir)?)),
+            Step::Here => return Ok(Place::at(dir)),
+        };
+        let link = entries::find(self.read, dir.serial(), &name)?;
+        let node = link.map(|link| self.node_at(link.inode)).transpose()?;
         Ok(Place { above: Some((dir, name)), node, link })
     }
 

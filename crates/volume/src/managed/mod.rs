@@ -75,11 +75,13 @@ use quick_cache::sync::Cache;
 use tokio::sync::Notify;
 use weft_core::acl::{Acl, AclEntry, Modes, Who};
 use weft_core::attr::Kind;
-use weft_core::form::{Ack, Call, Verifier};
+use weft_core::form::{Ack, At, Call, Verifier};
 use weft_core::policy::AuditReads;
 use weft_core::proof::{Caller, Granted};
-use weft_core::service::{Issuer, Memberships, ObjectStore};
-use weft_core::{CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, Tick, VolumeId, limits};
+use weft_core::service::{AuditSubject, Issuer, Memberships, ObjectStore};
+use weft_core::{
+    CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, StageId, Tick, VolumeId, limits,
+};
 use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceTxn};
 use weft_sys::{Sys, Task};
 
@@ -88,7 +90,7 @@ use self::grants::GrantKey;
 use self::table::containers::{self, Head, Rules};
 use self::table::{inodes, unnamed, volume};
 use self::view::View;
-use crate::audited::Readings;
+use crate::audited::Witness;
 
 pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
 pub use self::full::Unfinished;
@@ -253,7 +255,7 @@ fn make_root(
     containers::put(txn, container, Head { serial: 0, epoch: 0, leaving: false }, &rules)
 }
 
-impl Readings for Managed {
+impl Witness for Managed {
     fn are_recorded(&self, container: ContainerId) -> bool {
         let volume = &self.volume;
         let find = || {
@@ -270,6 +272,16 @@ impl Readings for Managed {
     fn settled_by(&self, call: &Call, file: FileId) -> Option<String> {
         // A read that has ended is recorded, however late.
         self.volume.look_whenever(call, |view| view.read_settled_by(file)).ok()
+    }
+
+    fn found(&self, call: &Call, at: &At) -> AuditSubject {
+        let found = self.volume.look_whenever(call, |view| view.subject_at(at));
+        let object = at.path.is_empty().then_some(at.base);
+        found.unwrap_or_else(|_| AuditSubject { object, ..AuditSubject::default() })
+    }
+
+    fn meant_for(&self, call: &Call, stage: StageId) -> Option<At> {
+        self.volume.look_whenever(call, |view| view.meant_for(stage)).ok().flatten()
     }
 }
 

@@ -41,13 +41,8 @@ impl Act<'_, '_> {
         let above = self.before(&dir)?;
         let (node, link) = self.make_in(&dir, &name, new, set, number)?;
         self.record(&Deed {
-            kind: ChangeKind::Make,
-            operation: "make",
-            node: &node,
             place: Some((&dir, &name)),
-            to: None,
-            by: (&dir, Rights::INSERT),
-            bytes: 0,
+            ..Deed::of(ChangeKind::Make, "make", &node, (&dir, Rights::INSERT))
         })?;
         self.entered(&dir, above, &name, &link, &node, None)
     }
@@ -174,13 +169,8 @@ impl Act<'_, '_> {
         node.inode.links += 1;
         self.touch(&mut node)?;
         self.record(&Deed {
-            kind: ChangeKind::Link,
-            operation: "link",
-            node: &node,
             place: Some((&dir, &name)),
-            to: None,
-            by: (&dir, Rights::INSERT),
-            bytes: 0,
+            ..Deed::of(ChangeKind::Link, "link", &node, (&dir, Rights::INSERT))
         })?;
         self.entered(&dir, above, &name, &link, &node, before)
     }
@@ -203,13 +193,8 @@ impl Act<'_, '_> {
         let (before, above) = (self.before(&node)?, self.before(&dir)?);
         self.catch_up(&mut node)?;
         self.record(&Deed {
-            kind: ChangeKind::Remove,
-            operation: "remove",
-            node: &node,
             place: Some((&dir, &name)),
-            to: None,
-            by: (&dir, Rights::REMOVE),
-            bytes: 0,
+            ..Deed::of(ChangeKind::Remove, "remove", &node, (&dir, Rights::REMOVE))
         })?;
         entries::remove(self.txn, dir.serial(), &name, &link)?;
         self.touch_names(&dir, -1, -i64::from(node.inode.is_directory()))?;

@@ -117,15 +117,10 @@ impl Act<'_, '_> {
             traverse_added.push(above);
         }
         self.touch(&mut node)?;
-        self.record(&Deed {
-            kind: ChangeKind::Policy,
-            operation: "protect",
-            node: &node,
-            place: None,
-            to: None,
-            by: (&node, Rights::ACL_WRITE),
-            bytes: 0,
-        })?;
+        let mut also = traverse_added.clone();
+        also.push(enclosing);
+        let deed = Deed::of(ChangeKind::Policy, "protect", &node, (&node, Rights::ACL_WRITE));
+        self.record(&Deed { also, ..deed })?;
         let value = Protected { container, made, members_left, traverse_added, untouched_above };
         let file = self.wcc(node.id, before)?;
         Ok((Changed { value, file, parents: [None, None] }, epochs))

@@ -53,13 +53,10 @@ impl Act<'_, '_> {
             self.catch_up(there)?;
         }
         self.record(&Deed {
-            kind: ChangeKind::Rename,
-            operation: "rename",
-            node: &moved,
             place: Some((&from.dir, &from.name)),
             to: Some((&to.dir, &to.name)),
-            by: (&from.dir, by),
-            bytes: 0,
+            other: to.held.as_ref().map(|(there, _)| there),
+            ..Deed::of(ChangeKind::Rename, "rename", &moved, (&from.dir, by))
         })?;
         let epochs = match (how, &to.held) {
             (Replace::Exchange, Some((there, other))) => {

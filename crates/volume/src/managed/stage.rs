@@ -150,15 +150,12 @@ impl Act<'_, '_> {
         let made = before.is_none();
         let times = SetAttr { mtime: set.mtime, ..SetAttr::default() };
         self.apply(&mut node, if made { &times } else { set })?;
-        self.record(&Deed {
-            kind: if made { ChangeKind::Make } else { ChangeKind::Write },
-            operation: "publish",
-            node: &node,
-            place: Some((&spot.dir, &spot.name)),
-            to: None,
-            by: if made { (&spot.dir, Rights::INSERT) } else { (&node, Rights::WRITE) },
-            bytes: node.inode.size,
-        })?;
+        let (kind, by) = match made {
+            true => (ChangeKind::Make, (&spot.dir, Rights::INSERT)),
+            false => (ChangeKind::Write, (&node, Rights::WRITE)),
+        };
+        let (place, bytes) = (Some((&spot.dir, &spot.name)), node.inode.size);
+        self.record(&Deed { place, bytes, ..Deed::of(kind, "publish", &node, by) })?;
         let mut answer = self.entered(&spot.dir, above, &spot.name, &link, &node, before)?;
         if !made {
             answer.parents[0] = None;

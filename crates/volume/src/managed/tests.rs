@@ -22,7 +22,7 @@ use weft_sys::{SimDisk, Sys, simulate};
 use super::table::inodes;
 use super::view::View;
 use super::{Config, Managed};
-use crate::audited::Readings;
+use crate::audited::Witness;
 
 const OPTIONS: Options = Options {
     segment_bytes: 256 << 10,

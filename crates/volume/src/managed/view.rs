@@ -352,16 +352,24 @@ impl<'a> View<'a> {
 
     /// Returns the refusal that a decision amounts to.
     pub(super) fn refusal_of(&self, node: &Node, decision: &Decision) -> Error {
+        match self.may_know(node) {
+            Err(error) => error,
+            Ok(true) => self.denial(node, decision),
+            Ok(false) => hidden().caused_by(self.denial(node, decision)),
+        }
+    }
+
+    /// Refuses as if there were nothing. The reason is for logs and the audit; it is never shown.
+    pub(super) fn veiled(&self, node: &Node, asked: Rights) -> Error {
+        let decision = self.decide(node, asked, Bits::Count);
+        hidden().caused_by(decision.map_or_else(|error| error, |decision| self.denial(node, &decision)))
+    }
+
+    fn denial(&self, node: &Node, decision: &Decision) -> Error {
         let missing = decision.asked() - decision.allowed();
         let inside = self.within_paths(node).is_ok_and(|left| left.contains(missing));
         let detail = decision.because(missing).refusal(missing, inside);
-        let denied = Error::denied(detail).caller(self.call.caller.name());
-        match self.may_know(node) {
-            Err(error) => error,
-            Ok(true) => denied,
-            // The reason is for logs and the audit; it is never shown.
-            Ok(false) => hidden().caused_by(denied),
-        }
+        Error::denied(detail).caller(self.call.caller.name())
     }
 
     /// Returns whether the caller may know of an inode: by some right on it, or by

@@ -1,14 +1,16 @@
-//! Laws of what is recorded of reads.
+//! Laws of what is recorded of reads and refusals.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{FileSystem, Range};
+use weft_core::form::{
+    At, Cursor, Expect, FileSystem, New, PageMax, Range, Request, StageHint, Want, WriteAt,
+};
 use weft_core::proof::Caller;
-use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict};
-use weft_core::{Error, FileId, Result, Rights, limits};
+use weft_core::service::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
 use weft_sys::{SimDisk, Sys, simulate};
 use weft_volume::audited::Audited;
 
@@ -23,8 +25,16 @@ impl Log {
     /// Returns how many records there are of reads of a file, and of how many bytes.
     fn reads_of(&self, file: FileId) -> (usize, u64) {
         let records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of = records.iter().filter(|record| record.operation == "read" && record.object == Some(file));
+        let of =
+            records.iter().filter(|record| record.operation == "read" && record.about.object == Some(file));
         of.fold((0, 0), |(count, bytes), record| (count + 1, bytes + record.bytes))
+    }
+
+    /// Takes out the records of refusals: of which operation, and what they were about.
+    fn refusals(&self) -> Vec<(String, Option<FileId>, Option<ContainerId>)> {
+        let records = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let refused = records.into_iter().filter(|record| record.outcome != AuditOutcome::Done);
+        refused.map(|record| (record.operation, record.about.object, record.about.container)).collect()
     }
 }
 
@@ -114,5 +124,119 @@ fn what_is_copied_or_read_to_be_executed_is_recorded_as_read() {
         assert_eq!(read_of(&*file, &site.call(), Range::ALL).await.works().len(), 4000);
         fs.record_reads().await;
         assert_eq!(log.reads_of(to), (1, 4000));
+    });
+}
+
+/// A sealed directory with a file in it, and bob, who may pass what lies above it and no more.
+async fn sealed(site: &Site<'_>) -> (ContainerId, FileId, Caller) {
+    let bob = site.user("bob");
+    site.allow("", &bob, Rights::TRAVERSE).await;
+    site.dir("hers").await;
+    let file = site.file("hers/f", &pattern(100_000, 1)).await;
+    let made = site.seal("hers").await;
+    (made.container, file, bob)
+}
+
+#[test]
+fn a_refusal_is_recorded_with_what_it_was_about_where_that_is_hidden_too() {
+    with_log(async |site, _, fs, log| {
+        let (container, f, bob) = sealed(site).await;
+        let call = site.call_of(&bob, 2);
+        let mut told = Vec::new();
+        for path in ["hers/f", "hers/none", "hers/none/below", "hers/f/below"] {
+            let error = fs.open(&call, &at(path), &how(Rights::READ)).await.err().expect("not his");
+            told.push((error.kind(), error.detail().to_owned(), error.advice().map(str::to_owned)));
+        }
+        assert!(told.iter().all(|one| *one == told[0] && one.0 == ErrorKind::NotFound), "{told:?}");
+        fs.remove(&call, &at("hers/f"), Expect::Any, &free()).await.fails();
+        assert_eq!(fs.file(&call, f, Rights::READ).await.err().map(|e| e.kind()), Some(ErrorKind::NotFound));
+        assert_eq!(
+            fs.list(&call, &at("hers"), Cursor::Start, PageMax::new(10), Want::default()).await.fails(),
+            ErrorKind::Denied
+        );
+        let hers = site.find("hers").await.works();
+        let about = |operation: &str, object| (operation.to_owned(), object, Some(container));
+        let opened = [Some(f), None, None, Some(f)].map(|object| about("open", object));
+        let others = [about("remove", Some(f)), about("file", Some(f)), about("list", Some(hers))];
+        assert_eq!(log.refusals(), [&opened[..], &others].concat());
+    });
+}
+
+#[test]
+fn a_refusal_through_a_link_is_about_what_the_link_leads_to() {
+    with_log(async |site, _, fs, log| {
+        let (container, f, bob) = sealed(site).await;
+        site.symlink("way", "hers/../hers/f").await;
+        let call = site.call_of(&bob, 2);
+        fs.open(&call, &at("way").following(), &how(Rights::READ)).await.map(drop).fails();
+        assert_eq!(log.refusals(), [("open".to_owned(), Some(f), Some(container))]);
+    });
+}
+
+#[test]
+fn what_is_outside_the_paths_of_a_credential_is_recorded_as_refused() {
+    with_log(async |site, _, fs, log| {
+        let (_, f, _) = sealed(site).await;
+        site.dir("his").await;
+        let mut claims = site.subject.domain().claims(weft_conformance::file_system::ADMINISTRATOR);
+        claims.limits.paths = vec![at("his").path];
+        let call = site.call_of(&site.subject.domain().caller_with(&claims), 2);
+        let refused = fs.walk(&call, &at("hers/f"), Want::default()).await.fails();
+        let hers = site.find("hers").await.works();
+        assert_eq!(refused, ErrorKind::NotFound);
+        let container = Some(site.attr(f).await.container);
+        let records = log.refusals();
+        assert_eq!(records, [("walk".to_owned(), Some(f), container)], "{hers}");
+    });
+}
+
+#[test]
+fn what_is_refused_through_an_open_file_a_stage_or_a_batch_is_recorded_as_any() {
+    with_log(async |site, _, fs, log| {
+        let (container, f, bob) = sealed(site).await;
+        site.allow("hers", &bob, Rights::WRITING).await;
+        let call = site.call_of(&bob, 2);
+        let (writing, reading) =
+            (fs.file(&call, f, Rights::WRITE).await.works(), fs.file(&call, f, Rights::READ).await.works());
+        let mut source = reading.read(&call, Range::ALL).await.works();
+        source.next(1000).await.works();
+        let begun = fs.stage(&call, &at("hers/new"), &StageHint::default()).await.works();
+        let brief = StageHint { brief: true, ..StageHint::default() };
+        let brief = fs.stage(&call, &at("hers/small"), &brief).await.works();
+        let again = fs.staged(&call, begun.id()).await.works();
+        assert_eq!(log.refusals(), []);
+        site.forbid("hers", &bob).await;
+        write_to(&*writing, &call, WriteAt::Offset(0), b"x").await.fails();
+        source.next(1000).await.fails();
+        for stage in [begun, brief, again] {
+            stage.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
+        }
+        let remove = Request::Remove { at: at("hers/f"), kind: Expect::Any, guard: free() };
+        let make = Request::Make { at: at("hers/g"), new: New::Directory, set: SetAttr::default() };
+        let walk = Request::Walk { at: At::id(f), want: Want::default() };
+        let replies = fs.batch(&call, vec![remove, make, walk]).await;
+        assert!(replies.iter().all(Result::is_err));
+        let about = |(operation, object): (&str, _)| (operation.to_owned(), object, Some(container));
+        let expected = [
+            ("write", Some(f)),
+            ("read", Some(f)),
+            ("publish", None),
+            ("publish", None),
+            ("publish", None),
+            ("remove", Some(f)),
+            ("make", None),
+            ("walk", Some(f)),
+        ];
+        assert_eq!(log.refusals(), expected.map(about));
+    });
+}
+
+#[test]
+fn what_a_batch_copies_is_recorded_as_read() {
+    with_log(async |site, _, fs, log| {
+        let (from, _) = (site.file("from", &pattern(5000, 1)).await, site.file("to", b"").await);
+        let copy = Request::Copy { from: at("from"), range: Range::ALL, to: at("to"), offset: 0 };
+        assert!(fs.batch(&site.call(), vec![copy]).await.iter().all(Result::is_ok));
+        assert_eq!(log.reads_of(from), (1, 5000));
     });
 }

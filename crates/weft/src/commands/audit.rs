@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::Client;
-use weft_core::form::Scope;
+use weft_core::form::{At, Scope};
 use weft_core::policy::{AuditReads, PolicyEdit};
-use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditVerdict};
-use weft_core::{CallerName, OneLine, Result, Time};
+use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditSubject, AuditVerdict};
+use weft_core::{CallerName, FileId, Name, OneLine, Result, Time};
 
 use crate::commands::acl::ReadsArg;
 use crate::context::Context;
@@ -125,6 +125,7 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
         AuditOutcome::Done => "done",
         AuditOutcome::Failed(kind) => kind.name(),
     };
+    let about = &record.about;
     let door = format!("{:?}", record.from.door).to_lowercase();
     if context.json() {
         return out!(
@@ -139,8 +140,12 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
                 "peer": record.from.peer.map(|p| p.to_string()),
                 "trace": record.trace.to_string(),
                 "operation": record.operation,
-                "object": record.object.map(|o| o.to_string()),
-                "container": record.container.map(|c| c.to_string()),
+                "object": about.object.map(|o| o.to_string()),
+                "other": about.other.map(|o| o.to_string()),
+                "container": about.container.map(|c| c.to_string()),
+                "containers": about.container.iter().chain(&about.also).map(ToString::to_string).collect::<Vec<_>>(),
+                "place": place(&about.place),
+                "to": place(&about.to),
                 "outcome": outcome,
                 "because": record.because,
                 "bytes": record.bytes,
@@ -148,12 +153,26 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
         );
     }
     let peer = record.from.peer.map_or_else(|| "here".into(), |p| p.to_string());
-    let object = record.object.map_or_else(|| "-".into(), |o| o.to_string());
+    let object = about.object.map_or_else(|| "-".into(), |o| o.to_string());
     let who = record.caller.seen_from(client.domain());
     out!(
-        "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {}",
+        "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {} {}",
         show::time(record.at),
         OneLine(&record.operation).to_string(),
+        places(about),
         OneLine(&record.because)
     )
+}
+
+/// Returns a name and the id of its directory.
+fn place(place: &Option<(FileId, Name)>) -> Option<serde_json::Value> {
+    let (dir, name) = place.as_ref()?;
+    Some(serde_json::json!({ "dir": dir.to_string(), "name": name.to_string() }))
+}
+
+/// Returns where it was, as far as names were told: for a rename, from where to where.
+fn places(about: &AuditSubject) -> String {
+    let said = |(dir, name): &(FileId, Name)| At::name(*dir, name.clone()).to_string();
+    let place = about.place.as_ref().map_or_else(|| "-".to_owned(), said);
+    about.to.as_ref().map_or_else(|| place.clone(), |to| format!("{place} -> {}", said(to)))
 }

@@ -47,7 +47,9 @@ impl Guarded {
         let walked = self.fs.walk(&call, &At::id(member), Want { attr: true, rights: true }).await?;
         let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
         if walked.attr.container != container || !may {
-            return Err(Error::denied("reading the audit of the container needs `audit-read` on it"));
+            let refused = Error::denied("reading the audit of the container needs `audit-read` on it");
+            self.fs.refused(&call, "audit", &At::id(member), &refused).await;
+            return Err(refused);
         }
         // A container reaches beyond the paths of a credential; what lies there is not to be told.
         if !caller.limits().paths.is_empty() && filter.object != Some(member) {

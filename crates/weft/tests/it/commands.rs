@@ -239,6 +239,83 @@ fn an_owner_says_which_reads_of_hers_are_recorded_and_sees_them_without_being_ad
 }
 
 #[test]
+fn an_owner_sees_all_that_others_did_and_were_refused_in_her_container() {
+    let node = furnished();
+    let (alice, bob) = (node.add_user("alice", "her pass word"), node.add_user("bob", "his pass word"));
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    node.run_with(&alice, &["audit", "/d", "--reads", "off"]).ok();
+    node.run_with(&bob, &["cat", "/d/one"]).fails(1, &["error:"]);
+    node.run_with(&bob, &["cat", "/d/none"]).fails(1, &["error:"]);
+    node.run_with(&bob, &["rm", "/d/one"]).fails(1, &["error:"]);
+    node.run(&["acl", "grant", "/d", "bob", "traverse,attr-read,insert,=write"]).ok();
+    let mut copy = node.command();
+    node.feed_command(copy.env("BEARER_TOKEN", &bob).args(["cp", "-", "weft:/d/his"]), b"his").ok();
+    node.run_with(&bob, &["rm", "/d/one"]).fails(3, &["error:"]);
+    let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
+    let containers: BTreeSet<String> = records.iter().map(|record| record["container"].to_string()).collect();
+    assert_eq!(containers.len(), 1, "{records:?}");
+    let of = |who: &str, outcome: &str| -> BTreeSet<&str> {
+        let his = records.iter().filter(|r| r["caller"].as_str().is_some_and(|c| c.starts_with(who)));
+        his.filter(|r| r["outcome"] == outcome).filter_map(|r| r["operation"].as_str()).collect()
+    };
+    assert!(of("alice@", "done").contains("protect"), "{records:?}");
+    assert!(of("bob@", "done").contains("publish"), "{records:?}");
+    assert!(of("bob@", "denied").contains("remove"), "{records:?}");
+    let refused = of("bob@", "denied");
+    assert!(refused.contains("open") || refused.contains("walk"), "{records:?}");
+    node.run_with(&bob, &["audit", "/d"]).fails(3, &["error:"]);
+    assert!(node.run_with(&alice, &["audit", "/d"]).ok().contains("needs `audit-read`"));
+}
+
+#[test]
+fn what_moves_between_containers_is_in_the_audit_of_both_under_its_names() {
+    let node = furnished();
+    let (alice, bob) = (node.add_user("alice", "her pass word"), node.add_user("bob", "his pass word"));
+    node.run(&["mkdir", "/e"]).ok();
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    node.run(&["acl", "grant", "/e", "bob", "all"]).ok();
+    node.run(&["mv", "/d/one", "/e/uno"]).ok();
+    let replaced = node.run(&["stat", "/e/uno", "--json"]).json()[0]["id"].clone();
+    node.run(&["mv", "/d/two", "/e/uno"]).ok();
+    node.run_with(&alice, &["mv", "/d/sub/three", "/e/tre"]).fails(3, &["error:"]);
+    node.run(&["rm", "/d/sub/three"]).ok();
+    node.run(&["mkdir", "/d/a\nb\u{1b}"]).ok();
+    let moved = |records: &[serde_json::Value], outcome: &str| -> Vec<(String, String)> {
+        let of = |r: &serde_json::Value, place: &str| r[place]["name"].as_str().unwrap_or("-").to_owned();
+        let renames = records.iter().filter(|r| r["operation"] == "rename" && r["outcome"] == outcome);
+        renames.map(|r| (of(r, "place"), of(r, "to"))).collect()
+    };
+    for (who, path) in [(&alice, "/d"), (&bob, "/e")] {
+        let records = node.run_with(who, &["audit", path, "--json"]).json();
+        let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
+        assert_eq!(moved(&records, "done"), [pair("one", "uno"), pair("two", "uno")], "{path}: {records:?}");
+        assert_eq!(moved(&records, "denied"), [pair("three", "tre")], "{path}: {records:?}");
+        assert_eq!(records.iter().filter(|r| r["other"] == replaced).count(), 1, "{path}: {records:?}");
+        let both = records.iter().find(|r| r["operation"] == "rename").expect("one moved");
+        assert_eq!(both["containers"].as_array().map(Vec::len), Some(2), "{both}");
+    }
+    let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
+    let named = |operation: &str, name: &str| {
+        records.iter().any(|r| r["operation"] == operation && r["place"]["name"] == name)
+    };
+    assert!(named("remove", "three") && named("make", r"a\x0ab\x1b"), "{records:?}");
+    let text = node.run_with(&alice, &["audit", "/d"]).ok();
+    assert!(text.contains("/one -> ") && text.contains("/uno ") && text.contains(r"/a\x0ab\x1b "), "{text}");
+}
+
+#[test]
+fn a_policy_edit_is_in_the_audit_of_every_container_that_it_changed() {
+    let node = furnished();
+    let alice = node.add_user("alice", "her pass word");
+    node.add_user("bob", "his pass word");
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    node.run(&["acl", "grant", "/d/sub", "bob", "read"]).ok();
+    let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
+    let edits = records.iter().filter(|r| r["operation"] == "protect" && r["place"]["name"] == "sub");
+    assert_eq!(edits.count(), 1, "what was split off was hers: {records:?}");
+}
+
+#[test]
 fn a_credential_of_some_paths_reads_the_audit_of_one_of_them_at_a_time() {
     let node = furnished();
     node.add_user("alice", "her pass word");

@@ -9,13 +9,13 @@ use weft_core::acl::Network;
 use weft_core::form::{Ack, Door, Origin, Supports, Wire};
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::service::{
-    AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
-    Finding, GroupEdit, GroupRecord, Identity, NewUser, NodeStatus, Revoke, Secret, SessionGrant, Severity,
-    UserEdit, UserRecord,
+    AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
+    Evidence, Finding, GroupEdit, GroupRecord, Identity, NewUser, NodeStatus, Revoke, Secret, SessionGrant,
+    Severity, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
-    ErrorReport, FileId, KeyId, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
+    ErrorReport, FileId, KeyId, Name, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
 };
 
 use crate::message::{
@@ -74,6 +74,10 @@ fn file(dice: &mut Dice) -> FileId {
 fn word(dice: &mut Dice) -> String {
     let letters: Vec<_> = "abcxyzABCXYZ0189._-".chars().collect();
     (0..=dice.roll(20)).map(|_| *dice.pick(&letters)).collect()
+}
+
+fn name(dice: &mut Dice) -> Name {
+    Name::try_from(format!("n{}", word(dice)).as_str()).expect("no dots alone")
 }
 
 fn caller(dice: &mut Dice) -> CallerName {
@@ -297,8 +301,14 @@ fn record(dice: &mut Dice) -> AuditRecord {
         from: Origin { door: *dice.pick(&doors), peer: maybe(dice, address), uid: None },
         trace: TraceId(number(dice)),
         operation: text(dice),
-        object: maybe(dice, file),
-        container: maybe(dice, |dice| ContainerId(number(dice))),
+        about: AuditSubject {
+            object: maybe(dice, file),
+            other: maybe(dice, file),
+            container: maybe(dice, |dice| ContainerId(number(dice))),
+            also: several(dice, |dice| ContainerId(number(dice))),
+            place: maybe(dice, |dice| (file(dice), name(dice))),
+            to: maybe(dice, |dice| (file(dice), name(dice))),
+        },
         outcome: match dice.roll(2) {
             0 => AuditOutcome::Done,
             _ => AuditOutcome::Failed(*dice.pick(&ErrorKind::ALL)),

@@ -101,6 +101,13 @@ impl View<'_> {
         Ok(Spot { dir, name: row.name.clone(), held: node.zip(link) })
     }
 
+    /// Returns the name that a stage is meant for, whosever it is: for records only.
+    pub(in crate::managed) fn meant_for(&self, id: StageId) -> Result<Option<At>> {
+        let row = stages::find(self.read, id)?;
+        let dir = |row: &StageRow| weft_core::FileId::new(self.volume.id, row.dir, row.generation);
+        Ok(row.map(|row| At::name(dir(&row), row.name)))
+    }
+
     /// Returns a part as it can still be relied on: unflushed bytes of an earlier boot
     /// may be lost.
     pub(super) fn part(&self, id: StageId, number: u32) -> Result<Option<PartRow>> {
