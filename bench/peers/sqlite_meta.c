@@ -56,6 +56,8 @@ static const char *path, *mode;
 static long callers, count, dirs, next_id, base;
 static pthread_mutex_t writing = PTHREAD_MUTEX_INITIALIZER, queue = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t arrived = PTHREAD_COND_INITIALIZER;
+/* Readers wait here once all that they will read is resident; the clock starts. */
+static pthread_barrier_t warm;
 
 static void must(int code) {
     if (code == SQLITE_OK || code == SQLITE_DONE || code == SQLITE_ROW) return;
@@ -151,32 +153,38 @@ static void *write_grouped(void *arg) {
     return NULL;
 }
 
+static void look_up_one(sqlite3_stmt *one, long id) {
+    char name[NAME_MAX_BYTES];
+    name_of(name, "file", id);
+    must(sqlite3_bind_int64(one, 1, id % dirs));
+    must(sqlite3_bind_blob(one, 2, name, strlen(name), SQLITE_STATIC));
+    if (sqlite3_step(one) != SQLITE_ROW || sqlite3_column_bytes(one, 1) != INODE_BYTES) { fprintf(stderr, "%s is not there\n", name); exit(1); }
+    must(sqlite3_reset(one));
+}
+
 static void *look_up(void *arg) {
     sqlite3 *db = connect_to();
     sqlite3_stmt *one = prepared(db, "select inode.id, body from entry join inode on inode.id = entry.id where dir = ?1 and name = ?2");
     unsigned long state = 88172645463325252UL + (long)arg;
-    char name[NAME_MAX_BYTES];
+    for (long id = 0; id < base; id++) look_up_one(one, id);
+    pthread_barrier_wait(&warm);
     for (long at = 0; at < count / callers; at++) {
         state ^= state << 13; state ^= state >> 7; state ^= state << 17;
-        long id = state % base;
-        name_of(name, "file", id);
-        must(sqlite3_bind_int64(one, 1, id % dirs));
-        must(sqlite3_bind_blob(one, 2, name, strlen(name), SQLITE_STATIC));
-        if (sqlite3_step(one) != SQLITE_ROW || sqlite3_column_bytes(one, 1) != INODE_BYTES) { fprintf(stderr, "%s is not there\n", name); exit(1); }
-        must(sqlite3_reset(one));
+        look_up_one(one, state % base);
     }
     sqlite3_close_v2(db);
     return NULL;
 }
 
-/* Pages by cookie, with attributes: what a mount asks for. Lists until COUNT entries were seen. */
+/* Pages by cookie, with attributes: what a mount asks for. Lists the whole once, and then until COUNT entries were seen. */
 static void *list(void *arg) {
     sqlite3 *db = connect_to();
     sqlite3_stmt *page = prepared(db,
         "select cookie.cookie, cookie.name, inode.body from cookie join entry on entry.dir = cookie.dir and entry.name = cookie.name"
         " join inode on inode.id = entry.id where cookie.dir = ?1 and cookie.cookie > ?2 order by cookie.cookie limit ?3");
-    long seen = 0, after = -1, dir = (long)arg % dirs;
-    while (seen < count / callers) {
+    long seen = 0, after = -1, dir = (long)arg % dirs, whole = base / dirs;
+    int is_warm = 0;
+    while (seen < (is_warm ? count / callers : whole)) {
         long before = seen;
         must(sqlite3_bind_int64(page, 1, dir));
         must(sqlite3_bind_int64(page, 2, after));
@@ -184,6 +192,9 @@ static void *list(void *arg) {
         while (sqlite3_step(page) == SQLITE_ROW) { after = sqlite3_column_int64(page, 0); seen += sqlite3_column_bytes(page, 2) == INODE_BYTES; }
         must(sqlite3_reset(page));
         if (seen == before) { if (after < 0) exit(1); after = -1; }
+        if (is_warm || seen < whole) continue;
+        pthread_barrier_wait(&warm);
+        is_warm = 1, seen = 0;
     }
     sqlite3_close_v2(db);
     return NULL;
@@ -210,9 +221,15 @@ int main(int words, char **word) {
     }
     pthread_t threads[callers];
     struct timespec from, to;
+    int reading = act == look_up || act == list;
+    if (pthread_barrier_init(&warm, NULL, callers + 1)) return 1;
     clock_gettime(CLOCK_MONOTONIC, &from);
     if (only_files) count = 0;
     for (long at = 0; at < callers; at++) if (pthread_create(&threads[at], NULL, act, (void *)at)) return 1;
+    if (reading) {
+        pthread_barrier_wait(&warm);
+        clock_gettime(CLOCK_MONOTONIC, &from);
+    }
     for (long at = 0; at < callers; at++) pthread_join(threads[at], NULL);
     clock_gettime(CLOCK_MONOTONIC, &to);
     printf("%.1f\n", count / callers * callers / ((to.tv_sec - from.tv_sec) + (to.tv_nsec - from.tv_nsec) / 1e9));

@@ -63,7 +63,7 @@ pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
             rename(&space, work, base).await
         }
         "lookup" => look_up(&space, work, base),
-        "list" => list(&space, work),
+        "list" => list(&space, work, base),
         _ => Err(format!("unknown work: {what}").into()),
     };
     engine.close().await?;
@@ -167,6 +167,8 @@ fn tell(txn: &mut SpaceTxn<'_>) -> weft_core::Result<()> {
 }
 
 fn look_up(space: &Space, work: Work, base: u64) -> Result<f64> {
+    // What is measured is resident.
+    (0..base).try_for_each(|id| look_up_one(space, work, id))?;
     let start = Instant::now();
     std::thread::scope(|scope| {
         let callers: Vec<_> = (0..work.callers)
@@ -183,23 +185,34 @@ fn look_up_alone(space: &Space, work: Work, base: u64, caller: u64) -> weft_core
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        let id = state % base;
-        let snapshot = space.snapshot()?;
-        let found = snapshot.get(&entry(id % work.dirs, &name("file", id)))?;
-        let inode = found.map(|value| snapshot.get(&[&[INODE], &value[..8]].concat())).transpose()?.flatten();
-        if inode.is_none_or(|inode| inode.len() != INODE_BYTES) {
-            return Err(weft_core::Error::corrupt(format!("file {id} is not there")));
-        }
+        look_up_one(space, work, state % base)?;
     }
     Ok(())
 }
 
-/// Lists directory 0 in pages by cookie, each entry with its inode, until enough were seen.
-fn list(space: &Space, work: Work) -> Result<f64> {
+fn look_up_one(space: &Space, work: Work, id: u64) -> weft_core::Result<()> {
+    let snapshot = space.snapshot()?;
+    let found = snapshot.get(&entry(id % work.dirs, &name("file", id)))?;
+    let inode = found.map(|value| snapshot.get(&[&[INODE], &value[..8]].concat())).transpose()?.flatten();
+    match inode {
+        Some(inode) if inode.len() == INODE_BYTES => Ok(()),
+        _ => Err(weft_core::Error::corrupt(format!("file {id} is not there"))),
+    }
+}
+
+fn list(space: &Space, work: Work, base: u64) -> Result<f64> {
+    // What is measured is resident.
+    list_some(space, base / work.dirs)?;
     let start = Instant::now();
+    list_some(space, work.share())?;
+    Ok(work.rate(start))
+}
+
+/// Lists directory 0 in pages by cookie, each entry with its inode, until so many were seen.
+fn list_some(space: &Space, count: u64) -> Result<()> {
     let (whole, end) = (key(COOKIE, &[0]), prefix_end(&key(COOKIE, &[0])));
     let (mut from, mut seen) = (whole.clone(), 0);
-    while seen < work.share() {
+    while seen < count {
         let snapshot = space.snapshot()?;
         let mut last = None;
         for row in snapshot.scan(&from, &end, Order::Rising).take(PAGE) {
@@ -211,7 +224,7 @@ fn list(space: &Space, work: Work) -> Result<f64> {
         }
         from = last.map_or_else(|| whole.clone(), |cookie| [&cookie[..], &[0]].concat());
     }
-    Ok(work.rate(start))
+    Ok(())
 }
 
 fn name(kind: &str, id: u64) -> Vec<u8> {
