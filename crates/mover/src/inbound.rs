@@ -143,4 +143,8 @@ impl Source for Inbound<'_> {
     fn stopped(&self) -> Stopped {
         Box::pin(std::future::pending::<Error>())
     }
+
+    fn yield_turn(&mut self) {
+        self.permit = None;
+    }
 }

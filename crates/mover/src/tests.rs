@@ -327,6 +327,26 @@ async fn what_was_received_is_kept_while_its_turn_is_waited_for_though_the_wait_
 }
 
 #[tokio::test]
+async fn an_upload_whose_receiver_waits_for_something_else_holds_no_slot() {
+    let (_, mover) = mover(1);
+    let ((send, mut one), (send_other, mut other)) = (channel(), channel());
+    for send in [&send, &send_other] {
+        send.send(Some(Bytes::from_static(b"bytes"))).await.expect("there is room");
+    }
+    (one.left, other.left) = (Some(1 << 30), Some(1 << 30));
+    let mut waits = mover.inbound(CLASS, &mut one, never()).expect("it begins");
+    let mut goes_on = mover.inbound(CLASS, &mut other, never()).expect("it begins");
+    waits.next(10).await.expect("it comes").expect("a piece");
+    tokio::select! {
+        biased;
+        _ = goes_on.next(10) => panic!("the only slot is taken"),
+        () = std::future::ready(()) => {}
+    }
+    waits.yield_turn();
+    goes_on.next(10).await.expect("it comes").expect("a piece");
+}
+
+#[tokio::test]
 async fn an_upload_that_stalls_or_is_withdrawn_or_cancelled_ends() {
     let (sys, mover) = mover(1);
     let pull = |stopped: Stopped| {

@@ -91,6 +91,10 @@ pub trait Source: Send {
     /// Returns a future that ends when the transfer must stop, so that whoever waits
     /// for a slow socket waits for this too.
     fn stopped(&self) -> Stopped;
+
+    /// Gives back what is held for the piece handed out last: whoever pulls waits for something
+    /// else now, and others may move theirs meanwhile.
+    fn yield_turn(&mut self) {}
 }
 
 /// A source of bytes that are in memory already. Nothing stops it.

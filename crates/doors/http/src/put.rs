@@ -194,4 +194,8 @@ impl<S: Source> Source for Checked<S> {
     fn stopped(&self) -> Stopped {
         self.source.stopped()
     }
+
+    fn yield_turn(&mut self) {
+        self.source.yield_turn();
+    }
 }

@@ -82,7 +82,7 @@ pub(crate) struct Room {
 
 /// A frame in the queue.
 pub(crate) struct Leaving {
-    frame: Frame,
+    pub(crate) frame: Frame,
     bytes: Option<LeavingBytes>,
 }
 

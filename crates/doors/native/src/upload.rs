@@ -50,7 +50,7 @@ impl Intake {
             let bytes = u32::try_from(bytes.len()).map_err(|_| more_than_granted())?;
             let take = |granted: u32| granted.checked_sub(bytes);
             self.granted
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, take)
+                .try_update(Ordering::AcqRel, Ordering::Acquire, take)
                 .map_err(|_| more_than_granted())?;
         }
         match self.arrived.try_send(arrived) {
@@ -78,6 +78,8 @@ pub(crate) struct Upload {
     part: Option<Part>,
     /// Bytes asked for that have not been taken yet.
     awaited: u32,
+    /// Of these, what the client was not told of yet: whoever pulls may give that wait up.
+    untold: u32,
     /// However often a byte comes: a client that brings too few of them is given up.
     pace: Pace,
     ended: bool,
@@ -86,15 +88,19 @@ pub(crate) struct Upload {
 impl Upload {
     pub(crate) fn new(stream: u32, replies: Replies, inflow: Inflow) -> Self {
         let (ready, pace) = (Bytes::new(), Pace::START);
-        Self { stream, replies, inflow, ready, part: None, awaited: 0, pace, ended: false }
+        Self { stream, replies, inflow, ready, part: None, awaited: 0, untold: 0, pace, ended: false }
     }
 
     async fn receive(&mut self) -> Result<()> {
         self.part = None;
         if self.awaited == 0 {
             self.awaited = limits::RPC_WINDOW_BYTES;
+            self.untold = self.awaited;
             self.inflow.granted.fetch_add(self.awaited, Ordering::AcqRel);
-            self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.awaited), Bytes::new())).await?;
+        }
+        if self.untold > 0 {
+            self.replies.send(Frame::new(self.stream, &ToClient::Grant(self.untold), Bytes::new())).await?;
+            self.untold = 0;
         }
         match self.wait().await? {
             Arrived::Bytes { bytes, end, part } => {
@@ -146,7 +152,10 @@ impl Source for Upload {
 
 #[cfg(test)]
 mod tests {
+    use weft_sys::simulate;
+
     use super::*;
+    use crate::Uids;
 
     #[test]
     fn no_more_is_kept_of_an_upload_than_was_asked_for() {
@@ -165,5 +174,35 @@ mod tests {
         intake
             .pass(Arrived::Bytes { bytes: Bytes::new(), end: true, part: None })
             .expect("nobody takes more");
+    }
+
+    #[test]
+    fn a_question_for_bytes_that_was_given_up_is_asked_again() {
+        simulate(1, |sys| async move {
+            let (replies, mut queue) = Replies::new(sys.clone(), Uids::default().of(7));
+            for _ in 0..limits::RPC_QUEUE_FRAMES {
+                let frame = Frame::new(9, &ToClient::Grant(0), Bytes::new());
+                replies.send(frame).await.expect("there is room");
+            }
+            let (intake, inflow) = Intake::new();
+            let mut upload = Upload::new(5, replies, inflow);
+            tokio::select! {
+                biased;
+                _ = upload.next(10) => panic!("there is no room to ask"),
+                () = std::future::ready(()) => {}
+            }
+            for _ in 0..limits::RPC_QUEUE_FRAMES {
+                queue.recv().await.expect("a frame of another");
+            }
+            let answers = async {
+                let asked = queue.recv().await.expect("the question").frame;
+                let bytes = Bytes::from_static(b"answer");
+                intake.pass(Arrived::Bytes { bytes, end: true, part: None }).expect("it was asked for");
+                asked
+            };
+            let (piece, asked) = tokio::join!(upload.next(10), answers);
+            assert_eq!(asked.stream, 5);
+            assert_eq!(piece.expect("it came").expect("bytes").into_bytes().expect("in memory"), "answer");
+        });
     }
 }

@@ -370,6 +370,8 @@ impl ManagedStage {
         (first, data): (Option<Bytes>, &mut dyn Source),
     ) -> Result<Part> {
         check_number(number)?;
+        // Somebody else's bytes may be waited for: nobody's transfer waits along.
+        data.yield_turn();
         let now = self.volume.sys.clock().tick();
         let tail = self.volume.stagings.tail(self.id, number, now).lock_owned();
         let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
@@ -413,7 +415,8 @@ impl ManagedStage {
         let (number, label) = (putting.number, putting.row.container);
         let more = first.as_ref().map_or(0, Bytes::len) as u64 + data.length().unwrap_or(0);
         // A length is only what the sender says: others' uploads are given up for a piece at a time,
-        // on a disk that has no room for that.
+        // on a disk that has no room for that. No other transfer waits along.
+        data.yield_turn();
         self.volume.make_room(more.min(putting.room).min(limits::PIECE_BYTES_MAX as u64)).await?;
         let (object, start) = self.object_for(call, putting, tail).await?;
         let check = || standing.check();

@@ -2,6 +2,7 @@
 //! written is not said to be there.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 
@@ -13,6 +14,7 @@ use weft_sys::{SimDisk, simulate};
 use weft_volume::managed::Unfinished;
 
 use super::in_place::{published, soon, unsteady_on};
+use super::slow::rest;
 
 const BYTES: usize = 100_000;
 
@@ -82,6 +84,60 @@ fn uploads_that_rest_are_given_up_on_a_full_disk_the_oldest_first_and_no_more_th
         assert_eq!(fresh.parts(&call, 1).await.works().parts.len(), 1);
         let unfinished = volume.running().managed.unfinished().works();
         assert_eq!(unfinished, Unfinished { uploads: 1, bytes: BYTES as u64 });
+    });
+}
+
+/// Says whether its turn was given back since it last handed bytes out.
+struct Turn {
+    bytes: BytesSource,
+    yielded: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Source for Turn {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        self.yielded.store(false, Ordering::Release);
+        self.bytes.next(max).await
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.bytes.length()
+    }
+
+    fn stopped(&self) -> Stopped {
+        self.bytes.stopped()
+    }
+
+    fn yield_turn(&mut self) {
+        self.yielded.store(true, Ordering::Release);
+    }
+}
+
+#[test]
+fn an_upload_that_waits_for_room_or_for_another_of_the_same_part_lets_others_move_theirs() {
+    simulate(5, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+        store.leave_free(10);
+        let mut puts = Vec::new();
+        for why in ["for room", "for the other"] {
+            let yielded = Arc::<AtomicBool>::default();
+            let mut source = Turn { bytes: BytesSource::new(pattern(BYTES, 1)), yielded: yielded.clone() };
+            let (stage, call) = (stage.clone(), site.call());
+            let mut put = sys.spawn(async move { stage.put(&call, 1, 0, &mut source).await });
+            rest().await;
+            assert!(yielded.load(Ordering::Acquire), "one that waits {why}");
+            tokio::select! {
+                biased;
+                _ = &mut put => panic!("it does not wait {why}"),
+                () = std::future::ready(()) => {}
+            }
+            puts.push(put);
+        }
+        for put in puts {
+            soon(&sys, "an upload", put).await.works().works();
+        }
     });
 }
 
