@@ -39,6 +39,9 @@ pub const ACL_ENTRIES_MAX: usize = 256;
 pub const ACL_CONDITIONS_MAX: usize = 8;
 /// Members that a container split moves in one transaction (`security.md`).
 pub const SPLIT_MEMBERS_MAX: usize = 10_000;
+/// Times that a subtree of more is looked through again because files were linked or renamed
+/// meanwhile.
+pub const SPLIT_SURVEYS_MAX: u32 = 8;
 /// Containers on one volume's path from the root.
 pub const CONTAINER_DEPTH_MAX: usize = 64;
 /// Groups one caller may be in.

@@ -191,6 +191,9 @@ struct Volume {
     confined: Arc<std::sync::atomic::AtomicUsize>,
     /// Held while a whole subtree is looked at.
     surveying: tokio::sync::Mutex<()>,
+    /// Rises in each transaction that may give a file names in two places: who has looked through
+    /// a subtree looks again.
+    ties: AtomicU64,
     /// Sessions that took locks, before the last restart or since.
     lockers: locks_kept::Lockers,
     /// Wakes the worker that moves members, labels and garbage.
@@ -323,6 +326,7 @@ impl Volume {
             policy_changed: Notify::new(),
             confined: Arc::default(),
             surveying: tokio::sync::Mutex::default(),
+            ties: AtomicU64::new(0),
             lockers,
             to_tidy: Notify::new(),
             stuck: left::Stuck::default(),

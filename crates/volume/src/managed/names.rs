@@ -1,5 +1,7 @@
 //! Making, linking and removing names.
 
+use std::sync::atomic::Ordering;
+
 use weft_core::attr::{Before, Changed, Kind, SetAttr, SetTime};
 use weft_core::form::{At, ChangeKind, Entry, Expect, Guard, LinkTarget, New};
 use weft_core::{CallerId, Error, ErrorKind, FileId, Name, Result, Rights, limits};
@@ -162,6 +164,7 @@ impl Act<'_, '_> {
         }
         let (before, above) = (self.before(&node)?, self.before(&dir)?);
         self.catch_up(&mut node)?;
+        self.volume.ties.fetch_add(1, Ordering::AcqRel);
         let (generation, kind) = (node.inode.generation, node.inode.kind);
         let link = Link { inode: node.serial(), generation, kind, cookie };
         entries::add(self.txn, dir.serial(), &name, &link)?;

@@ -143,7 +143,7 @@ impl Act<'_, '_> {
         epochs.push(self.begin_epoch(old)?);
         let few = match below {
             Below::Few => self.view().members_below(top, limits::SPLIT_MEMBERS_MAX)?,
-            Below::Many(_) => None,
+            Below::Many { .. } => None,
         };
         let Some(members) = few else {
             let mut head = containers::head(self.txn, old)?;
@@ -154,7 +154,7 @@ impl Act<'_, '_> {
             let inode = inodes::load(self.txn, top.serial())?;
             self.rehome(&mut Node { id: top.id, inode }, new)?;
             return Ok(match below {
-                Below::Many(members) => members,
+                Below::Many { members, .. } => members,
                 Below::Few => limits::SPLIT_MEMBERS_MAX as u64,
             });
         };

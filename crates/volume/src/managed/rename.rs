@@ -2,6 +2,7 @@
 //! from one container into another.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
 
 use weft_core::attr::{Before, Changed, Wcc};
 use weft_core::form::{At, ChangeKind, Guard, Replace};
@@ -46,6 +47,7 @@ impl Act<'_, '_> {
             _ => {}
         }
         view.must_fit_in(&moved, &to.dir)?;
+        self.volume.ties.fetch_add(1, Ordering::AcqRel);
         let before = self.before(&moved)?;
         let above = [self.before(&from.dir)?, self.before(&to.dir)?];
         self.catch_up(&mut moved)?;

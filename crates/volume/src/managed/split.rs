@@ -3,10 +3,11 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_core::form::{Ack, At, Call, Protected, Scope};
 use weft_core::policy::PolicyEdit;
-use weft_core::{ContainerId, FileId, Result, Rights, limits};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
 
 use super::Volume;
 use super::act::{Act, fingerprint};
@@ -36,15 +37,19 @@ enum Step {
 pub(super) enum Below {
     /// What one transaction can move; it will look for itself.
     Few,
-    /// So many members.
-    Many(u64),
+    /// More than that.
+    Many {
+        members: u64,
+        /// What [`Volume::ties`] was before anybody looked.
+        ties: u64,
+    },
 }
 
 impl View<'_> {
     /// Returns how much of a place's container lies at and below it, and refuses to
     /// tear hard links apart. Memory is bounded by the directories on the way and by
     /// the files with several names.
-    fn below(&self, top: &Node) -> Result<Below> {
+    fn below(&self, top: &Node, ties: u64) -> Result<Below> {
         if self.members_below(top, limits::SPLIT_MEMBERS_MAX)?.is_some() {
             return Ok(Below::Few);
         }
@@ -79,7 +84,7 @@ impl View<'_> {
             }
         }
         torn(outside)?;
-        Ok(Below::Many(members))
+        Ok(Below::Many { members, ties })
     }
 }
 
@@ -96,25 +101,42 @@ impl Volume {
         let (volume, again) = (self.clone(), call.clone());
         let (at, edit) = (at.clone(), edit.clone());
         self.undropped(call, async move {
-            let below = volume.below(&again, &at, scope).await?;
             let number = volume.number().await?;
-            // A policy counts from its reply on, and the issuer is told only what is on
-            // disk: so it always is.
-            let answer = volume.change_whenever(&again, Ack::Durable, move |act| {
-                let mut epochs = Vec::new();
-                let answer = act.once(&print, |act| {
-                    let (answer, begun) = act.protect(&at, scope, &edit, below, number)?;
-                    epochs = begun;
-                    Ok(answer)
-                })?;
-                Ok((answer, epochs))
-            });
-            let (answer, epochs) = answer.await?;
-            volume.policy_has_changed(&epochs);
-            volume.to_tidy.notify_one();
-            Ok(answer)
+            for _ in 0..limits::SPLIT_SURVEYS_MAX {
+                let below = volume.below(&again, &at, scope).await?;
+                let (at, edit) = (at.clone(), edit.clone());
+                // A policy counts from its reply on, and the issuer is told only what is on
+                // disk: so it always is.
+                let answer = volume.change_whenever(&again, Ack::Durable, move |act| {
+                    if !act.volume.is_as_surveyed(below) {
+                        return Ok(None);
+                    }
+                    let mut epochs = Vec::new();
+                    let answer = act.once(&print, |act| {
+                        let (answer, begun) = act.protect(&at, scope, &edit, below, number)?;
+                        epochs = begun;
+                        Ok(answer)
+                    })?;
+                    Ok(Some((answer, epochs)))
+                });
+                if let Some((answer, epochs)) = answer.await? {
+                    volume.policy_has_changed(&epochs);
+                    volume.to_tidy.notify_one();
+                    return Ok(answer);
+                }
+            }
+            let detail = "files are linked and renamed all the time while what lies below is looked through";
+            Err(Error::new(ErrorKind::Busy, detail))
         })
         .await
+    }
+
+    /// Returns whether no file can have got a name elsewhere since a subtree was looked through.
+    fn is_as_surveyed(&self, below: Below) -> bool {
+        match below {
+            Below::Few => true,
+            Below::Many { ties, .. } => ties == self.ties.load(Ordering::Acquire),
+        }
     }
 
     /// Returns how much a change of policy is about. Looking through a subtree takes as long as it
@@ -123,13 +145,18 @@ impl Volume {
         if scope != Scope::Subtree {
             return Ok(Below::Few);
         }
-        let (volume, call, at) = (self.clone(), call.clone(), at.clone());
         let _alone = self.surveying.lock().await;
+        // Counted in the order of transactions: what was counted here, the look below shows.
+        let volume = self.clone();
+        let count =
+            self.change_whenever(call, Ack::Applied, move |_| Ok(volume.ties.load(Ordering::Acquire)));
+        let ties = count.await?;
+        let (volume, call, at) = (self.clone(), call.clone(), at.clone());
         let look = move || {
             volume.look(&call, |view| match view.existing(&at) {
                 Ok(node) if view.has(&node, Rights::ACL_WRITE)? => {
                     let own = view.governing(view.home(&node)?)?.rules.root == node.serial();
-                    if own { Ok(Below::Few) } else { view.below(&node) }
+                    if own { Ok(Below::Few) } else { view.below(&node, ties) }
                 }
                 // What is refused is refused in the transaction.
                 _ => Ok(Below::Few),

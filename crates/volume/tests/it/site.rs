@@ -15,7 +15,7 @@ use weft_kv::{Embedded, Engine, Options, SpaceId};
 use weft_sys::{Disk, SimClock, SimDisk, Sys};
 use weft_volume::managed::{Config, Managed};
 
-use super::unsteady_engine::UnsteadyEngine;
+use super::unsteady_engine::{Gate, UnsteadyEngine};
 
 /// Small, so that the log is cut and folded often.
 const OPTIONS: Options = Options {
@@ -39,6 +39,7 @@ pub struct Volume {
     pub full: Arc<AtomicBool>,
     /// So many of the next reads of notes fail.
     pub unreadable: Arc<AtomicU32>,
+    pub gate: Arc<Gate>,
     running: Mutex<Option<Running>>,
 }
 
@@ -87,6 +88,7 @@ impl Volume {
             store,
             full: Arc::default(),
             unreadable: Arc::default(),
+            gate: Arc::default(),
             running: Mutex::new(None),
         }
     }
@@ -112,7 +114,8 @@ impl Volume {
     pub fn engine(&self) -> Arc<dyn Engine> {
         let engine = Embedded::open(self.sys.clone(), self.disk.clone(), OPTIONS);
         let inner = Arc::new(engine.expect("the engine opens"));
-        Arc::new(UnsteadyEngine { inner, full: self.full.clone(), unreadable: self.unreadable.clone() })
+        let (full, unreadable, gate) = (self.full.clone(), self.unreadable.clone(), self.gate.clone());
+        Arc::new(UnsteadyEngine { inner, full, unreadable, gate })
     }
 
     /// Returns what the volume is made of.

@@ -1,11 +1,13 @@
 //! Laws of splits too large for one transaction: whatever moves meanwhile, in the end
 //! each place is governed by the container that it lies in, and at no moment by less.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use weft_conformance::file_system::site::*;
 use weft_core::acl::{AclEntry, Condition};
 use weft_core::form::{At, Expect, Protected, Range, Replace, Scope, Want};
+use weft_core::policy::PolicyEdit;
 use weft_core::{ContainerId, ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, Sys, simulate};
 
@@ -262,4 +264,49 @@ fn a_split_within_one_that_is_under_way_leaves_nothing_behind() {
         assert_eq!(all_in(&site, "d", split.container).await, 1 + DIRS * 2 * (FILES / 2 + 1) - FILES / 2 - 1);
         assert!(site.fs.walk(&alice, &At::id(id), Want::default()).await.is_err());
     });
+}
+
+#[test]
+fn a_file_that_gets_a_name_elsewhere_while_a_large_subtree_is_looked_through_is_not_torn() {
+    simulate(9, |sys| async move {
+        sys.spawn(tied(sys.clone())).await.works();
+    });
+}
+
+async fn tied(sys: Sys) {
+    let (_, volume) = simulated(&sys).await;
+    let volume = Arc::new(volume);
+    let site = Site::of(&*volume);
+    filled(&site).await;
+    let sealing = || {
+        let volume = volume.clone();
+        sys.spawn(async move {
+            let site = Site::of(&*volume);
+            let admin = who(&site.admin);
+            let mut acl = site.fs.policy(&site.call(), &at("d")).await?.acl;
+            acl.entries.retain(|entry| entry.who == admin);
+            let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+            site.fs.protect(&site.call(), &at("d"), Scope::Subtree, &edit).await
+        })
+    };
+    volume.gate.close();
+    let sealed = sealing();
+    // It has looked, and is about to begin.
+    volume.gate.reached().await;
+    let file = site.find("d/3/below/7").await.works();
+    site.fs.link(&site.call(), &At::id(file), &at("other/too")).await.works();
+    volume.gate.open();
+    assert_eq!(sealed.await.works().fails(), ErrorKind::CrossVolume);
+    // A directory that takes one of a file's names along ties as well.
+    moved(&site, "other/too", "d/4/too").await;
+    volume.gate.close();
+    let sealed = sealing();
+    volume.gate.reached().await;
+    moved(&site, "d/4", "other/4").await;
+    volume.gate.open();
+    assert_eq!(sealed.await.works().fails(), ErrorKind::CrossVolume);
+    moved(&site, "other/4", "d/4").await;
+    let split = sealing().await.works().works().value;
+    settled(&volume).await;
+    all_in(&site, "d", split.container).await;
 }

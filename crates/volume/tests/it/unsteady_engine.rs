@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use async_trait::async_trait;
+use tokio::sync::Notify;
 use weft_core::form::Ack;
 use weft_core::{Error, ErrorKind, Result};
 use weft_kv::{Boot, Commit, Engine, Note, NoteKind, NotePosition, Notes, Snapshot, Supports, WriteFn};
@@ -16,6 +17,39 @@ pub struct UnsteadyEngine {
     pub full: Arc<AtomicBool>,
     /// So many of the next reads of notes fail.
     pub unreadable: Arc<AtomicU32>,
+    pub gate: Arc<Gate>,
+}
+
+/// Holds the next durable transaction up.
+#[derive(Default)]
+pub struct Gate {
+    closed: AtomicBool,
+    came: Notify,
+    opened: Notify,
+}
+
+impl Gate {
+    /// Holds the next one up.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Waits until it is there.
+    pub async fn reached(&self) {
+        self.came.notified().await;
+    }
+
+    /// Lets it go on.
+    pub fn open(&self) {
+        self.opened.notify_one();
+    }
+
+    async fn pass(&self) {
+        if self.closed.swap(false, Ordering::AcqRel) {
+            self.came.notify_one();
+            self.opened.notified().await;
+        }
+    }
 }
 
 struct UnsteadyNotes {
@@ -27,7 +61,7 @@ struct UnsteadyNotes {
 impl Notes for UnsteadyNotes {
     async fn next(&mut self) -> Result<Vec<Note>> {
         let less = |left: u32| left.checked_sub(1);
-        if self.unreadable.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+        if self.unreadable.try_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
             return Err(Error::new(ErrorKind::Unavailable, "the test lets nobody read it"));
         }
         self.inner.next().await
@@ -55,6 +89,9 @@ impl Engine for UnsteadyEngine {
     async fn write(&self, ack: Ack, act: WriteFn) -> Result<Commit> {
         if self.full.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::NoSpace, "the test leaves no room"));
+        }
+        if ack == Ack::Durable {
+            self.gate.pass().await;
         }
         self.inner.write(ack, act).await
     }
