@@ -58,17 +58,20 @@ loud_services() {
 # at_least HAVE WANT: compares versions.
 at_least() { [ "$(printf '%s\n' "$1" "$2" | sort -V | head -n 1)" = "$2" ]; }
 
-# rust COMPONENT…: the installed Rust if it is new enough, else rustup's stable.
+# rust_stated: prints the version of Rust that the repository states, which its lints were checked with.
+rust_stated() { sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml; }
+
+# rust COMPONENT…: the installed Rust if it is new enough, else the stated one by rustup.
 rust() {
   local want have component
-  want=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
+  want=$(rust_stated)
   have=$(rustc --version 2>/dev/null | cut -d' ' -f2)
   if ! at_least "${have:-0}" "$want"; then
-    say "Rust ${have:-is not installed}; $want is needed: taking rustup's stable"
-    command -v rustup >/dev/null || curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+    say "Rust ${have:-is not installed}; $want is needed: taking that by rustup"
+    command -v rustup >/dev/null || curl --proto '=https' --tlsv1.2 -sSf https://static.rust-lang.org/rustup/rustup-init.sh |
       sh -s -- -y -q --no-modify-path --profile minimal --default-toolchain none || return 1
-    rustup toolchain install stable --profile minimal || return 1
-    export RUSTUP_TOOLCHAIN=stable
+    rustup toolchain install "$want" --profile minimal || return 1
+    export RUSTUP_TOOLCHAIN=$want
   fi
   for component in "$@"; do
     "cargo-$component" --version >/dev/null 2>&1 || rustup component add "$component" || return 1

@@ -115,7 +115,7 @@ impl Shared {
     /// Takes space for `pages`, or says that there is none.
     fn take(&self, pages: u64) -> Result<()> {
         let fits = |used: u64| used.checked_add(pages * PAGE_BYTES).filter(|used| *used <= self.capacity);
-        let taken = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        let taken = self.used.try_update(Ordering::Relaxed, Ordering::Relaxed, fits);
         taken.map(drop).map_err(|_| {
             Error::new(ErrorKind::NoSpace, "the memory store is full")
                 .hint("remove something, or make it larger")

@@ -102,7 +102,7 @@ struct Unsteady {
 impl Notes for Unsteady {
     async fn next(&mut self) -> Result<Vec<Note>> {
         let less = |left: u32| left.checked_sub(1);
-        if self.failures.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
+        if self.failures.try_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok() {
             return Err(Error::new(ErrorKind::Unavailable, "the metadata tree failed before"));
         }
         self.inner.next().await

@@ -16,7 +16,7 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
 fn every_script_is_one() {
-    for script in ["run", "test", ".ci/run", "xtask/machine.sh"] {
+    for script in ["run", "test", ".ci/run", "xtask/machine.sh", "xtask/fresh.sh", "xtask/first-steps.sh"] {
         let read = Command::new("bash").arg("-n").arg(Path::new(ROOT).join(script)).output();
         let read = read.expect("there is a bash");
         let said = String::from_utf8_lossy(&read.stderr);

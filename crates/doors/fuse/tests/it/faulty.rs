@@ -146,7 +146,7 @@ impl FileSystem for Faulty {
     }
     async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
         let less = |busy: u64| busy.checked_sub(1);
-        if self.busy.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
+        if self.busy.try_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok() {
             return Err(Error::new(ErrorKind::Busy, "too much is under way"));
         }
         self.inner.unlock(call, at, lock).await
