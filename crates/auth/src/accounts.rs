@@ -93,7 +93,7 @@ impl TableAccounts {
                     return Err(Error::new(ErrorKind::Conflict, "somebody else has just changed it"));
                 }
                 old = row.password.replace(hash.clone()).map(|old| home.parent_of_repeats(&old));
-                old.map_or(Ok(()), |old| tables::write(txn, &tables::credential_key(old), &until))
+                old.map_or(Ok(()), |old| tables::withdraw(txn, old, until))
             })?;
             Ok((row, old))
         };
@@ -303,7 +303,7 @@ impl TableAccounts {
         if self.home.is_administrator(caller) {
             for row in rows.scan(&start_after(b'g', after.as_deref()), &prefix_end(b"g"), Order::Rising) {
                 let (key, owner) = row?;
-                if !page.add(&rows, text(&key[1..])?, tables::decode(&owner)?)? {
+                if !page.add(&rows, text(&key[1..])?, tables::opened(&key, &owner)?)? {
                     break;
                 }
             }
@@ -326,7 +326,7 @@ impl TableAccounts {
         let record = |row: Result<(bytes::Bytes, bytes::Bytes)>| {
             let (key, value) = row?;
             let name = CallerName::user(text(&key[1..])?, self.home.domain.id)?;
-            Ok(Self::record(name, &tables::decode(&value)?))
+            Ok(Self::record(name, &tables::opened(&key, &value)?))
         };
         rows.scan(&from, &prefix_end(b"u"), Order::Rising)
             .take(limits::ACCOUNTS_PAGE_MAX)
@@ -385,6 +385,7 @@ pub(crate) fn put_new_user(txn: &mut impl Txn, name: &CallerName, row: &UserRow)
     }
     claim_uid(txn, row.uid, name.local())?;
     tables::write(txn, &key, row)?;
+    tables::begin_line(txn, name.id())?;
     tables::write(txn, &tables::name_key(name.id()), name)
 }
 
@@ -451,14 +452,14 @@ pub(crate) fn add_member(
     if tables::groups_of(txn, member.id())?.len() >= limits::MEMBERSHIPS_MAX {
         return Err(Error::new(ErrorKind::TooLarge, "a caller is in at most 512 groups").about(member));
     }
-    let count_key = tables::key(b's', &[&group.id().0.to_be_bytes()]);
+    let count_key = tables::count_key(group.id());
     let count = txn.get(&count_key)?.map_or(Ok(0), |value| weft_kv::counter(&value))?;
     if count >= limits::GROUP_MEMBERS_MAX as i64 {
         return Err(Error::new(ErrorKind::TooLarge, "a group has at most 10 000 members").about(group));
     }
     txn.bump(&count_key, 1)?;
     tables::write(txn, &key, member)?;
-    txn.put(&tables::group_of_key(member.id(), group.id()), &[])?;
+    tables::write(txn, &tables::group_of_key(member.id(), group.id()), &())?;
     tables::write(txn, &tables::name_key(member.id()), member)?;
     move_membership(txn, domain, member)
 }
@@ -473,7 +474,7 @@ fn remove_member(
     if txn.get(&key)?.is_none() {
         return Ok(None);
     }
-    txn.bump(&tables::key(b's', &[&group.id().0.to_be_bytes()]), -1)?;
+    txn.bump(&tables::count_key(group.id()), -1)?;
     txn.delete(&key)?;
     txn.delete(&tables::group_of_key(member.id(), group.id()))?;
     move_membership(txn, domain, member)

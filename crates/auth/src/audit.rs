@@ -40,7 +40,9 @@ use weft_core::{
 use weft_kv::{Ack, Following, Note, NotePosition, Notes, Space, SpaceTxn};
 use weft_sys::{Disk, Sys, Task};
 
-use self::chain::{Chain, KnownHead};
+pub(crate) use self::chain::KnownHead;
+
+use self::chain::Chain;
 use crate::home::Home;
 use crate::keys::KeyRing;
 use crate::steady::Steady;

@@ -6,7 +6,7 @@ use tokio::sync::RwLock;
 use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
 use weft_core::service::{Accounts, Audit, Authority, Finding, Issuer, Memberships, Secret, Sessions};
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
-use weft_kv::{Ack, Engine, Read, Space, SpaceId, SpaceTxn};
+use weft_kv::{Ack, Engine, Order, Read, Space, SpaceId, SpaceTxn};
 use weft_sys::{Disk, FlushSite, Sys, Task};
 
 use crate::accounts::{TableAccounts, add_member, put_new_group, put_new_user};
@@ -115,7 +115,10 @@ impl Auth {
         disk.sync_dir("", FlushSite::AuthKeyDir)?;
         let founded = match tables::read::<Domain>(&space.snapshot()?, &tables::domain_key())? {
             Some(_) => None,
-            None => Some(found(&sys, &space, &*keys_disk, &settings).await?),
+            None => {
+                demand_nothing(&space.snapshot()?)?;
+                Some(found(&sys, &space, &*keys_disk, &settings).await?)
+            }
         };
         let domain: Domain = tables::read(&space.snapshot()?, &tables::domain_key())?
             .ok_or_else(|| Error::internal("the domain that was made is not there"))?;
@@ -188,10 +191,16 @@ impl Auth {
         self.home.demand_administrator(caller)
     }
 
-    /// Checks the keys and the audit log while they are used. For administrators.
+    /// Checks the tables, the keys and the audit log while they are used. For administrators.
     pub async fn check(&self, caller: &Caller) -> Result<Vec<Finding>> {
         self.home.demand_administrator(caller)?;
-        let mut findings = self.home.keys.check()?;
+        let home = self.home.clone();
+        let look = move || -> Result<Vec<Finding>> {
+            let mut findings = check::of_tables(&home.sys, &home.space.snapshot()?)?;
+            findings.extend(home.keys.check()?);
+            Ok(findings)
+        };
+        let mut findings = self.home.sys.blocking(look).await??;
         findings.extend(check::of_audit(self.home.audit.verify_all().await?));
         Ok(findings)
     }
@@ -329,10 +338,21 @@ fn sweep(home: &Arc<Home>) -> Task<()> {
     })
 }
 
+/// Fails with `Corrupt` if the tables hold anything: then the domain was there, and is not made
+/// anew over what was its own.
+fn demand_nothing(rows: &impl Read) -> Result<()> {
+    match rows.scan(&[], &[], Order::Rising).next() {
+        None => Ok(()),
+        Some(_) => Err(Error::corrupt("the tables name no domain, and hold rows of one").hint("weft fsck")),
+    }
+}
+
 /// Counts this start, durably, and returns its number: no two starts have the same.
 async fn count_start(space: &Space) -> Result<u64> {
     let act = |txn: &mut SpaceTxn<'_>| {
-        let start = tables::read::<u64>(txn, &tables::starts_key())?.unwrap_or(0) + 1;
+        // Begun with the domain. Without it an earlier start's number would be given again.
+        let gone = || Error::corrupt("the count of starts is not there").hint("weft fsck");
+        let start = tables::read::<u64>(txn, &tables::starts_key())?.ok_or_else(gone)? + 1;
         tables::write(txn, &tables::starts_key(), &start)?;
         Ok(start)
     };
@@ -369,6 +389,7 @@ async fn found(sys: &Sys, space: &Space, keys_disk: &dyn Disk, settings: &Settin
             return Err(Error::exists("the domain was made meanwhile"));
         }
         tables::write(txn, &tables::domain_key(), &domain)?;
+        tables::write(txn, &tables::starts_key(), &0_u64)?;
         for key in &certified {
             tables::write(txn, &tables::key_key(key.id), &key.row)?;
         }
@@ -387,14 +408,18 @@ async fn found(sys: &Sys, space: &Space, keys_disk: &dyn Disk, settings: &Settin
 /// no capability or session of those is taken for one of its own.
 pub async fn after_restore(sys: &Sys, engine: Arc<dyn Engine>, space: SpaceId) -> Result<()> {
     let space = Space::open(engine, space, &SCHEMA).await?;
-    // A node does not start every second: the clock is ahead of any count, and of that of
-    // another restore of the same backup.
-    let seconds = u32::try_from(sys.clock().now().seconds()).unwrap_or(0);
+    let by_clock = starts_by_clock(sys);
     let act = move |txn: &mut SpaceTxn<'_>| {
         let starts = tables::read::<u64>(txn, &tables::starts_key())?.unwrap_or(0);
-        let past = starts.saturating_add(limits::RESTORE_STARTS_GAP.into()).max(seconds.into());
+        let past = starts.saturating_add(limits::RESTORE_STARTS_GAP.into()).max(by_clock);
         tables::write(txn, &tables::starts_key(), &past)?;
         weft_kv::Txn::delete(txn, &tables::audit_head_key())
     };
     space.write(Ack::Durable, act).await.map(drop)
+}
+
+/// Returns a count of starts that none has come to: a node does not start every second. That of
+/// another restore of the same backup is behind it too.
+pub(crate) fn starts_by_clock(sys: &Sys) -> u64 {
+    u32::try_from(sys.clock().now().seconds()).unwrap_or(0).into()
 }

@@ -10,7 +10,7 @@ use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Time, limits,
 };
-use weft_kv::{Ack, Read, Space, SpaceTxn, Txn};
+use weft_kv::{Ack, Read, Space, SpaceTxn};
 
 use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
@@ -441,8 +441,7 @@ pub(crate) async fn forget_run_out(home: &Home) -> Result<()> {
     if gone.is_empty() {
         return Ok(());
     }
-    let act =
-        move |txn: &mut SpaceTxn<'_>| gone.iter().try_for_each(|id| txn.delete(&tables::credential_key(*id)));
+    let act = move |txn: &mut SpaceTxn<'_>| gone.iter().try_for_each(|id| tables::forget(txn, *id));
     home.space.write(Ack::Applied, act).await?;
     Ok(())
 }

@@ -178,7 +178,7 @@ impl Home {
     /// Ends a credential and what came of it; remembered until `until`.
     pub(crate) async fn end_credential(&self, id: CredentialId, until: Time) -> Result<()> {
         let _gate = self.gate.write().await;
-        let act = move |txn: &mut SpaceTxn<'_>| tables::write(txn, &tables::credential_key(id), &until);
+        let act = move |txn: &mut SpaceTxn<'_>| tables::withdraw(txn, id, until);
         self.space.write(Ack::Durable, act).await?;
         self.revocations.end_credential(id, until);
         Ok(())

@@ -11,7 +11,9 @@ pub(crate) mod file;
 #[cfg(test)]
 mod tests;
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use ed25519_dalek::{Signer, SigningKey};
@@ -20,6 +22,7 @@ use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust
 use weft_core::service::Finding;
 use weft_core::{DomainId, Error, ErrorKind, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Read, Space};
+use weft_sys::disk::Entry;
 use weft_sys::{Disk, Sys};
 
 use crate::tables::{self, KeyRow};
@@ -103,22 +106,24 @@ impl Root {
     ) -> Result<Certified> {
         let key = file::make(sys.random());
         file::keep(disk, purpose, &key)?;
-        self.certified(sys, &key, purpose, volumes)
+        let now = sys.clock().now();
+        self.certified(now, &key, purpose, volumes, now)
     }
 
+    /// Certifies a key, to be believed since `from`.
     fn certified(
         &self,
-        sys: &Sys,
+        now: Time,
         key: &SigningKey,
         purpose: Purpose,
         volumes: &[VolumeId],
+        from: Time,
     ) -> Result<Certified> {
-        let now = sys.clock().now();
         let claims = CertificateClaims {
             key: key.verifying_key().to_bytes(),
             purpose,
             volumes: if purpose == Purpose::Capability { volumes.to_vec() } else { Vec::new() },
-            from: now,
+            from,
             until: now.plus(limits::KEY_LIFE),
         };
         let certificate = KeyCertificate {
@@ -319,11 +324,14 @@ fn root_if_needed(
     purpose: Purpose,
     volumes: &[VolumeId],
 ) -> Result<Option<Root>> {
-    let (id, row) = current_row(rows, purpose)?;
-    let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
-    let there = file::read(disk, purpose, &file::name_of(purpose, *id))?.is_some();
-    let speaks = purpose != Purpose::Capability || volumes.iter().all(|v| claims.volumes.contains(v));
-    let left = claims.until.since(sys.clock().now());
+    let (mut there, mut speaks, mut left) = (false, false, Duration::ZERO);
+    // There is none where its row was lost for good.
+    if let Some((id, row)) = current_row(rows, purpose) {
+        let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
+        there = file::read(disk, purpose, &file::name_of(purpose, *id))?.is_some();
+        speaks = purpose != Purpose::Capability || volumes.iter().all(|v| claims.volumes.contains(v));
+        left = claims.until.since(sys.clock().now());
+    }
     if there && speaks && left > limits::KEY_RENEW {
         return Ok(None);
     }
@@ -353,7 +361,8 @@ fn lend(
     for purpose in SIGNING {
         let Some(root) = root_if_needed(sys, disk, rows, purpose, volumes)? else { continue };
         let key = file::make(sys.random());
-        let Certified { id, row } = root.certified(sys, &key, purpose, volumes)?;
+        let now = sys.clock().now();
+        let Certified { id, row } = root.certified(now, &key, purpose, volumes, now)?;
         rows.iter_mut().filter(|(_, row)| row.purpose == purpose).for_each(|(_, row)| row.current = false);
         rows.push((id, row));
         lent.push((purpose, key));
@@ -390,14 +399,56 @@ pub(crate) fn key_rows(rows: &(impl Read + ?Sized)) -> Result<Vec<(KeyId, KeyRow
     Ok(found)
 }
 
-fn current_row(rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Result<&(KeyId, KeyRow)> {
-    rows.iter()
-        .find(|(_, row)| row.current && row.purpose == purpose)
-        .ok_or_else(|| Error::corrupt(format!("the domain has no key for {purpose:?}")))
+fn current_row(rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Option<&(KeyId, KeyRow)> {
+    rows.iter().find(|(_, row)| row.current && row.purpose == purpose)
+}
+
+/// Returns what has no key that signs it now.
+pub(crate) fn lacking(rows: &[(KeyId, KeyRow)]) -> impl Iterator<Item = Purpose> {
+    SIGNING.into_iter().filter(|purpose| current_row(rows, *purpose).is_none())
+}
+
+/// Certifies again each key that lies here, that no row knows, and that is the only such one for
+/// something that has no key. Since when it was believed is lost with its row: so since ever.
+/// None without the domain's root key.
+pub(crate) fn certify_again(
+    sys: &Sys,
+    disk: &dyn Disk,
+    domain: DomainId,
+    rows: &[(KeyId, KeyRow)],
+    volumes: &[VolumeId],
+) -> Result<Vec<Certified>> {
+    let mut again = Vec::new();
+    // A root key that cannot be read is named with the files.
+    let root = Root::read(disk).ok().flatten().filter(|root| root.domain() == domain);
+    for purpose in lacking(rows) {
+        let strays = strays(disk, purpose, rows)?;
+        if let (Some(root), [key]) = (&root, &strays[..]) {
+            again.push(root.certified(sys.clock().now(), key, purpose, volumes, Time::EPOCH)?);
+        }
+    }
+    Ok(again)
+}
+
+/// Returns the keys for a purpose that lie here and that no row knows.
+fn strays(disk: &dyn Disk, purpose: Purpose, rows: &[(KeyId, KeyRow)]) -> Result<Vec<SigningKey>> {
+    let mut names = Vec::new();
+    disk.list("", &mut |name, entry| {
+        names.extend((entry == Entry::File).then(|| name.to_owned()));
+        ControlFlow::Continue(())
+    })?;
+    let stray = |name: &String| {
+        let key = file::read(disk, purpose, name).ok()??;
+        let id = file::id_of(&key);
+        let is_own = file::name_of(purpose, id) == *name;
+        (is_own && rows.iter().all(|(known, _)| *known != id)).then_some(key)
+    };
+    Ok(names.iter().filter_map(stray).collect())
 }
 
 fn read_current(disk: &dyn Disk, rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Result<SigningKey> {
-    let (id, _) = current_row(rows, purpose)?;
+    let none = || Error::corrupt(format!("the domain has no key for {purpose:?}"));
+    let (id, _) = current_row(rows, purpose).ok_or_else(none)?;
     let key = file::read(disk, purpose, &file::name_of(purpose, *id))?.ok_or_else(root_missing)?;
     if file::id_of(&key) != *id {
         return Err(Error::corrupt("the key in the file is another one").about(file::name_of(purpose, *id)));

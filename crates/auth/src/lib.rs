@@ -52,5 +52,5 @@ mod throttle;
 
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
-pub use check::check;
+pub use check::{check, mend};
 pub use keys::KeyState;

@@ -1,4 +1,6 @@
-//! The rows that auth keeps: one letter per table, then the key, `postcard` values.
+//! The rows that auth keeps: one letter per table, then the key; values are a checksum over key and
+//! content, then the content in `postcard`. A row that is not as it was written is refused with
+//! `Corrupt`, so nobody is let in by it; `check` names it.
 //!
 //! | Table | Key | Value |
 //! |---|---|---|
@@ -9,22 +11,28 @@
 //! | `g` | `maker/name` | the owner's name |
 //! | `e` | group id, member id | the member's name |
 //! | `r` | member id, group id | nothing |
-//! | `s` | group id | how many members it has |
+//! | `s` | group id | how many members it has, a counter of the engine's |
 //! | `n` | caller id | the caller's name |
 //! | `l` | caller id | [`Line`] |
 //! | `c` | credential id | until when its withdrawal is remembered |
+//! | `w` | – | how many withdrawals are remembered, a counter of the engine's |
 //! | `a` | – | the audit log's last head |
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weft_core::proof::{KeyCertificate, Purpose};
 use weft_core::{CallerId, CallerName, CredentialId, DomainId, Error, KeyId, Result, Time};
-use weft_kv::{Order, Read, Schema, Txn, prefix_end};
+use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Txn, prefix_end};
 
 use crate::password::PasswordHash;
 
-/// How the tables look.
-pub(crate) static SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+/// How the tables look. Version 1 had no checksums, a line only for whoever had lost something, and
+/// did not count withdrawals: see `docs/decisions/005-sealed-rows-of-identities.md`.
+pub(crate) static SCHEMA: Schema =
+    Schema { version: 2, migrations: &[Migration { from: 1, step: seal_all }] };
+
+/// Bytes of the checksum that values begin with.
+const SEAL_BYTES: usize = 8;
 
 /// The domain this node speaks for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -67,7 +75,8 @@ pub(crate) struct UserRow {
     pub(crate) added: Time,
 }
 
-/// The line a caller's credentials must be on the right side of.
+/// The line a caller's credentials must be on the right side of. Each of the domain's users has one
+/// from the first day, so that one that is lost is missed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Line {
     /// Those made at or before this time are over.
@@ -123,6 +132,14 @@ pub(crate) fn line_key(id: CallerId) -> Vec<u8> {
     key(b'l', &[&id.0.to_be_bytes()])
 }
 
+pub(crate) fn count_key(group: CallerId) -> Vec<u8> {
+    key(b's', &[&group.0.to_be_bytes()])
+}
+
+pub(crate) fn withdrawals_key() -> Vec<u8> {
+    key(b'w', &[])
+}
+
 pub(crate) fn credential_key(id: CredentialId) -> Vec<u8> {
     key(b'c', &[&id.0.to_be_bytes()])
 }
@@ -136,23 +153,58 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     postcard::to_stdvec(value).map_err(|error| Error::internal("a row cannot be encoded").caused_by(error))
 }
 
-/// Decodes a value.
+/// Decodes a value that fills the bytes.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
-    postcard::from_bytes(bytes).map_err(|error| Error::corrupt("a row of auth is malformed").caused_by(error))
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok(_) => Err(damaged()),
+        Err(error) => Err(damaged().caused_by(error)),
+    }
+}
+
+fn damaged() -> Error {
+    Error::corrupt("a row of auth is not as it was written").hint("weft fsck")
+}
+
+/// A checksum over a row. A row under another key than its own does not match either.
+fn seal_of(key: &[u8], content: &[u8]) -> [u8; SEAL_BYTES] {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&(key.len() as u64).to_be_bytes());
+    hasher.update(key);
+    hasher.update(content);
+    let hash = hasher.finalize();
+    let (seal, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than eight bytes");
+    *seal
+}
+
+/// Returns the stored form of a row's content.
+pub(crate) fn sealed(key: &[u8], content: &[u8]) -> Vec<u8> {
+    [&seal_of(key, content)[..], content].concat()
+}
+
+/// Returns the content of a row. `Corrupt` if the row is not as it was written.
+pub(crate) fn content<'v>(key: &[u8], value: &'v [u8]) -> Result<&'v [u8]> {
+    let (seal, content) = value.split_first_chunk().ok_or_else(damaged)?;
+    if *seal == seal_of(key, content) { Ok(content) } else { Err(damaged()) }
+}
+
+/// Reads a row. `Corrupt` if it is not as it was written.
+pub(crate) fn opened<T: DeserializeOwned>(key: &[u8], value: &[u8]) -> Result<T> {
+    decode(content(key, value)?)
 }
 
 /// Returns the value under a key.
 pub(crate) fn read<T: DeserializeOwned>(rows: &(impl Read + ?Sized), key: &[u8]) -> Result<Option<T>> {
-    rows.get(key)?.map(|bytes| decode(&bytes)).transpose()
+    rows.get(key)?.map(|value| opened(key, &value)).transpose()
 }
 
 /// Sets the value under a key.
 pub(crate) fn write<T: Serialize>(txn: &mut (impl Txn + ?Sized), key: &[u8], value: &T) -> Result<()> {
-    txn.put(key, &encode(value)?)
+    txn.put(key, &sealed(key, &encode(value)?))
 }
 
-/// Calls `each` with every row whose key starts with `prefix`, in order, and the key's rest; stops
-/// once it returns `false`.
+/// Calls `each` with every row whose key starts with `prefix`, in order: the key's rest and the
+/// content; stops once it returns `false`.
 pub(crate) fn each_below(
     rows: &(impl Read + ?Sized),
     prefix: &[u8],
@@ -160,8 +212,59 @@ pub(crate) fn each_below(
 ) -> Result<()> {
     for row in rows.scan(prefix, &prefix_end(prefix), Order::Rising) {
         let (key, value) = row?;
-        if !each(&key[prefix.len()..], &value)? {
+        if !each(&key[prefix.len()..], content(&key, &value)?)? {
             break;
+        }
+    }
+    Ok(())
+}
+
+/// Remembers until when a credential is withdrawn.
+pub(crate) fn withdraw(txn: &mut impl Txn, id: CredentialId, until: Time) -> Result<()> {
+    let key = credential_key(id);
+    if txn.get(&key)?.is_none() {
+        txn.bump(&withdrawals_key(), 1)?;
+    }
+    write(txn, &key, &until)
+}
+
+/// Forgets a credential's withdrawal.
+pub(crate) fn forget(txn: &mut impl Txn, id: CredentialId) -> Result<()> {
+    let key = credential_key(id);
+    if txn.get(&key)?.is_none() {
+        return Ok(());
+    }
+    txn.bump(&withdrawals_key(), -1)?;
+    txn.delete(&key)
+}
+
+/// Gives a caller a line, if it has none yet.
+pub(crate) fn begin_line(txn: &mut impl Txn, id: CallerId) -> Result<()> {
+    let key = line_key(id);
+    if txn.get(&key)?.is_some() { Ok(()) } else { write(txn, &key, &Line::default()) }
+}
+
+/// The step from version 1.
+fn seal_all(txn: &mut SpaceTxn<'_>) -> Result<()> {
+    let domain: Option<Domain> =
+        txn.get(&domain_key())?.map(|bytes| postcard::from_bytes(&bytes)).transpose().unwrap_or_default();
+    let rows: Vec<Row> = txn.scan(&[], &[], Order::Rising).collect::<Result<_>>()?;
+    for (key, value) in &rows {
+        match key.first() {
+            Some(b's') => continue,
+            Some(b'c') => txn.bump(&withdrawals_key(), 1)?,
+            _ => {}
+        }
+        txn.put(key, &sealed(key, value))?;
+    }
+    if domain.is_some() && txn.get(&starts_key())?.is_none() {
+        write(txn, &starts_key(), &0_u64)?;
+    }
+    // A user whose domain or name cannot be told is for `check`.
+    for (key, _) in rows.iter().filter(|(key, _)| key.first() == Some(&b'u')) {
+        let name = domain.as_ref().zip(std::str::from_utf8(&key[1..]).ok());
+        if let Some(Ok(name)) = name.map(|(domain, local)| CallerName::user(local, domain.id)) {
+            begin_line(txn, name.id())?;
         }
     }
     Ok(())
@@ -171,6 +274,18 @@ pub(crate) fn each_below(
 pub(crate) fn id_of(bytes: &[u8]) -> Result<u128> {
     let bytes = bytes.try_into().map_err(|_| Error::corrupt("a key of auth is not an id"))?;
     Ok(u128::from_be_bytes(bytes))
+}
+
+/// Reads two ids out of a key's 32 bytes.
+pub(crate) fn pair_of(bytes: &[u8]) -> Result<(u128, u128)> {
+    let (first, second) = bytes.split_at(bytes.len().min(size_of::<u128>()));
+    Ok((id_of(first)?, id_of(second)?))
+}
+
+/// Reads a uid out of a key's 4 bytes.
+pub(crate) fn uid_of(bytes: &[u8]) -> Result<u32> {
+    let bytes = bytes.try_into().map_err(|_| Error::corrupt("a key of auth is no uid"))?;
+    Ok(u32::from_be_bytes(bytes))
 }
 
 /// Returns the ids of the groups a caller is in.

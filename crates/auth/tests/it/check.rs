@@ -11,7 +11,7 @@ use crate::scene::{Scene, scene};
 
 async fn look(node: &Scene) -> Vec<Finding> {
     let disk = node.disk.beneath("auth").expect("it is there");
-    weft_auth::check(node.engine.clone(), SpaceId(2), &*disk).await.expect("it can look")
+    weft_auth::check(&node.sys, node.engine.clone(), SpaceId(2), &*disk).await.expect("it can look")
 }
 
 /// A node that recorded something and has stopped.

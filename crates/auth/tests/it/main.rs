@@ -8,6 +8,7 @@ mod fuzz;
 mod issuer;
 mod keys;
 mod login;
+mod mending;
 mod scene;
 mod sessions;
 mod tokens;

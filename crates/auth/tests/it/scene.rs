@@ -1,19 +1,23 @@
 //! A node's auth on a simulated machine, that can be stopped, killed and started again.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use weft_auth::{Auth, FirstPassword, Founded, Settings};
 use weft_core::acl::{Acl, AclEntry, Ask, Decision, Who, decide};
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Attenuation, Caller, Objects};
 use weft_core::service::{Evidence, NewUser, Secret};
 use weft_core::{CallerName, ContainerId, Result, Rights, VolumeId};
-use weft_kv::{Embedded, Engine, Options, SpaceId};
+use weft_kv::{Ack, Embedded, Engine, Options, Order, SpaceId, Txn, prefix_end};
 use weft_sys::{Disk, FlushSite, SimDisk, Sys, simulate};
 
+/// Auth's part of the engine.
+pub const SPACE: u8 = 2;
 /// The administrator's password.
 pub const ROOT_WORD: &str = "correct horse";
 /// The uid that made the node.
@@ -58,7 +62,8 @@ impl Scene {
         let engine = Arc::new(Embedded::open(sys.clone(), disk.beneath("kv")?, kv)?);
         let below = disk.beneath("auth")?;
         disk.sync_dir("", FlushSite::KvLogDir)?;
-        let (auth, founded) = Auth::open(sys.clone(), engine.clone(), SpaceId(2), below, settings).await?;
+        let (auth, founded) =
+            Auth::open(sys.clone(), engine.clone(), SpaceId(SPACE), below, settings).await?;
         Ok(Self { sys: sys.clone(), disk, engine, auth, founded })
     }
 
@@ -92,7 +97,7 @@ impl Scene {
         let kv = disk.beneath("kv").expect("it is there");
         let engine = Embedded::open(sys.clone(), kv, Options::default()).expect("it opens");
         let engine: Arc<dyn Engine> = Arc::new(engine);
-        weft_auth::after_restore(sys, engine.clone(), SpaceId(2)).await.expect("it can be written");
+        weft_auth::after_restore(sys, engine.clone(), SpaceId(SPACE)).await.expect("it can be written");
         engine.close().await.expect("it closes");
         drop(engine);
         Self::start(sys, disk.kill()).await
@@ -171,4 +176,28 @@ fn decision_at(sys: &Sys, caller: &Caller, rights: Rights, objects: Objects, epo
     let acl = Acl::new(vec![AclEntry::allow(who, rights)]);
     let now = sys.clock().moment();
     decide(&acl, caller, &Ask { container: box_0(), epoch, rights, objects, now, peer: None })
+}
+
+/// Returns every row that auth keeps.
+pub fn all_rows(engine: &dyn Engine) -> BTreeMap<Bytes, Bytes> {
+    let snapshot = engine.snapshot().expect("it runs");
+    snapshot.scan(&[SPACE], &prefix_end(&[SPACE]), Order::Rising).collect::<Result<_>>().expect("rows")
+}
+
+/// Rewrites the rows as version 1 had them: without checksums, lines of those who lost nothing, and
+/// a count of withdrawals.
+pub async fn as_version_1(engine: &dyn Engine) {
+    let rows = all_rows(engine);
+    let act = move |txn: &mut dyn Txn| {
+        for (key, value) in &rows {
+            match key[1] {
+                b's' => {}
+                b'w' => txn.delete(key)?,
+                b'l' if value[8..] == [0, 0] => txn.delete(key)?,
+                _ => txn.put(key, &value[8..])?,
+            }
+        }
+        txn.put(&[0, SPACE], &1_u32.to_be_bytes())
+    };
+    engine.write(Ack::Durable, Box::new(act)).await.expect("the engine runs");
 }

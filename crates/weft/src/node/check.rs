@@ -14,8 +14,9 @@ use weft_volume::managed::{self, Config, PathsOfObjects};
 use super::{AUTH_SPACE, NodeDirectory, VOLUME, volume_config};
 use crate::paths;
 
-/// Checks every structure: the engine's pages and log, keys, the audit log's chain, the store's
-/// records, files and blocks, the volume's tables. With `repair`, mends what can be mended.
+/// Checks every structure: the engine's pages and log, the tables of identities, keys, the audit
+/// log's chain, the store's records, files and blocks, the volume's tables. With `repair`, mends what
+/// can be mended; without it `directory` is a shadow, for what cannot be looked at as it is.
 pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result<CheckReport> {
     if !directory.is_founded() {
         return Err(Error::not_found("there is no node").op("check").about(directory.path().display()));
@@ -24,7 +25,8 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
     directory.check_engine(sys)?;
     let engine = directory.engine(sys)?;
     let auth_disk = directory.disk("auth")?;
-    let of_auth = weft_auth::check(engine.clone(), AUTH_SPACE, &*auth_disk).await?;
+    // Also of a shadow: the rest is looked at through keys, and by callers.
+    let of_auth = weft_auth::mend(sys, engine.clone(), AUTH_SPACE, &*auth_disk, &[VOLUME]).await?;
     let rest = rest(sys, directory, &engine, repair).await;
     engine.close().await?;
     match rest {

@@ -1,35 +1,18 @@
-//! Looking at what auth keeps beside its tables: the files of keys, and the audit log's chain.
-//! Neither can be mended from what else there is, so nothing is changed here.
+//! What auth keeps beside its tables: the files of keys, and the audit log's chain. Neither can be
+//! mended from what else there is, so nothing is changed here.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 
 use weft_core::proof::Purpose;
 use weft_core::service::{AuditVerdict, Finding, Severity};
-use weft_core::{DomainId, Error, ErrorKind, KeyId, Result};
-use weft_kv::{Engine, Space, SpaceId};
+use weft_core::{DomainId, ErrorKind, KeyId, Result};
 use weft_sys::Disk;
 use weft_sys::disk::Entry;
 
-use crate::audit;
+use super::finding;
 use crate::auth::{AUDIT, KEYS};
 use crate::keys::{self, Root, file};
-use crate::tables::{self, Domain, KeyRow, SCHEMA};
-
-/// Checks the keys and the audit log of a node that does not run. `disk` is auth's own directory.
-pub async fn check(engine: Arc<dyn Engine>, space: SpaceId, disk: &dyn Disk) -> Result<Vec<Finding>> {
-    let space = Space::open(engine, space, &SCHEMA).await?;
-    let snapshot = space.snapshot()?;
-    let domain: Domain = tables::read(&snapshot, &tables::domain_key())?
-        .ok_or_else(|| Error::corrupt("the tables name no domain").op("check the keys"))?;
-    let rows = keys::key_rows(&snapshot)?;
-    let mut findings = of_keys(&*disk.beneath(KEYS)?, domain.id, &rows)?;
-    let trust = keys::trust_of(domain.id, &rows)?;
-    let known = tables::read(&snapshot, &tables::audit_head_key())?;
-    let verdict = audit::verify_at_rest(&*disk.beneath(AUDIT)?, known, &trust, domain.id)?;
-    findings.extend(of_audit(verdict));
-    Ok(findings)
-}
+use crate::tables::KeyRow;
 
 /// Says what is wrong with the audit log, if anything is.
 pub(crate) fn of_audit(verdict: AuditVerdict) -> Option<Finding> {
@@ -42,6 +25,13 @@ pub(crate) fn of_audit(verdict: AuditVerdict) -> Option<Finding> {
 pub(crate) fn of_keys(disk: &dyn Disk, domain: DomainId, rows: &[(KeyId, KeyRow)]) -> Result<Vec<Finding>> {
     let mut findings = Vec::new();
     let root = of_root(disk, domain, &mut findings);
+    for purpose in keys::lacking(rows) {
+        let detail = format!("for {purpose:?}: there is none");
+        findings.push(match root {
+            true => note(detail, "the next start makes a new one"),
+            false => lost("key", detail, "put root.key back, to make a new one"),
+        });
+    }
     let mut known = vec![file::ROOT.to_owned()];
     for (id, row) in rows {
         let name = file::name_of(row.purpose, *id);
@@ -104,8 +94,4 @@ fn lost(structure: &str, detail: String, repair: &str) -> Finding {
 
 fn note(detail: String, repair: &str) -> Finding {
     finding(Severity::Note, "key", detail, repair)
-}
-
-fn finding(severity: Severity, structure: &str, detail: String, repair: &str) -> Finding {
-    Finding { severity, structure: structure.to_owned(), detail, repair: repair.to_owned(), object: None }
 }
