@@ -53,21 +53,24 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
     })
 }
 
+/// Restores into a directory that is ours from before the backup is read: of two restores, or of a
+/// restore and a start, one has it and the other is told who.
 async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupReport> {
-    NodeDirectory::check_empty(dir)?;
+    let directory = NodeDirectory::take_empty(dir, "restore")?;
+    let restored = read_and_restore(context, from, &directory).await;
+    match &restored {
+        Ok(_) => directory.release()?,
+        Err(_) => directory.give_up()?,
+    }
+    restored
+}
+
+async fn read_and_restore(context: &Context, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
     let shown = progress::waiting(context, "reading the backup");
     backup::verify(context.sys(), from).await?;
     drop(shown);
     let _shown = progress::waiting(context, "restoring");
-    let directory = NodeDirectory::take(dir, true, "restore")?;
-    // Somebody may have put something there while the backup was read.
-    NodeDirectory::check_empty(dir)?;
-    let restored = backup::restore(context.sys(), from, &directory).await;
-    if restored.is_err() {
-        directory.empty_out();
-    }
-    directory.release()?;
-    restored
+    backup::restore(context.sys(), from, directory).await
 }
 
 fn say(context: &Context, done: &str, report: &BackupReport, warning: Option<&str>) -> Result<()> {

@@ -27,6 +27,8 @@ pub struct NodeDirectory {
     disk: Arc<dyn Disk>,
     /// Nothing here is to be changed.
     is_shadow: bool,
+    /// What was made so that it could be taken: the lock, and directories, the innermost first.
+    made: Vec<PathBuf>,
     _lock: Box<dyn DiskLock>,
 }
 
@@ -86,7 +88,30 @@ impl NodeDirectory {
             Err(error) if error.kind() == ErrorKind::NoSpace => {}
             written => written?,
         }
-        Ok(Self { path, disk, is_shadow: false, _lock: lock })
+        Ok(Self { path, disk, is_shadow: false, made: Vec::new(), _lock: lock })
+    }
+
+    /// Takes a directory in which nothing is yet, making it if it is not there. Fails as
+    /// [`NodeDirectory::take`] does; with `Exists` if anything but a lock that nobody has lies
+    /// there: then nothing is put beside it.
+    pub fn take_empty(path: &Path, doing: &str) -> Result<Self> {
+        let lock = path.join(LOCK);
+        let mut made: Vec<_> =
+            path.ancestors().take_while(|above| *above != Path::new("") && !above.exists()).collect();
+        if !lock.exists() {
+            Self::check_empty(path)?;
+            made.insert(0, &lock);
+        }
+        let made: Vec<_> = made.into_iter().map(Path::to_owned).collect();
+        // Another may have come to it first: only directories that are empty still are taken away.
+        let unmade = |_: &Error| made.iter().for_each(|dir| drop(std::fs::remove_dir(dir)));
+        let taken = Self::take(path, true, doing).inspect_err(unmade)?;
+        let directory = Self { made, ..taken };
+        // Whoever has it is told before what they put there is.
+        match Self::check_empty(path) {
+            Ok(()) => Ok(directory),
+            Err(error) => directory.release().and(Err(error)),
+        }
     }
 
     /// Makes a directory through which others reach a node's socket and nothing else. One that is
@@ -109,7 +134,7 @@ impl NodeDirectory {
     }
 
     /// Fails with `Exists` if anything lies at a path but what [`NodeDirectory::take`] makes.
-    pub fn check_empty(path: &Path) -> Result<()> {
+    fn check_empty(path: &Path) -> Result<()> {
         let failed = |e| fault::error(e, "restore to", path.display());
         let entries = match std::fs::read_dir(path) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -200,16 +225,27 @@ impl NodeDirectory {
         }
     }
 
-    /// Takes away what a restore that failed made, so that it can be tried again. What cannot be
-    /// taken away is in the next one's way, which says so.
-    pub fn empty_out(&self) {
+    /// Gives back a directory that was taken empty as it was, whatever was put there since: a
+    /// restore that failed can be tried again. What cannot be taken away is in the next one's way,
+    /// which says so.
+    pub fn give_up(self) -> Result<()> {
         for name in [META, "auth", "objects"] {
             let _ = std::fs::remove_dir_all(self.path.join(name));
         }
+        self.clear()?;
+        for path in &self.made {
+            let _ = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };
+        }
+        Ok(())
     }
 
     /// Gives the directory back: others see at once that nobody has it.
     pub fn release(self) -> Result<()> {
+        self.clear()
+    }
+
+    /// Takes away what says who has it.
+    fn clear(&self) -> Result<()> {
         for name in [SOCKET, HOLDER] {
             let path = self.path.join(name);
             match std::fs::remove_file(&path) {

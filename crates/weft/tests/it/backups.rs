@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use crate::http::Http;
 use crate::node::{Node, noise};
@@ -200,7 +202,9 @@ fn a_restore_takes_no_directory_that_holds_anything() {
     let backup = node.path("backup");
     node.run(&["backup", text(&backup)]).ok();
     // That of the node itself, which runs; one with somebody's file in it.
-    node.run(&["restore", text(&backup), text(&node.data())]).fails(1, &["error:", "not empty"]);
+    let pid = format!("pid {}", node.pid());
+    let said = node.run(&["restore", text(&backup), text(&node.data())]);
+    said.fails(4, &["error:", text(&node.data()), &pid, "has it", "hint:"]);
     node.run(&["status"]).ok();
     let (dir, kept) = (node.make_dir("dir"), node.write("dir/kept", "mine"));
     let said = node.run(&["restore", text(&backup), text(&dir)]);
@@ -224,6 +228,39 @@ fn a_restore_takes_no_directory_that_holds_anything() {
     let alice = node.login("alice", "wonder", &[]);
     node.run_with(&alice, &["backup", text(&node.path("hers"))]).fails(3, &["error:"]);
     assert!(!node.path("hers").exists());
+}
+
+#[test]
+fn whoever_comes_during_a_restore_is_told_who_has_the_directory() {
+    let node = furnished();
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    let slow = node.path("slow");
+    fs::create_dir(&slow).expect("made");
+    // Its list is a pipe: the restore waits for whoever writes to it.
+    let list = slow.join("complete");
+    let made = Command::new("mkfifo").arg(&list).status().expect("it runs");
+    assert!(made.success());
+    for dir in [node.path("above/new"), node.make_dir("empty")] {
+        let was_there = dir.exists();
+        let mut restore = node.command().args(["restore", text(&slow), text(&dir)]).spawn().expect("it runs");
+        let who = format!("weft restore, pid {} has it", restore.id());
+        let until = Instant::now() + Duration::from_secs(60);
+        while fs::read_to_string(dir.join("lock.holder")).unwrap_or_default().is_empty() {
+            assert!(Instant::now() < until, "the restore does not take its directory");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        node.run(&["restore", text(&backup), text(&dir)]).fails(4, &["error:", text(&dir), &who]);
+        node.run(&["up", text(&dir), "--http", "127.0.0.1:0"]).fails(4, &["error:", text(&dir), &who]);
+        // The list is empty after all. What was made for the restore is gone with it.
+        drop(fs::File::options().write(true).open(&list).expect("opened"));
+        assert_eq!(restore.wait().expect("it ends").code(), Some(1));
+        assert_eq!(dir.exists(), was_there);
+        assert!(!was_there || fs::read_dir(&dir).expect("read").count() == 0, "something is left there");
+        assert!(!node.path("above").exists(), "a directory is left above it");
+        node.run(&["restore", text(&backup), text(&dir)]).ok();
+        fs::remove_dir_all(node.path("above")).ok();
+    }
 }
 
 /// Puts files of each kind, and returns their ids.
