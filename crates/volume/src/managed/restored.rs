@@ -55,20 +55,38 @@ async fn mark_written(space: &Space, objects: &HashSet<ObjectId>) -> Result<()> 
 }
 
 async fn renumber(sys: &Sys, space: &Space) -> Result<()> {
-    // Two restores of one backup differ by when they were made, as do the lives that follow.
-    let seconds = u32::try_from(sys.clock().now().seconds()).unwrap_or(0);
-    let gap = limits::RESTORE_NUMBERS_GAP + sys.random().below(limits::RESTORE_NUMBERS_GAP);
+    let step = Step::now(sys);
     let renumber = move |txn: &mut SpaceTxn<'_>| {
-        let Some(mut row) = volume::find(txn)? else { return Ok(()) };
-        let next = row.generation.checked_add(1);
-        let next = next.ok_or_else(|| Error::internal("the volume was restored too often"))?;
-        row.generation = seconds.max(next);
+        let Some(row) = volume::find(txn)? else { return Ok(()) };
+        let (row, end) = step.from(row, volume::leased(txn)?)?;
         volume::put(txn, &row)?;
-        let end = volume::leased(txn)? + gap;
-        if end > FileId::SERIAL_MAX {
-            return Err(Error::internal("the volume was restored too often"));
-        }
         volume::lease_past(txn, end)
     };
     space.write(Ack::Durable, renumber).await.map(drop)
+}
+
+/// The step past numbers that nobody knows: another generation, and a gap.
+pub(super) struct Step {
+    seconds: u32,
+    gap: u64,
+}
+
+impl Step {
+    pub(super) fn now(sys: &Sys) -> Self {
+        // Two restores of one backup differ by when they were made, as do the lives that follow.
+        let seconds = u32::try_from(sys.clock().now().seconds()).unwrap_or(0);
+        Self { seconds, gap: limits::RESTORE_NUMBERS_GAP + sys.random().below(limits::RESTORE_NUMBERS_GAP) }
+    }
+
+    /// Returns what the volume is after the step, and the first number that may be leased then;
+    /// all below `leased` are known to have been.
+    pub(super) fn from(&self, row: volume::Volume, leased: u64) -> Result<(volume::Volume, u64)> {
+        let too_often = || Error::internal("the volume was restored too often");
+        let generation = self.seconds.max(row.generation.checked_add(1).ok_or_else(too_often)?);
+        let end = leased.saturating_add(self.gap);
+        if end > FileId::SERIAL_MAX {
+            return Err(too_often());
+        }
+        Ok((volume::Volume { generation, ..row }, end))
+    }
 }

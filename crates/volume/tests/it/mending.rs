@@ -10,10 +10,10 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use weft_conformance::file_system::site::{Outcome, Site, at, free, how, new_file, pattern};
 use weft_conformance::file_system::{ADMINISTRATOR, Subject};
-use weft_core::Rights;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
-use weft_core::form::{Ack, BytesSource, Expect, Replace, StageHint, SyncScope};
+use weft_core::form::{Ack, At, BytesSource, Expect, Replace, StageHint, SyncScope, Want};
 use weft_core::service::{Finding, Severity};
+use weft_core::{ErrorKind, Rights};
 use weft_kv::{Order, Read, Space, SpaceId, Txn};
 use weft_sys::{Disk, SimDisk, Sys, simulate};
 use weft_volume::managed::{check_at_rest, mend};
@@ -377,6 +377,40 @@ fn lost_and_cut_objects_are_found_and_what_is_left_is_served() {
             let size = site.attr(large).await.size;
             assert_eq!(size, if how == "lost" { 0 } else { 10 });
             assert_eq!(site.read(large).await.len() as u64, size);
+        });
+    }
+}
+
+/// Ids that clients still hold of files that are gone name no file that is made later, though the
+/// row that counts numbers was lost.
+#[test]
+fn no_id_of_a_removed_file_is_given_again_after_the_numbers_were_lost() {
+    for how in [Damage::Missing, Damage::Extra, Damage::Cut] {
+        simulate(9, |sys| async move {
+            let disk = SimDisk::new();
+            let (volume, _) = super::crash::volume_on(&sys, &disk, 1, true).await;
+            let site = Site::of(&volume);
+            site.file("kept", b"").await;
+            let mut gone = BTreeSet::new();
+            for number in 0..20 {
+                let name = format!("gone-{number}");
+                gone.insert(site.file(&name, b"").await);
+                site.fs.remove(&site.call(), &at(&name), Expect::Any, &free()).await.works();
+            }
+            drop(site);
+            volume.stop().await;
+            let found = mended_at_rest(&volume, Some((0x02, how, 0))).await.expect("there is one");
+            assert!(found.iter().all(|finding| finding.severity == Severity::Repairable), "{found:#?}");
+            volume.begin(false).await;
+            let site = Site::of(&volume);
+            for number in 0..40 {
+                let made = site.file(&format!("made-{number}"), b"").await;
+                assert!(!gone.contains(&made), "{how:?}: {made:?} was given again");
+            }
+            for id in gone {
+                let old = site.fs.walk(&site.call(), &At::id(id), Want::default()).await;
+                assert_eq!(old.fails(), ErrorKind::Stale, "{how:?}");
+            }
         });
     }
 }

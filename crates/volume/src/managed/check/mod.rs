@@ -28,6 +28,7 @@ use weft_core::service::{CheckReport, Finding, Severity};
 use weft_core::{CallerName, ContainerId, Error, Result, Rights, Time, VolumeId};
 use weft_kv::{Order, Read, Row, Space, Txn};
 
+use super::restored::Step;
 use super::table::key::{Key, Table};
 use super::table::volume::{self as volume_row};
 use super::view::View;
@@ -206,6 +207,8 @@ pub(super) struct Checker<'a> {
     pub(super) volume: VolumeId,
     pub(super) administrators: CallerName,
     pub(super) now: Time,
+    /// Past numbers that were given to nobody knows whom.
+    pub(super) step: Step,
     pub(super) found: Found,
     /// Bytes of the files of each container.
     pub(super) used: HashMap<ContainerId, u64>,
@@ -246,6 +249,7 @@ impl Volume {
             volume: self.id,
             administrators,
             now: self.sys.clock().now(),
+            step: Step::now(&self.sys),
             found: Found::default(),
             used: HashMap::new(),
             number: 0,

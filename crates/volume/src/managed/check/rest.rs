@@ -10,6 +10,7 @@ use super::super::table::inodes::{self, Layout};
 use super::super::table::key::{Fields, Key, Table};
 use super::super::table::stages::{self, PartBytes};
 use super::super::table::{once, splits, unnamed, volume};
+use super::rows::put_row;
 use super::{Checker, Fix, delete, shown};
 
 impl Checker<'_> {
@@ -98,7 +99,7 @@ impl Checker<'_> {
                 let leaving = !splits::out_of(self.read, id)?.is_empty();
                 if leaving != head.leaving {
                     let head = containers::Head { leaving, serial: head.serial + 1, ..head };
-                    let fix = super::rows::put_row(Key::of(Table::Head).u64(id.0), &head)?;
+                    let fix = put_row(Key::of(Table::Head).u64(id.0), &head)?;
                     self.found.mendable(
                         "container",
                         format!("{id}: a split is under way, or not"),
@@ -268,15 +269,28 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// No number in use may be given again.
+    /// No number that was given may be given again. Where the counter is not what it was, nobody
+    /// knows which were: files that are gone had some above all that are in use, and clients still
+    /// hold their ids. So a step is made as after a restore.
     pub(super) fn numbers(&mut self) -> Result<()> {
+        // A counter below zero is none.
         let leased = volume::leased(self.read).unwrap_or(0);
-        if leased <= self.number {
-            let raw = inodes::count_at(self.read, &Key::of(Table::Numbers)).unwrap_or(0);
-            let fix = Fix::Bump(Key::of(Table::Numbers).to_vec(), self.number as i64 + 1 - raw);
-            let detail = format!("{} is in use and {leased} would be given next", self.number);
-            self.found.mendable("counter of numbers", detail, "moved on", [fix]);
+        if leased > self.number {
+            return Ok(());
         }
+        let detail = format!("{} is in use and {leased} would be given next", self.number);
+        let what = Table::Numbers.what();
+        // Its row was mended before anything else was looked at.
+        let Some(row) = volume::find(self.read)? else { return Ok(()) };
+        let Ok((row, end)) = self.step.from(row, self.number + 1) else {
+            self.found.lost(what, detail, "restore a backup: there are no more numbers", []);
+            return Ok(());
+        };
+        let raw = inodes::count_at(self.read, &Key::of(Table::Numbers)).unwrap_or(0);
+        let on = Fix::Bump(Key::of(Table::Numbers).to_vec(), end as i64 - raw);
+        let generation = put_row(Key::of(Table::Volume), &row)?;
+        let repair = "moved far on, as after a restore: what is gone had numbers too";
+        self.found.mendable(what, detail, repair, [on, generation]);
         Ok(())
     }
 }
