@@ -10,9 +10,14 @@ pub(super) struct Lockers {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// Those from before the restart. If there are none, nobody has to be waited for.
     former: HashSet<SessionId>,
+    /// Those of them that have come back for their locks.
+    back: HashSet<SessionId>,
+    /// Those that had not when the grace was over.
+    absent: HashSet<SessionId>,
     /// Those whose row may be there, since.
     since: HashSet<SessionId>,
     /// Those of them whose row is.
@@ -22,7 +27,7 @@ struct State {
 impl Lockers {
     pub(super) fn of(former: Vec<SessionId>) -> Self {
         let former = former.into_iter().collect();
-        Self { state: Mutex::new(State { former, since: HashSet::new(), noted: HashSet::new() }) }
+        Self { state: Mutex::new(State { former, ..State::default() }) }
     }
 
     /// Returns whether a session may lock while former holders are waited for.
@@ -35,11 +40,24 @@ impl Lockers {
     /// [`Lockers::noted`] called then.
     pub(super) fn add(&self, session: SessionId) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.former.contains(&session) || state.noted.contains(&session) {
+        if state.former.contains(&session) {
+            state.back.insert(session);
+            return false;
+        }
+        if state.noted.contains(&session) {
             return false;
         }
         state.since.insert(session);
         true
+    }
+
+    /// Waits no longer for those who have not come back, and returns whose rows are to be removed.
+    /// Asked inside the transaction that does so: who locks after it is noted anew, after it.
+    pub(super) fn absent(&self) -> Vec<SessionId> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let State { former, back, absent, since, .. } = &mut *state;
+        absent.extend(former.extract_if(|session| !back.contains(session)));
+        absent.difference(since).copied().collect()
     }
 
     /// Notes that a session's row was written, unless the session has ended meanwhile.
@@ -54,6 +72,7 @@ impl Lockers {
     pub(super) fn end(&self, session: SessionId) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.noted.remove(&session);
+        state.back.remove(&session);
         state.former.remove(&session) | state.since.remove(&session)
     }
 }

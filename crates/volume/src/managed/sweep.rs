@@ -89,8 +89,8 @@ impl Volume {
         }))
     }
 
-    /// Does what waits to be done whenever there is some, and orphans once the grace
-    /// after the start is over.
+    /// Does what waits to be done whenever there is some; orphans, and sessions that did not come
+    /// back for their locks, once the grace after the start is over.
     pub(super) fn tidy_behind(self: Arc<Self>) -> Task<()> {
         let (sys, volume) = (self.sys.clone(), Arc::downgrade(&self));
         let grace = self.started.plus(limits::SESSION_GRACE);
@@ -135,12 +135,27 @@ impl Volume {
         }
         if with_orphans {
             left.and(self.sweep_orphans(&mut 0).await);
+            left.and(self.forget_absent().await.map(|()| Left::default()));
         }
         left.and(self.relabel_all().await);
         left.and(self.split_all().await);
         left.and(self.remove_garbage().await);
         left.and(self.settle_ends().await.map(|()| Left::default()));
         left
+    }
+
+    /// Forgets the sessions that held locks before the start and have not come back: the next start
+    /// waits for none of them.
+    async fn forget_absent(self: &Arc<Self>) -> Result<()> {
+        if self.lockers.absent().is_empty() {
+            return Ok(());
+        }
+        let volume = self.clone();
+        let forget = move |txn: &mut SpaceTxn<'_>| {
+            let mut absent = volume.lockers.absent().into_iter();
+            absent.try_for_each(|session| unnamed::remove_locker(txn, session))
+        };
+        self.space.write(Ack::Durable, forget).await.map(drop)
     }
 
     /// Forgets which files were about to end, now that the transactions which decided it

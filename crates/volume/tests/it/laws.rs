@@ -156,6 +156,37 @@ fn after_a_restart_only_former_holders_lock_until_the_grace_is_over() {
 }
 
 #[test]
+fn a_session_that_did_not_come_back_for_its_locks_is_waited_for_at_one_start_only() {
+    simulate(9, |sys| async move {
+        let (_, volume) = simulated(&sys).await;
+        let site = Site::of(&volume);
+        site.file("f", b"").await;
+        site.file("g", b"").await;
+        let [gone, back, new] = [11, 12, 13].map(|session| site.call_of(&site.admin, session));
+        site.fs.lock(&gone, &at("f"), &lock(), Wait::No).await.works();
+        site.fs.lock(&back, &at("g"), &lock(), Wait::No).await.works();
+        drop(site);
+        volume.reopen().await;
+        let site = Site::of(&volume);
+        site.fs.lock(&back, &at("g"), &lock(), Wait::No).await.works();
+        sys.sleep(limits::SESSION_GRACE + Duration::from_secs(1)).await;
+        drop(site);
+        volume.crash_in_place().await;
+        let site = Site::of(&volume);
+        let early = site.fs.lock(&new, &at("f"), &lock(), Wait::No).await;
+        assert_eq!(early.fails(), ErrorKind::Locked, "who came back is waited for again");
+        for ended in [&new, &back] {
+            volume.running().managed.ended(ended.session);
+        }
+        sys.sleep(Duration::from_secs(10)).await;
+        drop(site);
+        volume.crash_in_place().await;
+        let site = Site::of(&volume);
+        site.fs.lock(&new, &at("f"), &lock(), Wait::No).await.works();
+    });
+}
+
+#[test]
 fn a_lock_on_a_file_without_names_holds_while_somebody_has_it_open() {
     simulate(5, |sys| async move {
         let (_, volume) = simulated(&sys).await;
