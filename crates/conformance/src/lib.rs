@@ -8,6 +8,7 @@
 pub mod clock;
 pub mod domain;
 pub mod file_system;
+pub mod flushes;
 pub mod fuzz;
 pub mod object_store;
 pub mod run;
@@ -16,5 +17,6 @@ pub mod services;
 
 pub use clock::HandClock;
 pub use domain::TestDomain;
+pub use flushes::ShownBy;
 pub use run::full;
 pub use services::{TestAuthority, TestSessions};

@@ -18,10 +18,25 @@ pub use real::RealDisk;
 pub use shadow::ShadowDisk;
 pub use sim::{Faults, SimCounts, SimDisk};
 
-/// Every place in the product that makes something durable. A test goes over all variants, tells
-/// the simulated disk to ignore that one, and must fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum FlushSite {
+/// Makes the sites and the list of all of them from one, so that the list lacks none.
+macro_rules! flush_sites {
+    ($($(#[$what:meta])* $site:ident,)*) => {
+        /// Every place in the product that makes something durable. A test goes over all variants,
+        /// tells the simulated disk to ignore that one, and must fail: `weft_conformance::flushes`
+        /// says which test.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum FlushSite {
+            $($(#[$what])* $site,)*
+        }
+
+        impl FlushSite {
+            /// Every variant: tests and counters go over this.
+            pub const ALL: &[Self] = &[$(Self::$site),*];
+        }
+    };
+}
+
+flush_sites! {
     /// A batch of commits in the metadata log.
     KvLogAppend,
     /// A new log segment's zeroes, length and header, before it is entered.
@@ -64,33 +79,6 @@ pub enum FlushSite {
     BackupFile,
     /// The names of a backup's or a restored node's parts, and its own name.
     BackupDir,
-}
-
-impl FlushSite {
-    /// Every variant: tests and counters go over this.
-    pub const ALL: [Self; 21] = [
-        Self::KvLogAppend,
-        Self::KvLogMake,
-        Self::KvLogDir,
-        Self::KvLogSeal,
-        Self::KvLogRecover,
-        Self::KvTree,
-        Self::KvTreeDir,
-        Self::KvBackup,
-        Self::KvBackupDir,
-        Self::AuthKey,
-        Self::AuthKeyDir,
-        Self::AuditBatch,
-        Self::AuditDir,
-        Self::StoreObject,
-        Self::StoreSpareDir,
-        Self::StoreFanDir,
-        Self::StoreRemoveDir,
-        Self::StoreBackup,
-        Self::StoreBackupDir,
-        Self::BackupFile,
-        Self::BackupDir,
-    ];
 }
 
 /// Bytes copied at once where the machine cannot copy by itself.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_conformance::ShownBy;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Caller, Purpose};
 use weft_core::service::{
@@ -14,7 +15,7 @@ use weft_core::{
     CallerName, ContainerId, CredentialId, ErrorKind, FileId, Name, Result, TraceId, VolumeId, limits,
 };
 use weft_kv::{Ack, Engine, NoteKind, Schema, Space, SpaceId, Txn};
-use weft_sys::{Disk, FlushSite, Open, SimDisk, simulate};
+use weft_sys::{Disk, Open, SimDisk, simulate};
 
 use crate::scene::{SOCKET, Scene, scene, settings};
 
@@ -614,7 +615,7 @@ fn many_notes_are_copied_faster_than_a_page_each_half_second() {
 
 #[test]
 fn each_flush_of_the_log_is_needed() {
-    for site in [FlushSite::AuditBatch, FlushSite::AuditDir] {
+    for site in ShownBy::AuthAudit.sites() {
         let run = |seed, ignored: bool| {
             simulate(seed, |sys| async move {
                 let disk = SimDisk::new();

@@ -4,11 +4,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 
 use weft_auth::{Auth, FirstPassword, Settings};
+use weft_conformance::ShownBy;
 use weft_core::proof::Purpose;
 use weft_core::{ErrorKind, Rights, VolumeId, limits};
 use weft_kv::{Embedded, Options, SpaceId};
 use weft_sys::disk::Faults;
-use weft_sys::{Disk, FlushSite, Open, RealDisk, SimDisk, Sys, simulate};
+use weft_sys::{Disk, Open, RealDisk, SimDisk, Sys, simulate};
 
 use crate::scene::{ROOT_WORD, Scene, scene, settings};
 
@@ -156,7 +157,7 @@ fn a_first_start_cut_off_anywhere_is_made_good_by_the_next_and_keeps_its_root_ke
 
 #[test]
 fn each_flush_of_a_key_is_needed() {
-    for site in [FlushSite::AuthKey, FlushSite::AuthKeyDir] {
+    for site in ShownBy::AuthKeys.sites() {
         let lost = (0..20).any(|seed| {
             simulate(seed, |sys| async move {
                 let disk = SimDisk::new();

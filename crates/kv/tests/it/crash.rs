@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use weft_conformance::seeds;
+use weft_conformance::{ShownBy, seeds};
 use weft_core::Result;
 use weft_core::form::Ack;
 use weft_kv::{Commit, Embedded, Engine, NoteKind, NotePosition, Options, Order, Snapshot, Txn, WriteFn};
@@ -327,13 +327,9 @@ fn after_a_crash_there_is_a_whole_prefix_with_everything_that_was_promised() {
     println!("covered {:?}", total.into_inner().expect("no holder panics"));
 }
 
-/// The flushes that a backup or its restoration makes: they have a test of their own.
-const OF_BACKUPS: [FlushSite; 3] = [FlushSite::KvBackup, FlushSite::KvBackupDir, FlushSite::KvTreeDir];
-
 #[test]
 fn every_flush_is_needed() {
-    let ours = |site: &FlushSite| format!("{site:?}").starts_with("Kv") && !OF_BACKUPS.contains(site);
-    for site in FlushSite::ALL.into_iter().filter(ours) {
+    for site in ShownBy::KvCrashes.sites() {
         let caught = (0..3000).find_map(|seed| run(seed, Some(site)).0.err().map(|why| (seed, why)));
         let (seed, why) = caught.unwrap_or_else(|| panic!("nothing is lost without {site:?}"));
         println!("{site:?}: seed {seed}: {why}");
@@ -363,7 +359,7 @@ async fn kept_by_a_backup(sys: Sys, seed: u64, ignored: Option<FlushSite>) -> Re
 
 #[test]
 fn a_backup_and_its_restoration_survive_a_crash_because_of_their_flushes() {
-    for ignored in OF_BACKUPS.into_iter().map(Some).chain([None]) {
+    for ignored in ShownBy::KvBackup.sites().map(Some).chain([None]) {
         let lost = (0..200).any(|seed| simulate(seed, |sys| kept_by_a_backup(sys, seed, ignored)).is_err());
         assert_eq!(lost, ignored.is_some(), "ignoring {ignored:?}");
     }

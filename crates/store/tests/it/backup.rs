@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weft_conformance::ShownBy;
 use weft_conformance::object_store::bench::{self, Bench, OBJECT, pattern};
 use weft_core::form::{BytesSource, Range, Shape, WriteAt};
 use weft_core::service::{ObjectStore, Severity};
@@ -64,7 +65,7 @@ fn kept(seed: u64, ignored: Option<FlushSite>) -> bool {
 #[test]
 fn a_backup_and_its_restoration_survive_a_crash_because_of_their_flushes() {
     assert!((0..20).all(|seed| kept(seed, None)));
-    for site in [FlushSite::StoreBackup, FlushSite::StoreBackupDir] {
+    for site in ShownBy::StoreBackup.sites() {
         assert!((0..200).any(|seed| !kept(seed, Some(site))), "nothing is lost without {site:?}");
     }
 }

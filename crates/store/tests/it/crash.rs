@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft_conformance::object_store::bench::{HERE, THERE, pattern, read};
-use weft_conformance::seeds;
+use weft_conformance::{ShownBy, seeds};
 use weft_core::form::{BytesSource, Range, Shape, WriteAt};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectStore, Severity};
@@ -416,13 +416,8 @@ fn what_was_synced_survives_and_nothing_else_is_ever_seen() {
 #[test]
 fn every_flush_that_is_ignored_shows() {
     let _ = node::domain;
-    for site in [
-        FlushSite::StoreObject,
-        FlushSite::StoreSpareDir,
-        FlushSite::StoreFanDir,
-        FlushSite::StoreRemoveDir,
-        FlushSite::KvLogAppend,
-    ] {
+    // The store leans on the log's flushes as well.
+    for site in ShownBy::StoreCrashes.sites().chain([FlushSite::KvLogAppend]) {
         let shown =
             (0..SEEDS_TO_SHOW).find_map(|seed| run(seed, Some(site)).err().map(|wrong| (seed, wrong)));
         let (seed, wrong) = shown.unwrap_or_else(|| panic!("{site:?} is superstition"));

@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use tempfile::TempDir;
+use weft_conformance::ShownBy;
 use weft_core::attr::{Attr, SetAttr};
 use weft_core::form::{
     At, BytesSource, Call, Door, FileSystem, Guard, Origin, Replace, Shape, StageHint, Want, WriteAt,
@@ -242,7 +243,7 @@ fn copied(seed: u64, ignored: Option<FlushSite>) -> bool {
 #[test]
 fn copied_keys_survive_a_crash_because_of_their_flushes() {
     assert!((0..20).all(|seed| copied(seed, None)));
-    for site in [FlushSite::BackupFile, FlushSite::BackupDir] {
+    for site in ShownBy::NodeBackup.sites() {
         assert!((0..200).any(|seed| !copied(seed, Some(site))), "nothing is lost without {site:?}");
     }
 }
