@@ -11,7 +11,7 @@ mod standing;
 
 use crate::Result;
 use crate::machine::{self, Missing};
-use crate::report::Report;
+use crate::report::{Limit, Report, introduce};
 
 /// Runs our side of a comparison in this process: `LAYER FOLDER WHAT CALLERS COUNT DIRS`.
 /// Returns operations per second.
@@ -27,6 +27,14 @@ pub fn side(words: &[String]) -> Result<f64> {
         "form" => runtime.block_on(form::run(folder.as_ref(), what, work)),
         _ => Err(format!("unknown layer: {layer}").into()),
     }
+}
+
+/// Measures quickly what the machine can do, and prints it with the machine and its load: once
+/// before the figures of an invocation.
+pub fn limits_here(size: Size) -> Result<Vec<Limit>> {
+    let limits = limits::quick(size)?;
+    introduce(&limits);
+    Ok(limits)
 }
 
 /// How large a bench is made.
@@ -106,14 +114,14 @@ impl Figure {
         self.name == word || self.name.strip_prefix(word).is_some_and(|rest| rest.starts_with('.'))
     }
 
-    /// Runs it and writes its report. In its small size, for tests, what this machine
-    /// lacks is reported as not measured.
-    pub fn run(&self, size: Size) -> Result<()> {
+    /// Runs it and writes its report, beside what the machine can do at all. In its small size, for
+    /// tests, what this machine lacks is reported as not measured.
+    pub fn run(&self, size: Size, limits: &[Limit]) -> Result<()> {
         let mut report = Report::new(self.name);
         let outcome = (self.measure)(&mut report, size);
         match (outcome, size) {
             (Ok(()), Size::Small) => Ok(()),
-            (Ok(()), _) => report.write(&machine::root().join("bench/results")),
+            (Ok(()), _) => report.write(&machine::root().join("bench/results"), limits),
             (Err(why), Size::Small) if why.is::<Missing>() => report.missing(self.name, &why.to_string()),
             (Err(why), _) => Err(why),
         }

@@ -56,9 +56,16 @@ fn main() -> ExitCode {
     if chosen.is_empty() {
         return usage();
     }
+    let limits = match figure::limits_here(size) {
+        Ok(limits) => limits,
+        Err(why) => {
+            eprintln!("error: limits of this machine: {why}");
+            return ExitCode::FAILURE;
+        }
+    };
     let mut failed = false;
     for figure in chosen {
-        if let Err(why) = figure.run(size) {
+        if let Err(why) = figure.run(size, &limits) {
             eprintln!("error: {}: {why}", figure.name);
             failed = true;
         }

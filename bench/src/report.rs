@@ -20,6 +20,33 @@ pub enum Better {
     Less,
 }
 
+/// Something that the machine itself can do no better than this.
+pub struct Limit {
+    /// As in the bench `limits`.
+    pub name: &'static str,
+    /// What it is counted in.
+    pub unit: &'static str,
+    /// How much it was.
+    pub value: f64,
+}
+
+/// Prints what a figure is to be read beside: the machine, its load and its limits.
+pub fn introduce(limits: &[Limit]) {
+    let machine = machine::describe();
+    let told = |key: &str| machine[key].as_str().unwrap_or_default().to_owned();
+    println!(
+        "machine: {} CPUs ({}), {} of memory, Linux {}, load {}, commit {}",
+        machine["cpus"],
+        told("cpu"),
+        told("memory"),
+        told("kernel"),
+        told("load"),
+        told("commit")
+    );
+    let limit = |limit: &Limit| format!("{} {} {}", limit.name, short(limit.value), limit.unit);
+    println!("limits: {}", limits.iter().map(limit).collect::<Vec<_>>().join(", "));
+}
+
 /// Collects the lines of one bench, prints each as it comes, and writes all at the end.
 pub struct Report {
     name: String,
@@ -93,6 +120,16 @@ impl Report {
         self.lines.push(json!({ "note": text }));
     }
 
+    /// Returns a peer that has started. Of one that this machine lacks it says so, under the name of
+    /// the figure that it is wanted for, and returns none.
+    pub fn peer<T>(&mut self, figure: &str, started: Result<T>) -> Result<Option<T>> {
+        match started {
+            Ok(peer) => Ok(Some(peer)),
+            Err(why) if why.is::<Missing>() => self.missing(figure, &why.to_string()).map(|()| None),
+            Err(why) => Err(why),
+        }
+    }
+
     /// Says that a figure could not be measured here. `./test` counts what it finds in
     /// the file named by `WEFT_NOT_RUN`.
     pub fn missing(&mut self, name: &str, needs: &str) -> Result<()> {
@@ -104,11 +141,17 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the report below `folder`, with the machine and the commit.
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    /// Writes the report below `folder`, with the machine, its limits and the commit.
+    pub fn write(&self, folder: &Path, limits: &[Limit]) -> Result<()> {
         std::fs::create_dir_all(folder)?;
         let file = folder.join(format!("{}-{}.json", self.name, machine::seconds_since_1970()));
-        let whole = json!({ "bench": self.name, "machine": machine::describe(), "lines": self.lines });
+        let limits: Vec<Value> = limits
+            .iter()
+            .map(|limit| json!({ "name": limit.name, "unit": limit.unit, "value": limit.value }))
+            .collect();
+        let whole = json!({
+            "bench": self.name, "machine": machine::describe(), "limits": limits, "lines": self.lines,
+        });
         std::fs::write(&file, serde_json::to_string_pretty(&whole)?)?;
         Ok(())
     }
@@ -141,12 +184,13 @@ mod tests {
     }
 
     #[test]
-    fn a_report_keeps_every_round_and_names_machine_and_commit() {
+    fn a_report_keeps_every_round_and_names_machine_limits_and_commit() {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let mut report = Report::new("some.bench");
         let sides = (Series::of(vec![2.0, 4.0]), Series::of(vec![1.0, 1.0]));
         report.compare("some.figure", "x/s", Better::More, "peer", &sides);
-        report.write(folder.path()).expect("the folder is writable");
+        let limits = [Limit { name: "memcpy", unit: "MB/s", value: 7000.0 }];
+        report.write(folder.path(), &limits).expect("the folder is writable");
         let file =
             std::fs::read_dir(folder.path()).expect("it was made").next().expect("one file was written");
         let text = std::fs::read(file.expect("it can be listed").path()).expect("it can be read");
@@ -154,5 +198,6 @@ mod tests {
         assert_eq!(whole["lines"][0]["weft"], json!([2.0, 4.0]));
         assert_eq!(whole["lines"][0]["ratio"], json!(3.0));
         assert!(whole["machine"]["cpus"].as_u64() > Some(0), "{whole}");
+        assert_eq!(whole["limits"][0], json!({ "name": "memcpy", "unit": "MB/s", "value": 7000.0 }));
     }
 }

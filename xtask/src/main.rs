@@ -35,8 +35,8 @@ use tree::Tree;
 const USAGE: &str = "usage: cargo xtask check-layers | tidy | generate | bench NAME [--full]";
 
 /// The peers of the benches and what counts and loads them.
-const BENCH_PACKAGES: &str =
-    "gcc libc6-dev nginx-light wrk strace libsqlite3-dev fuse3 linux-perf xrootd-server xrootd-plugins";
+const BENCH_PACKAGES: &str = "gcc libc6-dev nginx-light wrk strace libsqlite3-dev fuse3 linux-perf \
+    xrootd-server xrootd-plugins postgresql libpq-dev iperf3";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

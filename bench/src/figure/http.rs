@@ -1,6 +1,9 @@
 //! `http.*`: the HTTP door beside servers of one protocol.
 
+use std::fs::File;
 use std::path::Path;
+
+use rustix::fs::{Advice, fadvise};
 
 use super::Size;
 use crate::Result;
@@ -31,16 +34,13 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
     let peers = [("nginx", "/large".to_owned(), nginx::start(place.path(), &root, false))]
         .into_iter()
         .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
-    let first = http::get_rate(node.port(), &line(&node), "/bench/large", 1)?;
-    report.alone("http.get.1g.first_touch", "MB/s", &Series::of(vec![first]));
+    let first = repeat(size.rounds(), || {
+        forget(&node.folder().join("objects"))?;
+        http::get_rate(node.port(), &line(&node), "/bench/large", 1)
+    })?;
+    report.alone("http.get.1g.first_touch", "MB/s", &first);
     for (peer, path, server) in peers {
-        let server = match server {
-            Ok(server) => server,
-            Err(why) => {
-                report.note(&format!("{peer} not there: {why}"));
-                continue;
-            }
-        };
+        let Some(server) = report.peer(&format!("http.get.1g.4.{peer}"), server)? else { continue };
         for connections in [1, 4] {
             let sides = alternate(
                 size.rounds(),
@@ -58,16 +58,27 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
         http::get_rate(node.port(), &line(&node), "/bench/large", 1).map(drop)
     });
     report.counts("http.get.1g", "weft", ours)?;
-    match iperf::start() {
-        Ok(server) => {
-            let sides = alternate(
-                size.rounds(),
-                || http::get_rate(node.port(), &line(&node), "/bench/large", 1),
-                || iperf::rate(&server, bytes),
-            )?;
-            report.compare("http.get.1g.1.iperf3", "MB/s", Better::More, "iperf3", &sides);
+    if let Some(server) = report.peer("http.get.1g.1.iperf3", iperf::start())? {
+        let sides = alternate(
+            size.rounds(),
+            || http::get_rate(node.port(), &line(&node), "/bench/large", 1),
+            || iperf::rate(&server, bytes),
+        )?;
+        report.compare("http.get.1g.1.iperf3", "MB/s", Better::More, "iperf3", &sides);
+    }
+    Ok(())
+}
+
+/// Makes the machine forget the pages of every file below a folder, so that they are read from the
+/// disk, and verified, again.
+fn forget(folder: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            forget(&entry.path())?;
+        } else {
+            fadvise(&File::open(entry.path())?, 0, None, Advice::DontNeed)?;
         }
-        Err(why) => report.note(&format!("iperf3 not there: {why}")),
     }
     Ok(())
 }
@@ -188,14 +199,10 @@ pub fn peers(report: &mut Report, size: Size) -> Result<()> {
         let series = repeat(size.rounds(), || http::get_rate(server.port, "", "/large", connections))?;
         report.alone(&format!("http.peers.get.1g.{connections}.nginx"), "MB/s", &series);
     }
-    match xrootd::start(place.path(), &root) {
-        Ok(server) => {
-            let path = root.join("large").display().to_string();
-            let series = repeat(size.rounds(), || http::get_rate(server.port, "", &path, 1))?;
-            report.alone("http.peers.get.1g.1.xrootd", "MB/s", &series);
-        }
-        // Large to install: no test asks for it, those that find it use it.
-        Err(why) => report.note(&format!("xrootd not there: {why}")),
+    if let Some(server) = report.peer("http.peers.get.1g.1.xrootd", xrootd::start(place.path(), &root))? {
+        let path = root.join("large").display().to_string();
+        let series = repeat(size.rounds(), || http::get_rate(server.port, "", &path, 1))?;
+        report.alone("http.peers.get.1g.1.xrootd", "MB/s", &series);
     }
     for (peer, server) in put_peers(place.path())? {
         let series = repeat(size.rounds(), || http::put_rate(server.port, "", "/large", &block, bytes))?;

@@ -86,13 +86,8 @@ impl Sides {
     /// Compares the same with PostgreSQL, if that is here.
     fn compare_postgres(&self, report: &mut Report, size: Size, one: &One<'_>, files: u64) -> Result<()> {
         let One { name, what, callers, count, dirs, .. } = *one;
-        let postgres = match Postgres::start(self.place.path()) {
-            Ok(postgres) => postgres,
-            Err(why) => {
-                report.note(&format!("PostgreSQL not there: {why}"));
-                return Ok(());
-            }
-        };
+        let started = Postgres::start(self.place.path());
+        let Some(postgres) = report.peer(&format!("{name}.postgres"), started)? else { return Ok(()) };
         let theirs =
             |what: &str, callers, count| rate(&mut arguments(postgres.measure(), what, callers, count, dirs));
         if files > 0 {

@@ -13,7 +13,7 @@ use crate::Result;
 use crate::machine;
 use crate::peer::program;
 use crate::place::{Place, fill};
-use crate::report::Report;
+use crate::report::{Limit, Report};
 use crate::rounds::repeat;
 
 /// Bytes sent or copied at once.
@@ -21,27 +21,74 @@ const PIECE: usize = 1 << 20;
 /// What one appended record holds.
 const RECORD: usize = 4096;
 
+/// How much is done to find each limit.
+struct Amounts {
+    /// Bytes sent, and bytes copied.
+    bytes: u64,
+    /// Bytes of the file that is sent.
+    file: u64,
+    flushes: u64,
+    round_trips: u64,
+}
+
+/// The limit that needs more than a kernel: some machines lack it.
+const FUSE: &str = "fuse.round_trip";
+
+/// One limit and how it is measured, once.
+type Probe<'a> = (&'static str, &'static str, Box<dyn Fn() -> Result<f64> + 'a>);
+
 /// Measures every limit that can be had here.
 pub fn measure(report: &mut Report, size: Size) -> Result<()> {
+    let amounts = Amounts {
+        bytes: size.pick(16 << 20, 1 << 30, 4 << 30),
+        file: size.pick(16 << 20, 1 << 30, 1 << 30),
+        flushes: size.pick(10, 500, 2000),
+        round_trips: size.pick(200, 20_000, 100_000),
+    };
     let place = Place::new()?;
-    let rounds = size.rounds();
-    let bytes = size.pick(16 << 20, 1 << 30, 4 << 30);
-    for streams in [1, 4] {
-        let series = repeat(rounds, || loopback(streams, bytes))?;
-        report.alone(&format!("limits.loopback.{streams}"), "MB/s", &series);
-    }
-    report.alone("limits.memcpy", "MB/s", &repeat(rounds, || Ok(memcpy(bytes)))?);
-    let file = place.path().join("resident");
-    fill(&file, size.pick(16 << 20, 1 << 30, 1 << 30))?;
-    report.alone("limits.sendfile", "MB/s", &repeat(rounds, || sendfile(&file))?);
-    let flushes = size.pick(10, 500, 2000);
-    report.alone("limits.flush.append", "us", &repeat(rounds, || append(place.path(), flushes))?);
-    report.alone("limits.flush.new_file", "us", &repeat(rounds, || new_file(place.path(), flushes))?);
-    match repeat(rounds, || fuse(place.path(), size.pick(200, 20_000, 100_000))) {
-        Ok(series) => report.alone("limits.fuse.round_trip", "us", &series),
-        Err(why) => report.missing("limits.fuse.round_trip", &why.to_string())?,
+    for (name, unit, once) in probes(place.path(), &amounts)? {
+        let name = format!("limits.{name}");
+        match repeat(size.rounds(), once) {
+            Ok(series) => report.alone(&name, unit, &series),
+            Err(why) if name.ends_with(FUSE) => report.missing(&name, &why.to_string())?,
+            Err(why) => return Err(why),
+        }
     }
     Ok(())
+}
+
+/// Measures the same in a second or two, to stand beside every report.
+pub fn quick(size: Size) -> Result<Vec<Limit>> {
+    let amounts = Amounts {
+        bytes: size.pick(16 << 20, 256 << 20, 256 << 20),
+        file: size.pick(16 << 20, 128 << 20, 128 << 20),
+        flushes: size.pick(10, 50, 50),
+        round_trips: size.pick(200, 2000, 2000),
+    };
+    let place = Place::new()?;
+    let mut limits = Vec::new();
+    for (name, unit, once) in probes(place.path(), &amounts)? {
+        match repeat(size.pick(1, 3, 3), once) {
+            Ok(series) => limits.push(Limit { name, unit, value: series.median() }),
+            Err(_) if name == FUSE => {}
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(limits)
+}
+
+fn probes<'a>(place: &'a Path, amounts: &'a Amounts) -> Result<Vec<Probe<'a>>> {
+    let file = place.join("resident");
+    fill(&file, amounts.file)?;
+    Ok(vec![
+        ("loopback.1", "MB/s", Box::new(|| loopback(1, amounts.bytes))),
+        ("loopback.4", "MB/s", Box::new(|| loopback(4, amounts.bytes))),
+        ("memcpy", "MB/s", Box::new(|| Ok(memcpy(amounts.bytes)))),
+        ("sendfile", "MB/s", Box::new(move || sendfile(&file))),
+        ("flush.append", "us", Box::new(|| append(place, amounts.flushes))),
+        ("flush.new_file", "us", Box::new(|| new_file(place, amounts.flushes))),
+        (FUSE, "us", Box::new(|| fuse(place, amounts.round_trips))),
+    ])
 }
 
 /// MB/s over loopback TCP, each stream with a thread at either end.

@@ -5,14 +5,14 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Size;
 use super::kv::{arguments, rate};
 use crate::Result;
-use crate::count::family;
+use crate::count::{count, family};
 use crate::load::http;
 use crate::node::{Node, up};
 use crate::peer::nginx;
@@ -24,34 +24,69 @@ use crate::rounds::Series;
 const TINY: usize = 64;
 /// Connections and callers that fill it.
 const FILLERS: usize = 64;
+/// How long a server at rest is watched.
+const REST: Duration = Duration::from_secs(3);
 /// Files made before a kill whose rows are not all in the tree: about what is folded at once.
 const UNFINISHED: usize = 6000;
 /// Files that make ten million rows: each has its inode, its bytes, its entry by name and by cookie,
 /// and the way back to its directory.
 const FILLED: u64 = 2_000_000;
 
-/// `idle`: memory and threads at rest, and memory for each idle connection, beside nginx.
+/// What a server that was just started costs while nobody asks.
+struct AtRest {
+    /// MiB of all its processes.
+    memory: f64,
+    threads: f64,
+    /// KiB for each connection that says nothing.
+    connection: f64,
+}
+
+/// `idle`: memory and threads at rest, and memory for each idle connection, beside nginx. Each
+/// sample is of a server that was started for it: memory that was taken once is seldom given back.
 pub fn idle(report: &mut Report, size: Size) -> Result<()> {
     let place = Place::new()?;
     let root = place.folder("www")?;
     std::fs::write(root.join("tiny"), noise(TINY))?;
     let node = Node::start(place.path())?;
-    let header = format!("{}\r\n", node.header());
+    let (header, folder) = (format!("{}\r\n", node.header()), node.folder().to_owned());
     http::put_rate(node.port(), &header, "/bench/tiny", &noise(TINY), TINY as u64)?;
-    let server = nginx::start(place.path(), &root, false)?;
-    report.alone("idle.memory.weft", "MiB", &one(kib(&[node.pid()], "Rss")? / 1024.0));
-    report.alone("idle.memory.nginx", "MiB", &one(kib(&family(server.pid()), "Rss")? / 1024.0));
-    let threads = std::fs::read_dir(format!("/proc/{}/task", node.pid()))?.count();
-    report.alone("idle.threads.weft", "threads", &one(threads as f64));
-
+    drop(node.into_server());
     let connections = size.pick(50, 10_000, 10_000);
-    // Theirs end before the others begin.
     allow_files(connections as u64 + 1000)?;
-    let ours = per_connection(&[node.pid()], node.port(), &header, "/bench/tiny", connections)?;
-    let theirs = per_connection(&family(server.pid()), server.port, "", "/tiny", connections)?;
-    let sides = (one(ours), one(theirs));
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..size.rounds() {
+        let node = up(&folder)?;
+        ours.push(at_rest(&[node.pid()], node.port, &header, "/bench/tiny", connections)?);
+        drop(node);
+        let server = nginx::start(place.path(), &root, false)?;
+        theirs.push(at_rest(&family(server.pid()), server.port, "", "/tiny", connections)?);
+    }
+    let series = |side: &[AtRest], what: fn(&AtRest) -> f64| Series::of(side.iter().map(what).collect());
+    report.alone("idle.memory.weft", "MiB", &series(&ours, |rest| rest.memory));
+    report.alone("idle.memory.nginx", "MiB", &series(&theirs, |rest| rest.memory));
+    report.alone("idle.threads.weft", "threads", &series(&ours, |rest| rest.threads));
+    let sides = (series(&ours, |rest| rest.connection), series(&theirs, |rest| rest.connection));
     report.compare(&format!("idle.connection.{connections}"), "KiB", Better::Less, "nginx", &sides);
-    Ok(())
+    // What is done in a second in which nobody asks for anything.
+    let rest = || {
+        std::thread::sleep(REST);
+        Ok(())
+    };
+    let node = up(&folder)?;
+    report.counts("idle.second", "weft", count(&[node.pid()], place.path(), REST.as_secs(), rest))?;
+    let server = nginx::start(place.path(), &root, false)?;
+    report.counts("idle.second", "nginx", count(&family(server.pid()), place.path(), REST.as_secs(), rest))
+}
+
+/// Measures a server at rest, after one request to it.
+fn at_rest(pids: &[u32], port: u16, headers: &str, path: &str, connections: usize) -> Result<AtRest> {
+    drop(asked(port, headers, path)?);
+    let mut threads = 0;
+    for pid in pids {
+        threads += std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
+    }
+    let (memory, threads) = (kib(pids, "Rss")? / 1024.0, threads as f64);
+    Ok(AtRest { memory, threads, connection: per_connection(pids, port, headers, path, connections)? })
 }
 
 /// `start`: from `weft up` after kill -9 to the first answered request, with an almost
@@ -92,10 +127,6 @@ fn fill(folder: &Path, files: u64) -> Result<()> {
     rate(&mut arguments(side, "create", FILLERS as u64, files, FILLERS as u64)).map(drop)
 }
 
-fn one(value: f64) -> Series {
-    Series::of(vec![value])
-}
-
 /// Returns what the processes hold, in KiB: `Rss` counts shared pages in full, `Pss` by
 /// share.
 fn kib(pids: &[u32], what: &str) -> Result<f64> {
@@ -122,7 +153,7 @@ fn per_connection(pids: &[u32], port: u16, headers: &str, path: &str, count: usi
 /// A connection with one answered request, without the load maker's own buffers.
 fn asked(port: u16, headers: &str, path: &str) -> Result<TcpStream> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(std::time::Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     stream.write_all(http::head("GET", path, headers).as_bytes())?;
     let mut answer = [0; 4096];
     let read = stream.read(&mut answer)?;

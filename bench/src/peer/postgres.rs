@@ -12,6 +12,8 @@ use crate::machine::{self, Missing};
 
 /// Where Debian and Ubuntu keep its versions.
 const VERSIONS: &str = "/usr/lib/postgresql";
+/// What the program that measures it is compiled with.
+const HEADER: &str = "/usr/include/postgresql/libpq-fe.h";
 /// How long it may take to answer for the first time.
 const READY_MAX: Duration = Duration::from_secs(30);
 
@@ -71,6 +73,9 @@ impl Postgres {
 /// Returns the folder of the newest version's programs.
 fn programs() -> Result<PathBuf> {
     let missing = || Missing("PostgreSQL is not installed: apt-get install postgresql libpq-dev".to_owned());
+    if !Path::new(HEADER).is_file() {
+        return Err(missing().into());
+    }
     let versions = std::fs::read_dir(VERSIONS).map_err(|_| missing())?;
     let folders = versions.filter_map(|version| Some(version.ok()?.path().join("bin")));
     Ok(folders.filter(|folder| folder.join("initdb").is_file()).max().ok_or_else(missing)?)
