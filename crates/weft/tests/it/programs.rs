@@ -12,6 +12,10 @@ use crate::trees::gather;
 /// Mappings beside writes, holes, copies within the file.
 const FSX_CONFIG: &str = include_str!("../../../doors/fuse/tests/it/fsx.toml");
 
+/// git without anybody's settings, and with a name to commit in.
+pub const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 \
+    GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org";
+
 #[test]
 fn fsx_finds_no_difference_over_the_mount() {
     if !have("programs::fsx", &["fusermount3"]) {
@@ -42,14 +46,13 @@ fn rsync_and_git_work_over_the_mount() {
     let mnt = node.mount("mnt");
     node.sh("rsync -a tree/ mnt/r/");
     assert_eq!(node.sh("rsync -ai tree/ mnt/r/"), "");
-    node.sh(
-        "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org \
-         GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org
+    node.sh(&format!(
+        "{GIT}
          git init -q -b main tree; cd tree; git add -A; git commit -qm all; cd ..
          git clone -q file://$PWD/tree mnt/clone; cd mnt/clone
          test -z \"$(git status --porcelain)\"
          echo line > new; git add -A; git commit -qm more; git gc -q --prune=now; git fsck --full --strict",
-    );
+    ));
     node.sh("diff -r -x .git -x new tree mnt/clone");
     node.unmount(&mnt);
 }

@@ -9,6 +9,7 @@ use weft_conformance::run::{full, have};
 
 use crate::http::Http;
 use crate::node::{Node, give};
+use crate::programs::GIT;
 
 /// Copies regular files of this machine below a directory, so many at most, for who
 /// runs the node: the Rust toolchain's first, then what Debian installs. Returns how
@@ -97,4 +98,53 @@ fn a_tree_written_through_the_mount_is_the_same_over_http() {
     node.sh("rm -rf mnt/tree");
     assert_eq!(node.run(&["ls"]).ok(), "");
     node.unmount(&mnt);
+}
+
+#[test]
+fn trees_that_rsync_and_git_write_through_the_mount_are_the_same_over_http() {
+    if !have("trees::rsync", &["fusermount3", "rsync", "git"]) {
+        return;
+    }
+    let mut node = Node::start();
+    let tree = node.make_dir("tree");
+    let (files, bytes) = gather(&tree, if full() { 50_000 } else { 500 });
+    let mnt = node.mount("mnt");
+    let start = std::time::Instant::now();
+    node.sh("rsync -a tree/ mnt/rsync/");
+    let took = start.elapsed();
+    let http = node.http(Some(&node.token()));
+    assert_eq!(assert_same_over_http(&http, "/rsync/", &tree), files);
+    println!("{files} files, {bytes} bytes: rsync in {took:?}");
+    // git keeps no directory that holds no file.
+    node.sh(&format!(
+        "{GIT}
+         rm -rf mnt/rsync
+         git init -q -b main tree; git -C tree add -Af; git -C tree commit -qm all
+         git clone -q file://$PWD/tree mnt/clone
+         rm -rf mnt/clone/.git tree/.git; find tree -type d -empty -delete"
+    ));
+    assert_eq!(assert_same_over_http(&http, "/clone/", &tree), files);
+    node.unmount(&mnt);
+}
+
+#[test]
+fn one_byte_one_name_and_one_file_that_differ_over_http_are_found() {
+    let node = Node::start();
+    let (tree, http) = (node.make_dir("tree"), node.http(Some(&node.token())));
+    for name in ["a", "b"] {
+        fs::write(tree.join(name), "bytes").expect("written");
+        http.put(&format!("/{name}"), b"bytes");
+    }
+    let same = || {
+        std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| assert_same_over_http(&http, "/", &tree)))
+    };
+    assert_eq!(same().ok(), Some(2));
+    http.put("/b", b"bytez");
+    assert!(same().is_err(), "one byte differs");
+    http.put("/b", b"bytes");
+    http.put("/c", b"bytes");
+    assert!(same().is_err(), "a file too many");
+    http.delete("/c");
+    http.delete("/b");
+    assert!(same().is_err(), "a file is missing");
 }
