@@ -17,6 +17,12 @@ pub(crate) fn seed() -> Option<u64> {
     number("WEFT_SEED")
 }
 
+/// Returns the seed that `WEFT_SEED` asks for, or one that is another in each run, for a test that
+/// prints it.
+pub fn seed_or_fresh() -> u64 {
+    seed().unwrap_or_else(fresh_seed)
+}
+
 /// Returns a number that the environment gives.
 pub(crate) fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))

@@ -11,7 +11,8 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use rustix::process::Signal;
-use weft_conformance::run::{full, have};
+use weft_conformance::file_system::site::Dice;
+use weft_conformance::run::{full, have, seed_or_fresh};
 
 use crate::node::{Node, python, signal, wait, weft};
 
@@ -38,12 +39,10 @@ fn rounds() -> u64 {
     if full() { 100 } else { 5 }
 }
 
-/// A moment in the first half second, different in each run; the log names it.
-fn moment() -> Duration {
-    let mut random = [0_u8; 8];
-    let file = fs::File::open("/dev/urandom").expect("opened");
-    std::io::Read::read_exact(&mut &file, &mut random).expect("read");
-    Duration::from_millis(100 + u64::from_le_bytes(random) % 500)
+/// How long after its first acknowledgements a round's node is killed: within about half a second,
+/// and another in each run.
+fn moment(dice: &mut Dice) -> Duration {
+    Duration::from_micros(100_000 + dice.roll(500_000))
 }
 
 fn load(node: &Node, way: &str, round: u64, target: &[&str]) -> Load {
@@ -89,6 +88,10 @@ fn rounds_through(way: &str, programs: &[&str]) {
     let log = node.write("acks", "");
     let scratch = node.make_dir("scratch").display().to_string();
     let (mut held, mut slowest) = (0, Duration::ZERO);
+    // The moments are the seed's. What the load has come to by then is the machine's.
+    let seed = seed_or_fresh();
+    let mut dice = Dice::new(seed);
+    println!("{way}: again at these moments with WEFT_SEED={seed}");
     for round in 0..rounds() {
         let before = acknowledgements(&log);
         let mount = matches!(way, "mount" | "place").then(|| node.mount(&format!("mnt{round}")));
@@ -102,8 +105,11 @@ fn rounds_through(way: &str, programs: &[&str]) {
         };
         let mut maker = load(&node, way, round, target);
         wait_for_acknowledgements(&log, before);
-        std::thread::sleep(moment());
+        let moment = moment(&mut dice);
+        std::thread::sleep(moment);
         node.kill();
+        let known = acknowledgements(&log);
+        println!("{way}, round {round}: killed {moment:?} into the load, {known} acknowledgements known");
         if let Some(mount) = mount {
             // The mount would wait for the node to come back, and the load with it.
             signal(&maker.0, Signal::KILL);
