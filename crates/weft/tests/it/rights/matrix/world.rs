@@ -36,6 +36,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// How many mounts stand at the same time, beside those that must.
 const MOUNTS: usize = 4;
 
+/// The user that keeps every container changeable.
+const KEEPER: &str = "keeper";
+
 /// Somebody who asks, with one credential.
 pub struct Person {
     pub id: usize,
@@ -59,6 +62,8 @@ pub struct World {
     admin: Person,
     members: BTreeMap<Place, Member>,
     people: BTreeMap<Place, Arc<Person>>,
+    /// Who has every right everywhere.
+    keeper: Arc<Person>,
 }
 
 impl Person {
@@ -172,10 +177,27 @@ impl World {
             let admin = Person::new(0, &remote, Some(token.clone()))?;
             let members = Maker::new(&admin).await?.make().await?;
             let people = people(&admin, token).await?;
-            Ok::<_, weft_core::Error>((admin, members, people))
+            let keeper = login_as(&admin, KEEPER, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+            let keeper = Arc::new(Person::new(people.len() + 1, &remote, Some(keeper))?);
+            Ok::<_, weft_core::Error>((admin, members, people, keeper))
         });
-        let (admin, members, people) = made.expect("the world is made");
-        Self { node, runtime, admin, members, people }
+        let (admin, members, people, keeper) = made.expect("the world is made");
+        Self { node, runtime, admin, members, people, keeper }
+    }
+
+    /// Asks one thing as a node does that takes whoever asks for another: for one who may do all, or
+    /// for one whose credential has ended.
+    pub fn ask_wrongly(&self, cell: &Cell, lets_through: bool) -> String {
+        let ended = &self.people[&("revoked", RIGHTS[0], SIDES[0])];
+        let taken_for = if lets_through { &self.keeper } else { ended };
+        match cell.door {
+            "http" => http::ask(&self.node.http(taken_for.token.as_deref()), cell),
+            "mount" => asked(&Mount::start(&self.node, taken_for), &[*cell])[cell].clone(),
+            _ => {
+                let member = &self.members[&(cell.caller, cell.right, cell.side)];
+                self.runtime.block_on(native::ask(taken_for, cell, member))
+            }
+        }
     }
 
     fn person(&self, cell: &Cell) -> &Arc<Person> {
@@ -183,7 +205,7 @@ impl World {
     }
 
     /// Asks every question, at each door.
-    pub fn ask(self) -> Answers {
+    pub fn ask(&self) -> Answers {
         let start = Instant::now();
         let ended = |caller: &str| matches!(caller, "revoked" | "expired");
         let (late, early): (Vec<Cell>, Vec<Cell>) = Cell::all().partition(|cell| ended(cell.caller));
@@ -325,8 +347,12 @@ async fn people(admin: &Person, token: String) -> Result<BTreeMap<Place, Arc<Per
 async fn login(admin: &Person, caller: &str, limits: Attenuation) -> Result<Option<String>> {
     let Some(user) = user(caller) else { return Ok(None) };
     let life = if caller == "expired" { LIFE } else { limits::CREDENTIAL_LIFE };
+    login_as(admin, user, limits, life).await.map(Some)
+}
+
+async fn login_as(admin: &Person, user: &str, limits: Attenuation, life: Duration) -> Result<String> {
     let evidence = Evidence::Password { user: user.to_owned(), password: Secret::new(password(user)) };
-    admin.remote.login(evidence, limits, life).await.map(|signed| Some(signed.to_token()))
+    admin.remote.login(evidence, limits, life).await.map(|signed| signed.to_token())
 }
 
 impl<'a> Maker<'a> {
@@ -334,13 +360,13 @@ impl<'a> Maker<'a> {
         let domain = admin.client.domain();
         let root = admin.remote.policy(&admin.call(), &At::id(FileId::ROOT)).await?;
         let administrators = root.acl.entries[0].who.clone();
-        let keeper = Who::Caller(CallerName::user("keeper", domain)?);
+        let keeper = Who::Caller(CallerName::user(KEEPER, domain)?);
         Ok(Self { admin, administrators, domain, keeper })
     }
 
     async fn make(&self) -> Result<BTreeMap<Place, Member>> {
         let caller = &self.admin.call().caller;
-        for user in CALLERS.into_iter().filter_map(user) {
+        for user in CALLERS.into_iter().filter_map(user).chain([KEEPER]) {
             let password = Some(Secret::new(password(user)));
             let user = NewUser { name: user.to_owned(), password, uid: None };
             self.admin.remote.add_user(caller, &user).await?;
