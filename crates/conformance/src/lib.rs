@@ -5,6 +5,7 @@
 //! tests make a fresh instance for each law and run it. A law that an implementation
 //! declares it cannot keep (its `supports`) is reported as such, never skipped in silence.
 
+pub mod boundaries;
 pub mod clock;
 pub mod domain;
 pub mod file_system;

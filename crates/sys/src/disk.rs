@@ -16,7 +16,7 @@ use weft_core::{Error, Result};
 
 pub use real::RealDisk;
 pub use shadow::ShadowDisk;
-pub use sim::{Faults, SimCounts, SimDisk};
+pub use sim::{Boundary, Faults, SimCounts, SimDisk};
 
 /// Makes the sites and the list of all of them from one, so that the list lacks none.
 macro_rules! flush_sites {

@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use weft_conformance::object_store::bench::{HERE, THERE, pattern, read};
-use weft_conformance::{ShownBy, seeds};
+use weft_conformance::{ShownBy, boundaries, seeds};
 use weft_core::form::{BytesSource, Range, Shape, WriteAt};
 use weft_core::proof::Granted;
 use weft_core::service::{ObjectStore, Severity};
 use weft_core::{ContainerId, ErrorKind, ObjectId, Rights};
 use weft_kv::Engine;
 use weft_store::{Check, Directory, Options};
+use weft_sys::disk::Boundary;
 use weft_sys::{FlushSite, Random, SeededRandom, SimDisk, Sys, simulate};
 
 use crate::node::{self, Node};
@@ -24,6 +25,10 @@ use crate::node::{self, Node};
 const SEEDS: u64 = 1000;
 /// Seeds tried until an ignored flush must have shown.
 const SEEDS_TO_SHOW: u64 = 400;
+/// Workloads that are cut at each of their changes in a plain run, and how many generations lie
+/// before the one that is cut: none or one.
+const WORKLOADS: u64 = 4;
+const LIVES: u64 = 2;
 const GENERATIONS: usize = 3;
 const STEPS: u64 = 40;
 /// Sizes stay below this: two blocks and a bit.
@@ -170,11 +175,6 @@ impl Run {
                 Err(Stop::Wrong(wrong)) => return Err(wrong),
             }
         }
-        self.restart().await?;
-        self.look().await
-    }
-
-    async fn restart(&mut self) -> Verdict {
         self.disk = if self.random.below(4) == 0 {
             self.covered.kills += 1;
             self.disk.kill()
@@ -182,6 +182,29 @@ impl Run {
             self.covered.crashes += 1;
             self.disk.crash(self.random.u64())
         };
+        self.restart().await?;
+        self.look().await
+    }
+
+    /// Works until its end or the nth change, where the power goes off; then compares. Returns at
+    /// what it went off.
+    async fn cut_at(&mut self, change: Option<u64>, seed: u64) -> Verdict<Option<Boundary>> {
+        self.disk.set_faults(|faults| faults.halt = change);
+        for _ in 0..STEPS {
+            match self.step().await {
+                Ok(()) => {}
+                Err(Stop::Halted) => break,
+                Err(Stop::Wrong(wrong)) => return Err(wrong),
+            }
+        }
+        let met = self.disk.cut_at();
+        self.disk = self.disk.crash(seed);
+        self.restart().await?;
+        self.look().await?;
+        Ok(met)
+    }
+
+    async fn restart(&mut self) -> Verdict {
         let node = Node::start(&self.sys, Arc::new(self.disk.clone()), self.options).await;
         self.node = node.map_err(|error| format!("it does not start again: {error:?}"))?;
         self.store = self.node.directory();
@@ -411,6 +434,24 @@ fn what_was_synced_survives_and_nothing_else_is_ever_seen() {
     let total = total.into_inner().expect("no holder panics");
     println!("{total:?}");
     assert!(total.halted > 0 && total.resealed > 0 && total.vanished > 0 && total.kills > 0);
+}
+
+#[test]
+fn a_power_cut_at_each_change_of_a_workload_leaves_what_was_synced() {
+    let met = boundaries::each(WORKLOADS, |workload, change| {
+        let outcome = simulate(workload, |sys| async move {
+            let mut run = Run::begin(sys, workload, None).await?;
+            for life in 0..workload % LIVES {
+                run.cut_at(None, life).await?;
+            }
+            run.cut_at(Some(change), change).await
+        });
+        outcome.unwrap_or_else(|wrong| panic!("{wrong}"))
+    });
+    let flushes = ShownBy::StoreCrashes.sites().map(Boundary::Flush);
+    for kind in flushes.chain(["write", "make", "resize", "punch", "remove"].map(Boundary::Change)) {
+        assert!(std::env::var_os("WEFT_SEED").is_some() || met.contains_key(&kind), "never at {kind:?}");
+    }
 }
 
 #[test]

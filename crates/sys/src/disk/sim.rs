@@ -39,6 +39,15 @@ pub struct Faults {
     pub halt: Option<u64>,
 }
 
+/// A change that is done or not done when the power goes off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Boundary {
+    /// A change of bytes or of names, by what it does.
+    Change(&'static str),
+    /// A flush, of a file or of a directory.
+    Flush(FlushSite),
+}
+
 /// What a disk has been asked to do so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
@@ -113,6 +122,11 @@ impl SimDisk {
         self.lock_state().counts.clone()
     }
 
+    /// Returns the change that [`Faults::halt`] cut off, if it has.
+    pub fn cut_at(&self) -> Option<Boundary> {
+        self.lock_state().cut_at
+    }
+
     /// Flips one bit of a file where it lies, behind everybody's back.
     pub fn flip_bit(&self, path: &str, byte: u64, bit: u8) -> Result<()> {
         let mut state = self.lock_state();
@@ -140,8 +154,26 @@ impl SimDisk {
         path: &str,
         act: impl FnOnce(&mut State) -> rustix::io::Result<T>,
     ) -> Result<T> {
+        self.change_at(Boundary::Change(op), act).map_err(|errno| failed(errno, op, path))
+    }
+
+    fn flush(
+        &self,
+        site: FlushSite,
+        path: &str,
+        act: impl FnOnce(&mut State) -> rustix::io::Result<()>,
+    ) -> Result<()> {
+        self.change_at(Boundary::Flush(site), act).map_err(|errno| failed(errno, "flush", path))
+    }
+
+    fn change_at<T>(
+        &self,
+        boundary: Boundary,
+        act: impl FnOnce(&mut State) -> rustix::io::Result<T>,
+    ) -> rustix::io::Result<T> {
         let mut state = self.lock_state();
-        state.begin_change().and_then(|()| act(&mut state)).map_err(|errno| failed(errno, op, path))
+        state.begin_change(boundary)?;
+        act(&mut state)
     }
 }
 
@@ -193,7 +225,7 @@ impl Disk for SimDisk {
     }
 
     fn sync_dir(&self, dir: &str, site: FlushSite) -> Result<()> {
-        self.change("flush", dir, |state| {
+        self.flush(site, dir, |state| {
             let node = state.find(self.root, dir)?;
             if state.begin_flush(site)? {
                 state.sync_dir(node);
@@ -320,7 +352,7 @@ impl DiskFile for SimFile {
 
     fn sync(&self, site: FlushSite) -> Result<()> {
         // A read-only handle may flush too, as on Linux.
-        self.disk.change("flush", &self.path, |state| {
+        self.disk.flush(site, &self.path, |state| {
             match state.begin_flush(site) {
                 Ok(true) => state.content(self.node)?.flushed(),
                 Ok(false) => {}

@@ -8,9 +8,10 @@ use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::history;
 use weft_conformance::file_system::site::{Dice, Site};
 use weft_conformance::file_system::workload::{Counts, Hand, Step, domain, found_among, model, work};
-use weft_conformance::seeds;
+use weft_conformance::{boundaries, seeds};
 use weft_core::{Deadline, limits};
-use weft_sys::{Disk, SimDisk, Sys, simulate};
+use weft_sys::disk::Boundary;
+use weft_sys::{Disk, FlushSite, SimDisk, Sys, simulate};
 use weft_volume::managed::Managed;
 
 use super::disk_store::DiskStore;
@@ -20,14 +21,26 @@ pub async fn volume_on(sys: &Sys, disk: &SimDisk, boot: u64, make: bool) -> (Vol
     let clock = sys.sim_clock().expect("it is simulated").clone();
     let store = DiskStore::open(disk, clock.clone(), boot);
     let below = disk.beneath("kv").expect("a directory can be made");
-    let _ = disk.sync_dir("", weft_sys::FlushSite::StoreObject);
+    let _ = disk.sync_dir("", FlushSite::StoreObject);
     let volume = Volume::on_disk(sys.clone(), domain(clock), below, store.clone(), make).await;
     (volume, store)
 }
 
-/// One seed: returns the steps that were made, how many survived, and whether the power went in
-/// their midst.
-fn power_cut(seed: u64) -> (Counts, usize, bool) {
+/// What a power cut left.
+struct Left {
+    /// The steps that were made.
+    worked: Counts,
+    /// How many of them survived.
+    survived: usize,
+    /// At what the power went off in their midst.
+    cut_at: Option<Boundary>,
+}
+
+/// Workloads that are cut at each of their changes in a plain run.
+const WORKLOADS: u64 = 24;
+
+/// One seed, with the power going off at a change: at one that the seed picks, if none is given.
+fn power_cut(seed: u64, change: Option<u64>) -> Left {
     simulate(seed, |sys| async move {
         let mut dice = Dice::new(seed);
         let disk = SimDisk::new();
@@ -35,11 +48,10 @@ fn power_cut(seed: u64) -> (Counts, usize, bool) {
         let mut hand = Hand::new(volume.fs(), volume.domain.clone());
         hand.rests = Some(sys.clone());
         let mut plain = model(&volume.domain);
-        let halt = 1 + dice.roll(40);
-        let off_at = disk.counts().changes + halt;
-        disk.set_faults(|faults| faults.halt = Some(halt));
+        let picked = 1 + dice.roll(40);
+        disk.set_faults(|faults| faults.halt = Some(change.unwrap_or(picked)));
         let cut = work(&mut hand, &mut plain, &mut dice).await;
-        let was_cut = disk.counts().changes >= off_at;
+        let cut_at = disk.cut_at();
         drop((hand, volume));
         let disk = disk.crash(seed);
         let (volume, store) = volume_on(&sys, &disk, 2, false).await;
@@ -48,7 +60,7 @@ fn power_cut(seed: u64) -> (Counts, usize, bool) {
         let hand = Hand::new(volume.fs(), volume.domain.clone());
         let survived = found_among(&hand, &cut, seed).await;
         swept(&volume, &managed, &store, seed).await;
-        (cut.worked, survived, was_cut)
+        Left { worked: cut.worked, survived, cut_at }
     })
 }
 
@@ -78,11 +90,11 @@ async fn swept(volume: &Volume, managed: &Managed, store: &DiskStore, seed: u64)
 fn power_cuts_leave_a_prefix_and_nothing_to_mend() {
     let total = Mutex::new((Counts::new(), 0, 0_u64));
     seeds::each(&[], 600, |seed| {
-        let (worked, survived, was_cut) = power_cut(seed);
+        let left = power_cut(seed, None);
         let mut total = total.lock().expect("no holder panics");
-        total.1 += survived;
-        total.2 += u64::from(was_cut);
-        for (kind, count) in worked {
+        total.1 += left.survived;
+        total.2 += u64::from(left.cut_at.is_some());
+        for (kind, count) in left.worked {
             *total.0.entry(kind).or_default() += count;
         }
     });
@@ -95,6 +107,19 @@ fn power_cuts_leave_a_prefix_and_nothing_to_mend() {
             std::env::var_os("WEFT_SEED").is_some() || worked.get(kind).is_some_and(|count| *count > 0),
             "no power cut met anything {kind}"
         );
+    }
+}
+
+#[test]
+fn a_power_cut_at_each_change_of_a_workload_leaves_a_prefix_and_nothing_to_mend() {
+    let met = boundaries::each(WORKLOADS, |workload, change| power_cut(workload, Some(change)).cut_at);
+    let kinds = [
+        Boundary::Change("write"),
+        Boundary::Flush(FlushSite::KvLogAppend),
+        Boundary::Flush(FlushSite::StoreObject),
+    ];
+    for kind in kinds {
+        assert!(std::env::var_os("WEFT_SEED").is_some() || met.contains_key(&kind), "never at {kind:?}");
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustix::io::{Errno, Result};
 
 use super::content::{Content, SECTOR};
-use super::{Faults, SimCounts};
+use super::{Boundary, Faults, SimCounts};
 use crate::disk::{Entry, FlushSite, Open};
 use crate::random::{Random, SeededRandom};
 
@@ -19,6 +19,7 @@ pub(super) struct State {
     pub(super) counts: SimCounts,
     pub(super) locks: BTreeSet<u64>,
     pub(super) halted: bool,
+    pub(super) cut_at: Option<Boundary>,
     /// Bytes of file content on the disk.
     pub(super) used: u64,
     /// Bytes, each of a file, that no read gets past.
@@ -57,6 +58,7 @@ impl State {
             counts: SimCounts::default(),
             locks: BTreeSet::new(),
             halted: false,
+            cut_at: None,
             used: 0,
             unreadable: BTreeSet::new(),
         }
@@ -67,11 +69,12 @@ impl State {
     }
 
     /// Counts one change; fails if the power is off or goes off with it.
-    pub(super) fn begin_change(&mut self) -> Result<()> {
+    pub(super) fn begin_change(&mut self, boundary: Boundary) -> Result<()> {
         self.alive()?;
         self.counts.changes += 1;
         if due(&mut self.faults.halt) {
             self.halted = true;
+            self.cut_at = Some(boundary);
             return Err(Errno::IO);
         }
         Ok(())
@@ -126,7 +129,7 @@ impl State {
             (Some(_), Open::MakeNew) => Err(Errno::EXIST),
             (Some(node), _) => self.content(node).map(|_| node),
             (None, Open::Make | Open::MakeNew) => {
-                self.begin_change()?;
+                self.begin_change(Boundary::Change("make"))?;
                 let node = self.add(Node::File { content: Content::default(), names: 1 });
                 self.enter(vec![Part { dir, name: name.to_owned(), old: None, new: Some(node) }]);
                 Ok(node)

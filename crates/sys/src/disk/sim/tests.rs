@@ -128,7 +128,14 @@ fn the_power_goes_off_at_the_change_that_was_named() {
     let file = made(&disk, "a");
     disk.set_faults(|faults| faults.halt = Some(2));
     file.write_at(&[1], 0).expect("the first change passes");
+    assert_eq!(disk.cut_at(), None);
     assert!(file.write_at(&[2], 0).is_err() && file.sync(SITE).is_err());
+    assert_eq!(disk.cut_at(), Some(Boundary::Change("write")));
+    let again = disk.crash(1);
+    assert_eq!(again.cut_at(), None);
+    again.set_faults(|faults| faults.halt = Some(1));
+    assert!(again.sync_dir("", SITE).is_err());
+    assert_eq!(again.cut_at(), Some(Boundary::Flush(SITE)));
 }
 
 #[test]
