@@ -297,3 +297,98 @@ pub(crate) fn groups_of(rows: &(impl Read + ?Sized), member: CallerId) -> Result
     })?;
     Ok(groups)
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz_within;
+    use weft_core::proof::Signed;
+
+    use super::*;
+
+    /// What reading may take of memory: a list may be begun as if it were as long as it says, up to
+    /// a mebibyte.
+    const MEMORY_MAX: (usize, usize) = (2 << 20, 64);
+
+    /// How a kind of row is made, and what must hold of what is read.
+    type Kind = (fn(&mut Dice) -> Vec<u8>, fn(&[u8]));
+
+    /// One for each kind of value in the tables.
+    const KINDS: &[Kind] = &[
+        (domain, reads_back::<Domain>),
+        (key_row, reads_back::<KeyRow>),
+        (content::<UserRow>, reads_back::<UserRow>),
+        (content::<Line>, reads_back::<Line>),
+        (|dice| written(&name(dice)), reads_back::<CallerName>),
+        (content::<String>, reads_back::<String>),
+        (content::<Time>, reads_back::<Time>),
+        (content::<u64>, reads_back::<u64>),
+        (content::<(u64, [u8; 32])>, reads_back::<(u64, [u8; 32])>),
+    ];
+
+    fn written<T: Serialize>(value: &T) -> Vec<u8> {
+        encode(value).expect("plain data")
+    }
+
+    fn name(dice: &mut Dice) -> CallerName {
+        let local = format!("user{}", dice.roll(1 << 40));
+        CallerName::user(&local, DomainId([dice.roll(256) as u8; 32])).expect("a good name")
+    }
+
+    fn domain(dice: &mut Dice) -> Vec<u8> {
+        let (founder, administrators) = (name(dice), name(dice));
+        let id = DomainId([dice.roll(256) as u8; 32]);
+        written(&Domain { id, founder, administrators, mark: [dice.roll(256) as u8; 32] })
+    }
+
+    fn key_row(dice: &mut Dice) -> Vec<u8> {
+        let claims = vec![dice.roll(256) as u8; dice.roll(100) as usize];
+        let statement =
+            Signed::assemble(claims, KeyId(dice.roll(1 << 60).into()), [dice.roll(256) as u8; 64]);
+        written(&KeyRow {
+            purpose: Purpose::Capability,
+            certificate: KeyCertificate { root: [dice.roll(256) as u8; 32], statement },
+            current: dice.roll(2) == 0,
+            ended: dice.roll(2) == 0,
+            made: Time::from_nanos(dice.roll(1 << 60) as i64),
+        })
+    }
+
+    /// Returns what some value is written as: whatever is read of bytes that chance made.
+    fn content<T: Serialize + DeserializeOwned>(dice: &mut Dice) -> Vec<u8> {
+        loop {
+            // Letters make names, few distinct bytes small numbers and short lists.
+            let among = *dice.pick(&[&b"abz\0\x01"[..], b"\0\x01\x02", b"\x01\x03abc@:/"]);
+            let bytes: Vec<u8> = (0..400).map(|_| *dice.pick(among)).collect();
+            if let Ok((value, _)) = postcard::take_from_bytes::<T>(&bytes) {
+                return written(&value);
+            }
+        }
+    }
+
+    fn reads_back<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+        match decode::<T>(bytes) {
+            Ok(value) => {
+                let again = encode(&value).expect("it was just read");
+                let second = decode::<T>(&again).expect("it was just written");
+                assert_eq!(encode(&second).expect("it was just read"), again);
+            }
+            Err(error) => assert_eq!(error.kind(), weft_core::ErrorKind::Corrupt),
+        }
+    }
+
+    #[test]
+    fn mutated_rows_and_ids_are_refused_or_read_back() {
+        let make = |dice: &mut Dice| {
+            let number = dice.roll(KINDS.len() as u64) as u8;
+            [vec![number], (KINDS[usize::from(number)].0)(dice)].concat()
+        };
+        fuzz_within(MEMORY_MAX, "row of auth", make, |bytes| {
+            let Some((number, content)) = bytes.split_first() else { return };
+            (KINDS[usize::from(*number) % KINDS.len()].1)(content);
+            if let Ok(id) = id_of(content) {
+                assert_eq!(id.to_be_bytes(), content);
+            }
+        });
+    }
+}

@@ -97,3 +97,56 @@ fn read(path: &Path) -> Result<Option<String>> {
 fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Signed> {
     Signed::from_token(text.trim()).map_err(|e| e.op("use the token in").about(whence).hint("weft login"))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+    use weft_core::KeyId;
+
+    use super::*;
+
+    #[test]
+    fn a_mutated_credential_file_is_refused_or_the_credential_that_was_kept() {
+        let place = tempfile::tempdir().expect("a directory of its own");
+        let path = place.path().join("kept");
+        let make = |dice: &mut Dice| {
+            let claims = vec![dice.roll(256) as u8; dice.roll(400) as usize];
+            let signed =
+                Signed::assemble(claims, KeyId(dice.roll(1 << 60).into()), [dice.roll(256) as u8; 64]);
+            let (before, after) = (*dice.pick(&["", " ", "\n"]), *dice.pick(&["", "\n", "\r\n"]));
+            format!("{before}{}{after}", signed.to_token()).into_bytes()
+        };
+        fuzz("credential file", make, |bytes| {
+            std::fs::write(&path, bytes).expect("it is ours");
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+            match read(&path) {
+                Ok(Some(text)) => {
+                    assert_eq!(text.as_bytes(), bytes);
+                    match parse(&text, "a test") {
+                        Ok(signed) => {
+                            assert_eq!(parse(&signed.to_token(), "a test").expect("just made"), signed)
+                        }
+                        Err(error) => assert_eq!(error.kind(), ErrorKind::Unauthenticated),
+                    }
+                }
+                Ok(None) => panic!("it is there"),
+                // Not text.
+                Err(error) => assert!(std::str::from_utf8(bytes).is_err(), "{error:?}"),
+            }
+        });
+    }
+
+    #[test]
+    fn a_file_far_too_large_for_a_credential_is_not_read_into_memory() {
+        let place = tempfile::tempdir().expect("a directory of its own");
+        let path = place.path().join("kept");
+        std::fs::write(&path, vec![b'a'; 8 << 20]).expect("it is ours");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+        let (read, most) = weft_sys::memory::most_taken(|| read(&path));
+        assert!(parse(&read.expect("it is private").expect("it is there"), "a test").is_err());
+        assert!(most < 1 << 20, "{most} bytes");
+    }
+}

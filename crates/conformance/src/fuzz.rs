@@ -47,8 +47,8 @@ pub fn fuzz_within(
     });
 }
 
-/// Calls `one` with seed after seed, as [`fuzz`] does.
-pub fn for_a_while(name: &str, mut one: impl FnMut(u64)) {
+/// Calls `one` with seed after seed.
+fn for_a_while(name: &str, mut one: impl FnMut(u64)) {
     if let Some(seed) = seed() {
         return one(seed);
     }

@@ -137,3 +137,30 @@ fn check_private(disk: &dyn Disk, name: &str) -> Result<()> {
         .about(about)
         .hint("chmod go= the directory of keys and what is in it; if others may have read it, rotate"))
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+
+    use super::*;
+
+    const PURPOSES: [Purpose; 4] =
+        [Purpose::Certificate, Purpose::Credential, Purpose::Capability, Purpose::Audit];
+
+    #[test]
+    fn a_mutated_key_file_is_refused_or_the_key_that_was_kept() {
+        let make = |dice: &mut Dice| {
+            let key = SigningKey::from_bytes(&[dice.roll(256) as u8; 32]);
+            encode(*dice.pick(&PURPOSES), &key).to_vec()
+        };
+        fuzz("key file", make, |bytes| {
+            for purpose in PURPOSES {
+                match decode(purpose, bytes) {
+                    Ok(key) => assert_eq!(encode(purpose, &key)[..], *bytes),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Corrupt),
+                }
+            }
+        });
+    }
+}

@@ -40,10 +40,7 @@ pub(super) fn write(snapshot: &EmbeddedSnapshot, into: &dyn Disk) -> Result<Comm
     let (mut block, mut rows) = (Vec::new(), 0_u64);
     for row in snapshot.own_rows(&[0], &[]) {
         let (key, value) = row?;
-        for part in [key, value] {
-            block.extend_from_slice(&(part.len() as u32).to_le_bytes());
-            block.extend_from_slice(&part);
-        }
+        append(&mut block, &key, &value);
         rows += 1;
         if block.len() >= BLOCK_BYTES {
             out.block(&block)?;
@@ -54,9 +51,7 @@ pub(super) fn write(snapshot: &EmbeddedSnapshot, into: &dyn Disk) -> Result<Comm
         out.block(&block)?;
     }
     let commit = snapshot.commit();
-    let end = [&0_u32.to_le_bytes()[..], &commit.0.to_le_bytes(), &rows.to_le_bytes()].concat();
-    out.write(&end)?;
-    out.check()?;
+    out.end(commit, rows)?;
     out.file.sync(FlushSite::KvBackup)?;
     into.rename(NAME_UNFINISHED, NAME)?;
     into.sync_dir("", FlushSite::KvBackupDir)?;
@@ -88,6 +83,19 @@ impl Out {
         self.write(rows)?;
         self.check()
     }
+
+    fn end(&mut self, commit: Commit, rows: u64) -> Result<()> {
+        let end = [&0_u32.to_le_bytes()[..], &commit.0.to_le_bytes(), &rows.to_le_bytes()].concat();
+        self.write(&end)?;
+        self.check()
+    }
+}
+
+fn append(block: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+    for part in [key, value] {
+        block.extend_from_slice(&(part.len() as u32).to_le_bytes());
+        block.extend_from_slice(part);
+    }
 }
 
 /// Makes an engine on `into` from the backup on `from`.
@@ -110,13 +118,15 @@ fn read(from: &dyn Disk, each: &mut dyn FnMut(&[Row]) -> Result<()>) -> Result<C
     if input.take(MAGIC.len())? != MAGIC[..] {
         return Err(Error::unsupported("this is not a metadata backup that this Weft can read").about(NAME));
     }
+    let whole = input.file.len()?;
     let mut rows = 0;
     loop {
         let len = number(&input.take(4)?) as usize;
         if len == 0 {
             break;
         }
-        if len > BLOCK_BYTES_MAX {
+        // No memory for what cannot be there.
+        if len > BLOCK_BYTES_MAX || input.at + len as u64 > whole {
             return Err(damaged(input.at));
         }
         let block = input.take(len)?;
@@ -127,7 +137,7 @@ fn read(from: &dyn Disk, each: &mut dyn FnMut(&[Row]) -> Result<()>) -> Result<C
     }
     let (commit, counted) = (number(&input.take(8)?), number(&input.take(8)?));
     input.check()?;
-    if counted != rows || input.at != input.file.len()? {
+    if counted != rows || input.at != whole {
         return Err(damaged(input.at));
     }
     Ok(Commit(commit))
@@ -179,3 +189,6 @@ fn damaged(at: u64) -> Error {
         .about(NAME)
         .hint("restore an older backup")
 }
+
+#[cfg(test)]
+mod tests;

@@ -132,3 +132,52 @@ impl ObjectRow {
         from.get(&object_key(OBJECTS, object))?.map(|bytes| Self::decode(&bytes)).transpose()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use weft_conformance::file_system::site::Dice;
+    use weft_conformance::fuzz::fuzz;
+
+    use super::*;
+
+    #[test]
+    fn mutated_records_are_refused_or_mean_what_is_written_in_them() {
+        let make = |dice: &mut Dice| {
+            let mut number = || dice.roll(1 << 40);
+            let (container, file) = (ContainerId(number()), FileNumber(number()));
+            let (size, unverified, writes, boot) = (number(), number(), number(), number());
+            ObjectRow { container, file, size, unverified, writes, boot }.encode().to_vec()
+        };
+        fuzz("object record", make, |bytes| match ObjectRow::decode(bytes) {
+            Ok(row) => assert_eq!(row.encode(), bytes),
+            Err(error) => assert_eq!(error.kind(), weft_core::ErrorKind::Corrupt),
+        });
+    }
+
+    #[test]
+    fn mutated_keys_are_refused_or_lead_to_what_they_name() {
+        let make = |dice: &mut Dice| {
+            let (object, number) = (ObjectId(dice.roll(1 << 60).into()), dice.roll(1 << 60));
+            match dice.roll(4) {
+                0 => FileNumber(number).key(FILES).to_vec(),
+                1 => object_key(OBJECTS, object).to_vec(),
+                2 => member_key(ContainerId(number), object).to_vec(),
+                _ => seal_key(object, number).to_vec(),
+            }
+        };
+        fuzz("key of the store", make, |bytes| {
+            let table = bytes.first().copied().unwrap_or(0);
+            if let Ok(file) = FileNumber::from_key(bytes) {
+                assert_eq!(file.key(table), bytes);
+            }
+            for at in [1, 9] {
+                if let Ok(object) = object_at(bytes, at) {
+                    assert_eq!(object.0.to_be_bytes(), bytes[at..at + 16]);
+                }
+                if let Ok(number) = number_at(bytes, at) {
+                    assert_eq!(number.to_be_bytes(), bytes[at..at + 8]);
+                }
+            }
+        });
+    }
+}

@@ -25,7 +25,7 @@ impl Row for Link {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Listed {
+pub(super) struct Listed {
     name: Name,
     inode: u64,
     generation: u32,

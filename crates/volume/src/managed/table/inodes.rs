@@ -266,7 +266,7 @@ fn field(dir: u64, field: Field) -> Key {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Times {
+pub(super) struct Times {
     mtime: Time,
     ctime: Time,
     boot: u64,
@@ -415,7 +415,7 @@ pub(crate) fn put_inline(txn: &mut dyn Txn, serial: u64, bytes: &[u8]) -> Result
 
 /// Where a symbolic link or a reference leads, as a row.
 #[derive(Serialize, Deserialize)]
-struct Target(LinkTarget);
+pub(super) struct Target(LinkTarget);
 
 impl Row for Target {
     const WHAT: &'static str = "link target";

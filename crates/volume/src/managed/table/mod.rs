@@ -14,3 +14,6 @@ pub(crate) mod stages;
 pub(crate) mod tags;
 pub(crate) mod unnamed;
 pub(crate) mod volume;
+
+#[cfg(test)]
+mod tests;

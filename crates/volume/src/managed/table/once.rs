@@ -9,7 +9,7 @@ use super::key::{Fields, Key, Table};
 use super::row::{Row, decode, encode};
 
 #[derive(Serialize, Deserialize)]
-struct Ring {
+pub(super) struct Ring {
     given: u64,
     last: Time,
 }
@@ -19,7 +19,7 @@ impl Row for Ring {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Slot(RequestId);
+pub(super) struct Slot(RequestId);
 
 impl Row for Slot {
     const WHAT: &'static str = "replay slot";

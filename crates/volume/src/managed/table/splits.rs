@@ -22,7 +22,7 @@ impl Row for Split {
 
 /// How far a directory's entries have been moved.
 #[derive(Serialize, Deserialize)]
-struct Moved(u64);
+pub(super) struct Moved(u64);
 
 impl Row for Moved {
     const WHAT: &'static str = "split queue";

@@ -58,7 +58,7 @@ impl Row for PartRow {
 
 /// Marks that a caller has a stage for a name in a directory.
 #[derive(Serialize, Deserialize)]
-struct Mark;
+pub(super) struct Mark;
 
 impl Row for Mark {
     const WHAT: &'static str = "stage by directory";

@@ -10,14 +10,14 @@ use super::row::{Row, decode, encode};
 
 /// A row that says only that it is there.
 #[derive(Serialize, Deserialize)]
-struct Present;
+pub(super) struct Present;
 
 impl Row for Present {
     const WHAT: &'static str = "mark";
 }
 
 #[derive(Serialize, Deserialize)]
-struct Labelled(ContainerId);
+pub(super) struct Labelled(ContainerId);
 
 impl Row for Labelled {
     const WHAT: &'static str = "object to remove";
