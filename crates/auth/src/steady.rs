@@ -1,38 +1,30 @@
-//! The clock that rights are judged by: the wall's, but never going back.
+//! The clock that rights are judged by: a moment's wall time, which never goes back.
 
 use std::sync::{Mutex, PoisonError};
 
 use weft_core::{Clock, Moment, Tick, Time};
 use weft_sys::Sys;
 
-/// Wall time that runs at least as fast as the monotonic clock, within one run of the node: a
-/// wall clock set back extends no right. (One set forward ends rights early until the restart;
-/// new ones are made in the same time and hold.)
+/// The wall time of the machine's moments, which runs on where the wall clock is set back, and
+/// stamps that rise.
 pub(crate) struct Steady {
     sys: Sys,
-    seen: Mutex<Seen>,
-}
-
-struct Seen {
-    tick: Tick,
-    wall: Time,
-    stamped: Time,
+    stamped: Mutex<Time>,
 }
 
 impl Steady {
     /// Makes a clock that stamps nothing at or before `after`.
     pub(crate) fn new(sys: Sys, after: Time) -> Self {
-        let now = sys.clock().moment();
-        Self { sys, seen: Mutex::new(Seen { tick: now.tick, wall: now.wall, stamped: after }) }
+        Self { sys, stamped: Mutex::new(after) }
     }
 
     /// Returns a time later than every one it has returned before: what is signed and what is
     /// revoked is put in order by it.
     pub(crate) fn stamp(&self) -> Time {
         let now = self.now();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        seen.stamped = now.max(Time::from_nanos(seen.stamped.nanos().saturating_add(1)));
-        seen.stamped
+        let mut stamped = self.stamped.lock().unwrap_or_else(PoisonError::into_inner);
+        *stamped = now.max(Time::from_nanos(stamped.nanos().saturating_add(1)));
+        *stamped
     }
 }
 
@@ -46,12 +38,7 @@ impl Clock for Steady {
     }
 
     fn moment(&self) -> Moment {
-        let now = self.sys.clock().moment();
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let least = seen.wall.plus(now.tick.since(seen.tick));
-        seen.wall = now.wall.max(least);
-        seen.tick = seen.tick.max(now.tick);
-        Moment { wall: seen.wall, tick: now.tick }
+        self.sys.clock().moment()
     }
 }
 

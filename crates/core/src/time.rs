@@ -147,7 +147,9 @@ pub trait Clock: Send + Sync {
     /// Returns monotonic time. It never goes backwards.
     fn tick(&self) -> Tick;
 
-    /// Returns both.
+    /// Returns both, as rights are judged by: while a process runs, the wall time of its moments
+    /// never goes back (those of the clocks of `sys`: a wall clock set back extends no right). One
+    /// that was set forward ends rights early until the restart.
     fn moment(&self) -> Moment {
         Moment { wall: self.now(), tick: self.tick() }
     }

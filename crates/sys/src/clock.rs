@@ -3,22 +3,42 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weft_core::{Clock, Tick, Time};
+use weft_core::{Clock, Moment, Tick, Time};
 
 /// The machine's clocks.
 #[derive(Debug)]
 pub struct RealClock {
     start: Instant,
+    steady: Steady,
+}
+
+/// By how much the wall clock was ahead of the monotonic one at the most, in nanoseconds: what makes
+/// a moment's wall time run on where the wall clock is set back.
+#[derive(Debug)]
+struct Steady(AtomicI64);
+
+impl Steady {
+    fn new() -> Self {
+        Self(AtomicI64::new(i64::MIN))
+    }
+
+    fn moment(&self, wall: Time, tick: Tick) -> Moment {
+        let since_start = i64::try_from(tick.0).unwrap_or(i64::MAX);
+        let ahead = wall.nanos().saturating_sub(since_start);
+        let most = self.0.fetch_max(ahead, Ordering::Relaxed).max(ahead);
+        Moment { wall: Time::from_nanos(most.saturating_add(since_start)), tick }
+    }
 }
 
 impl RealClock {
     /// Makes a clock whose ticks count from now.
     pub fn new() -> Self {
-        Self { start: Instant::now() }
+        Self { start: Instant::now(), steady: Steady::new() }
     }
 
     /// Returns the instant at which the monotonic clock shows `tick`.
@@ -47,6 +67,10 @@ impl Clock for RealClock {
     fn tick(&self) -> Tick {
         Tick(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
+
+    fn moment(&self) -> Moment {
+        self.steady.moment(self.now(), self.tick())
+    }
 }
 
 /// A clock for the simulator. Monotonic time moves by [`SimClock::step`] only (or, inside
@@ -55,6 +79,7 @@ impl Clock for RealClock {
 #[derive(Debug)]
 pub struct SimClock {
     state: Mutex<SimTime>,
+    steady: Steady,
 }
 
 #[derive(Debug)]
@@ -69,7 +94,7 @@ impl SimClock {
     /// Makes a clock that shows `wall`.
     pub fn new(wall: Time) -> Self {
         let state = SimTime { tick: 0, wall: wall.nanos(), next_timer: 0, timers: BTreeMap::new() };
-        Self { state: Mutex::new(state) }
+        Self { state: Mutex::new(state), steady: Steady::new() }
     }
 
     /// Moves both clocks on by `span` and wakes every timer that is then due.
@@ -126,6 +151,14 @@ impl Clock for SimClock {
     fn tick(&self) -> Tick {
         Tick(self.lock().tick)
     }
+
+    fn moment(&self) -> Moment {
+        let (wall, tick) = {
+            let state = self.lock();
+            (Time::from_nanos(state.wall), Tick(state.tick))
+        };
+        self.steady.moment(wall, tick)
+    }
 }
 
 /// A wait on a [`SimClock`]. Dropping it takes its timer back.
@@ -171,6 +204,20 @@ mod tests {
         clock.step(Duration::from_secs(2));
         clock.jump(-5_000_000_000);
         assert_eq!((clock.now(), clock.tick()), (Time::from_unix(997, 0), Tick(2_000_000_000)));
+    }
+
+    #[test]
+    fn moments_go_on_where_the_wall_clock_is_set_back_and_with_it_where_it_is_set_forward() {
+        let clock = SimClock::new(Time::from_unix(1_000, 0));
+        let wall = || clock.moment().wall;
+        assert_eq!(wall(), Time::from_unix(1_000, 0));
+        clock.jump(-500_000_000_000);
+        clock.step(Duration::from_secs(5));
+        assert_eq!((wall(), clock.now()), (Time::from_unix(1_005, 0), Time::from_unix(505, 0)));
+        clock.jump(800_000_000_000);
+        assert_eq!(wall(), Time::from_unix(1_305, 0));
+        clock.jump(-100_000_000_000);
+        assert_eq!(clock.moment(), Moment { wall: Time::from_unix(1_305, 0), tick: clock.tick() });
     }
 
     #[test]

@@ -10,7 +10,7 @@ use weft_core::acl::{Because, Settled};
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Change, ChangeKind, ChangeSeq};
 use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject};
-use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights, limits};
+use weft_core::{ContainerId, Error, FileId, Moment, Name, Result, Rights, Time, limits};
 use weft_kv::{Read, SpaceTxn, Txn};
 
 use super::feed::Noted;
@@ -27,7 +27,10 @@ type Spotted<'a> = (&'a Node, &'a Name);
 pub(super) struct Act<'a, 't> {
     pub(super) volume: &'a Arc<Volume>,
     pub(super) call: &'a Call,
+    /// What rights are judged by.
     pub(super) now: Moment,
+    /// What is shown: it follows a wall clock that is set back.
+    pub(super) wall: Time,
     pub(super) txn: &'a mut SpaceTxn<'t>,
 }
 
@@ -96,10 +99,10 @@ impl Act<'_, '_> {
     pub(super) fn touch(&mut self, node: &mut Node) -> Result<()> {
         if node.inode.is_directory() {
             let mut tally = inodes::tally(self.txn, node.serial())?;
-            tally.ctime = self.now.wall;
+            tally.ctime = self.wall;
             inodes::touch_attributes(self.txn, node.serial(), &tally)?;
         } else {
-            node.inode.changed(self.now.wall);
+            node.inode.changed(self.wall);
         }
         self.put(node)
     }
@@ -107,7 +110,7 @@ impl Act<'_, '_> {
     /// Marks that a directory has so many more entries, so many of them directories.
     pub(super) fn touch_names(&mut self, dir: &Node, entries: i64, directories: i64) -> Result<()> {
         let boot = self.volume.boot();
-        inodes::touch(self.txn, dir.serial(), (entries, directories), self.now.wall, boot)
+        inodes::touch(self.txn, dir.serial(), (entries, directories), self.wall, boot)
     }
 
     pub(super) fn before(&self, node: &Node) -> Result<Option<Before>> {
@@ -242,7 +245,7 @@ impl Act<'_, '_> {
         let because = view.settled_by(&governing, right);
         let caller = &self.call.caller;
         Ok(AuditRecord {
-            at: self.now.wall,
+            at: self.wall,
             caller: caller.name().clone(),
             credential: caller.credential(),
             delegates: caller.claims().delegates.clone(),
@@ -270,7 +273,7 @@ impl Act<'_, '_> {
         let session = self.call.session;
         let value = act(self)?;
         let given = once::Given { fingerprint: *fingerprint, answer: encode(&value)? };
-        once::keep(self.txn, session, id, &given, self.now.wall)?;
+        once::keep(self.txn, session, id, &given, self.wall)?;
         Ok(value)
     }
 }
@@ -315,7 +318,7 @@ pub(super) fn words(settled: &Settled, right: Rights) -> String {
 }
 
 /// Returns an inode that is new: everything that its maker does not say.
-pub(super) fn blank(kind: weft_core::attr::Kind, container: ContainerId, now: weft_core::Time) -> Inode {
+pub(super) fn blank(kind: weft_core::attr::Kind, container: ContainerId, now: Time) -> Inode {
     Inode {
         generation: 0,
         kind,

@@ -133,7 +133,7 @@ impl Act<'_, '_> {
             node.inode.used = size;
         }
         node.inode.size = size;
-        node.inode.rewritten(self.now.wall, self.volume.boot());
+        node.inode.rewritten(self.wall, self.volume.boot());
         self.put(node)
     }
 
@@ -142,7 +142,7 @@ impl Act<'_, '_> {
         if (SetAttr { size: None, ..set.clone() }).is_empty() {
             return Ok(());
         }
-        let now = self.now.wall;
+        let now = self.wall;
         let time = |set: Option<SetTime>, old: Time| set.map_or(old, |time| time.at(now));
         let inode = &mut node.inode;
         inode.mode = set.mode.unwrap_or(inode.mode);

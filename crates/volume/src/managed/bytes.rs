@@ -313,7 +313,7 @@ impl Act<'_, '_> {
         self.use_bytes(node.inode.container, was, is)?;
         inodes::put_inline(self.txn, node.serial(), held)?;
         (node.inode.used, node.inode.size) = (is, size);
-        node.inode.rewritten(self.now.wall, self.volume.boot());
+        node.inode.rewritten(self.wall, self.volume.boot());
         self.put(node)
     }
 
@@ -425,7 +425,7 @@ impl Act<'_, '_> {
     pub(super) fn resized(&mut self, node: &mut Node, size: u64, used: u64) -> Result<()> {
         self.use_bytes(node.inode.container, node.inode.used, used)?;
         (node.inode.size, node.inode.used) = (size, used);
-        node.inode.rewritten(self.now.wall, self.volume.boot());
+        node.inode.rewritten(self.wall, self.volume.boot());
         self.put(node)
     }
 

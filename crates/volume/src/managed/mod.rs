@@ -375,8 +375,8 @@ impl Volume {
     ) -> Result<T> {
         let (volume, call) = (self.clone(), call.clone());
         let write = self.space.write(ack, move |txn| {
-            let now = volume.sys.clock().moment();
-            act(&mut Act { volume: &volume, call: &call, now, txn })
+            let (now, wall) = (volume.sys.clock().moment(), volume.sys.clock().now());
+            act(&mut Act { volume: &volume, call: &call, now, wall, txn })
         });
         let value = write.await?.0;
         if ack == Ack::Applied && self.feed.is_awaited() {

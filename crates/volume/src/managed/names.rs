@@ -92,7 +92,7 @@ impl Act<'_, '_> {
         set: &SetAttr,
         number: u64,
     ) -> Result<(Node, Link)> {
-        let now = self.now.wall;
+        let now = self.wall;
         let (kind, mode, verifier) = made_of(new, set)?;
         self.view().may_give(set, dir.inode.group)?;
         let time = |set: Option<SetTime>| set.map_or(now, |time| time.at(now));
@@ -128,7 +128,7 @@ impl Act<'_, '_> {
                 check_size(node.inode.size)
             }
             New::Directory => {
-                let (boot, now) = (self.volume.boot(), self.now.wall);
+                let (boot, now) = (self.volume.boot(), self.wall);
                 inodes::begin_tally(self.txn, serial, node.inode.mtime, now, boot)
             }
             New::Symlink(target) => {

@@ -188,7 +188,7 @@ impl Act<'_, '_> {
         }
         node.inode.used = content.used();
         self.use_bytes(node.inode.container, was, node.inode.used)?;
-        node.inode.rewritten(self.now.wall, self.volume.boot());
+        node.inode.rewritten(self.wall, self.volume.boot());
         self.put(node)
     }
 

@@ -8,89 +8,34 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use weft_auth::{Auth, Settings};
 use weft_conformance::file_system::ADMINISTRATOR;
 use weft_conformance::file_system::site::Dice;
 use weft_conformance::file_system::workload::{Counts, Cut, Hand, Step, domain, found_among, model, work};
 use weft_conformance::{TestDomain, seeds};
-use weft_core::form::{Door, Origin};
-use weft_core::service::{AuditFilter, AuditRecord, AuditVerdict, Evidence, Severity};
-use weft_core::{Deadline, Tick, VolumeId, limits};
-use weft_kv::{Embedded, Engine, SpaceId};
-use weft_store::{Check, Directory};
-use weft_sys::{Disk, FlushSite, SimDisk, Sys, Task, simulate};
-use weft_volume::managed::{AUDITS, Config, Managed};
+use weft_core::service::{AuditRecord, Severity};
+use weft_core::{Deadline, Tick, limits};
+use weft_store::Check;
+use weft_sys::{SimDisk, Sys, simulate};
+use weft_volume::managed::Managed;
 
-const UID: u32 = 1000;
-
-/// Small, so that the log is cut and folded often.
-const OPTIONS: weft_kv::Options = weft_kv::Options {
-    segment_bytes: 256 << 10,
-    fold_bytes: 128 << 10,
-    overlay_bytes_max: 1 << 20,
-    cache_bytes: 1 << 20,
-    company_wait: limits::KV_COMPANY_WAIT,
-    flush_at_once: limits::KV_FLUSH_AT_ONCE,
-};
+use crate::machine::Machine;
 
 /// A node without its doors.
-struct Machine {
+struct Node {
     domain: Arc<TestDomain>,
-    engine: Arc<dyn Engine>,
-    auth: Auth,
-    store: Arc<Directory>,
+    machine: Machine,
     volume: Managed,
-    follower: Task<()>,
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        self.follower.abort();
-    }
-}
-
-impl Machine {
+impl Node {
     async fn start(sys: &Sys, disk: &SimDisk, make: bool) -> Self {
-        let part = |name| {
-            let part = disk.beneath(name).expect("a directory can be made");
-            disk.sync_dir("", FlushSite::KvLogDir).expect("the disk is on");
-            part
-        };
-        let (meta, auth, objects) = (part("meta"), part("auth"), part("objects"));
-        let engine = Embedded::open(sys.clone(), meta, OPTIONS).expect("the engine opens");
-        let engine: Arc<dyn Engine> = Arc::new(engine);
-        let settings = Settings { founder_uid: Some(UID), ..Settings::default() };
-        let opened = Auth::open(sys.clone(), engine.clone(), SpaceId(b'a'), auth, settings);
-        let auth = opened.await.expect("auth opens").0;
-        let options =
-            weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
-        let store = Directory::open(sys.clone(), objects, engine.clone(), options).await;
-        let store = Arc::new(store.expect("the store opens"));
+        let machine = Machine::start(sys, disk).await;
         // Who signs is not what is tried here, and the same callers are to be there afterwards.
         let domain = domain(sys.sim_clock().expect("simulated").clone());
-        let node = domain.clone();
-        let config = Config {
-            sys: sys.clone(),
-            engine: engine.clone(),
-            space: SpaceId(b'v'),
-            issuer: domain.clone(),
-            groups: domain.clone(),
-            store: store.clone(),
-            volume: VolumeId(0),
-            node: Arc::new(move || node.caller("node:n1")),
-            audited: true,
-        };
-        let volume = match make {
-            true => Managed::create(config, domain.name(ADMINISTRATOR)).await,
-            false => Managed::open(config).await,
-        };
-        let (log, notes) = (auth.audit_log(), engine.notes(AUDITS).expect("nobody else has them"));
-        let follower = sys.spawn(async move {
-            // It ends with the disk.
-            let _ = log.follow(notes).await;
-        });
-        let volume = volume.expect("the volume opens");
-        Self { domain, engine, auth, store, volume, follower }
+        let (node, owner) = (domain.clone(), make.then(|| domain.name(ADMINISTRATOR)));
+        let node = Arc::new(move || node.caller("node:n1"));
+        let volume = machine.volume(domain.clone(), domain.clone(), node, owner).await;
+        Self { domain, machine, volume }
     }
 
     fn hand(&self) -> Hand {
@@ -103,7 +48,8 @@ impl Machine {
         call.until = Deadline(Tick(u64::MAX));
         let report = self.volume.check(&call).await.expect("a check runs");
         assert!(report.findings.is_empty(), "seed {seed}, {when}: {:#?}", report.findings);
-        let stored = self.store.check(Check { repair: false, blocks: true }).await.expect("a check runs");
+        let stored =
+            self.machine.store.check(Check { repair: false, blocks: true }).await.expect("a check runs");
         let wrong: Vec<_> =
             stored.findings.iter().filter(|finding| finding.severity != Severity::Note).collect();
         assert!(wrong.is_empty(), "seed {seed}, {when}: {wrong:#?}");
@@ -113,26 +59,7 @@ impl Machine {
 
     /// Every record of a write that the log has, once all of them are in it.
     async fn audited(&self, seed: u64) -> Vec<AuditRecord> {
-        self.engine.flush().await.expect("the disk is on");
-        if let Some(last) = self.engine.last_note(AUDITS).expect("it can be read") {
-            self.auth.audit_log().copied(last).await.expect("in time");
-        }
-        let at = Origin { door: Door::Native, peer: None, uid: Some(UID) };
-        let admin =
-            self.auth.authority().authenticate(&Evidence::SocketUid(UID), at).await.expect("it is they");
-        let verdict = self.auth.audit().verify(&admin).await.expect("it may");
-        assert!(matches!(verdict, AuditVerdict::Whole { .. }), "seed {seed}: {verdict:?}");
-        let (mut records, mut filter) = (Vec::new(), AuditFilter::default());
-        loop {
-            let page = self.auth.audit().records(&admin, &filter).await.expect("it may");
-            records.extend(page.records.into_iter().map(|(_, record)| record));
-            match page.next {
-                Some(next) => filter.after = next,
-                None => break,
-            }
-        }
-        records.retain(|record| record.trace.0 > 0);
-        records
+        self.machine.audited().await.unwrap_or_else(|verdict| panic!("seed {seed}: {verdict:?}"))
     }
 }
 
@@ -176,7 +103,7 @@ fn power_cut(seed: u64) -> (Counts, bool) {
     simulate(seed, |sys| async move {
         let mut dice = Dice::new(seed);
         let disk = SimDisk::new();
-        let node = Machine::start(&sys, &disk, true).await;
+        let node = Node::start(&sys, &disk, true).await;
         let mut hand = node.hand();
         hand.rests = Some(sys.clone());
         let mut plain = model(&node.domain);
@@ -186,7 +113,7 @@ fn power_cut(seed: u64) -> (Counts, bool) {
         let cut = work(&mut hand, &mut plain, &mut dice).await;
         let was_cut = disk.counts().changes >= off_at;
         drop((hand, node));
-        let node = Machine::start(&sys, &disk.crash(seed), false).await;
+        let node = Node::start(&sys, &disk.crash(seed), false).await;
         node.clean(seed, "after the crash").await;
         let survived = found_among(&node.hand(), &cut, seed).await;
         agree(&node.audited(seed).await, &cut, survived, seed);

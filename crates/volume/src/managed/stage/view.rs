@@ -34,7 +34,7 @@ impl View<'_> {
             dir: spot.dir.serial(),
             generation: spot.dir.inode.generation,
             name: spot.name,
-            begun: self.now.wall,
+            begun: self.volume.sys.clock().now(),
             container,
             joined: None,
         })
@@ -59,7 +59,11 @@ impl View<'_> {
     /// one caller: each finds what it has the id of.
     pub(super) fn must_own(&self, row: &StageRow) -> Result<()> {
         let own = row.caller == self.call.caller.name().id();
-        if own && self.now.wall.since(row.begun) < limits::STAGE_LIFE { Ok(()) } else { Err(no_stage()) }
+        if own && self.volume.sys.clock().now().since(row.begun) < limits::STAGE_LIFE {
+            Ok(())
+        } else {
+            Err(no_stage())
+        }
     }
 
     /// Checks that the caller may drop a stage of its own. What the ACL gave for it may be gone,
