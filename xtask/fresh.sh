@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 . xtask/machine.sh
 
 case "${1:-}" in
-  bookworm) mirror=http://deb.debian.org/debian components=main keyring=debian-archive-keyring script=sid ;;
-  jammy | noble) mirror=http://archive.ubuntu.com/ubuntu components=main,universe keyring=ubuntu-keyring script=gutsy ;;
+  bookworm) components=main keyring=debian-archive-keyring script=sid ;;
+  jammy | noble) components=main,universe keyring=ubuntu-keyring script=gutsy ;;
   *) sed -n '2,5s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 [ "$(id -u)" = 0 ] || { say "only root may make a machine"; exit 1; }
@@ -17,7 +17,7 @@ suite=$1
 shift
 [ $# -gt 0 ] || set -- xtask/first-steps.sh
 packages debootstrap "$keyring" || checks=--no-check-gpg
-[ -z "${checks:-}" ] || say "without $keyring the mirror is taken at its word"
+[ -z "${checks:-}" ] || say "without $keyring the packages are taken unchecked"
 packages debootstrap
 
 mkdir -p target/fresh
@@ -25,21 +25,22 @@ machine=$(mktemp -d "$PWD/target/fresh/$suite.XXXXXX")
 chmod 755 "$machine"
 trap 'rm -rf --one-file-system "$machine"' EXIT
 say "making a $suite"
-debootstrap ${checks:-} --variant=minbase --components="$components" "$suite" "$machine" "$mirror" \
+debootstrap ${checks:-} --variant=minbase --components="$components" "$suite" "$machine" "" \
   "/usr/share/debootstrap/scripts/$script" >"$machine.log" ||
   { say "debootstrap failed: $machine.log"; exit 1; }
 rm -f "$machine.log"
 cp -r /usr/local/share/ca-certificates "$machine/usr/local/share/"
 cp /etc/resolv.conf "$machine/etc/"
-git clone --quiet . "$machine/root/weft"
+mkdir "$machine/newcomer"
+git clone --quiet . "$machine/newcomer/weft"
 
 # All that is mounted goes with the namespace, and all that was started with its first process.
 inside='
 for place in dev sys; do mount --rbind "/$place" "$0/$place"; done
 mount -t proc proc "$0/proc"
 mount -t tmpfs -o mode=1777 tmpfs "$0/run"
-exec chroot "$0" env -i HOME=/root USER=root TERM=dumb CI="${CI:-}" \
+exec chroot "$0" env -i HOME=/newcomer USER=root TERM=dumb CI="${CI:-}" \
   PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-  sh -c '\''cd /root/weft && exec "$@"'\'' sh "$@"
+  sh -c '\''cd /newcomer/weft && exec "$@"'\'' sh "$@"
 '
 unshare --mount --pid --fork --kill-child --propagation private bash -euc "$inside" "$machine" "$@"
