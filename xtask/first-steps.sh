@@ -9,7 +9,8 @@ place=$(mktemp -d)
 said=$place/said began=$SECONDS
 done_with() { say "ok: $1 ($((SECONDS - began)) s)"; }
 tidy_up() {
-  kill -s TERM "$pid" 2>/dev/null && wait "$pid"
+  ! mountpoint -q "$place/grid" || fusermount3 -u -z "$place/grid"
+  kill -s TERM "$pid" 2>/dev/null && wait "$pid" || true
   rm -rf --one-file-system "$place"
 }
 

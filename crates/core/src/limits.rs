@@ -97,8 +97,8 @@ pub const CHANGES_KEPT: usize = 65_536;
 pub const CHANGES_BYTES_KEPT: usize = 64 << 20;
 /// Names of one file at whose directories a change of it is told.
 pub const NAMES_TOLD_MAX: usize = 64;
-/// Directories above these names that are kept with the change; names beyond are not told.
-pub const CHANGE_WITHIN_MAX: usize = 16 * PATH_DEPTH_MAX;
+/// Directories above these names that are kept with the change; a name that has more is not told.
+pub const CHANGE_WITHIN_MAX: usize = 4 * PATH_DEPTH_MAX;
 /// Changes in one page.
 pub const CHANGES_PAGE_MAX: usize = 1024;
 
@@ -126,6 +126,8 @@ pub const SEAL_BLOCK_BYTES: u64 = 1 << 20;
 pub const BLOCK_DIGESTS_MAX: usize = 1024;
 /// Blocks that are read for one such answer, because none was made of them when they were written.
 pub const BLOCK_DIGESTS_MADE_MAX: u64 = 16;
+/// Blocks that a store hashes at once for such answers, whoever asks.
+pub const BLOCK_DIGESTS_AT_ONCE: usize = 4;
 /// How long a transfer may make no progress.
 pub const TRANSFER_IDLE: Duration = Duration::from_secs(60);
 /// Bytes that a sender must bring before it has been waited for as long as that, and so again and

@@ -207,7 +207,8 @@ impl Looker<'_> {
         }
         for (local, user) in &all.users {
             let Some(uid) = user.uid else { continue };
-            let says = owners.insert(uid, local);
+            let says = owners.get(&uid).copied();
+            owners.entry(uid).or_insert(local);
             if says.is_some_and(|owner| owner != local) {
                 let fix = Fix::put(tables::user_key(local), &UserRow { uid: None, ..user.clone() })?;
                 self.found.lost(
@@ -332,12 +333,13 @@ impl Looker<'_> {
         if is == says {
             return Ok(());
         }
-        let mut fixes = vec![Fix::Bump(tables::withdrawals_key(), is - says)];
-        let mut repair = "corrected";
+        let (mut fixes, mut repair) = (Vec::new(), "corrected");
         if is < says {
-            fixes.extend(self.everybody_ended()?);
+            fixes = self.everybody_ended()?;
             repair = "corrected; as whose are missing cannot be told, all credentials are ended";
         }
+        // Last: as long as it is wrong, a mending that was cut off is begun again.
+        fixes.push(Fix::Bump(tables::withdrawals_key(), is - says));
         let detail = format!("{says}, there are {is}");
         self.found.mendable("count of withdrawals", detail, repair, fixes);
         Ok(())

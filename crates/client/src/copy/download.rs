@@ -104,11 +104,20 @@ impl Receiving<'_> {
         let mut partial = Partial::claim(to, self.attr.version.0)?;
         let mut digests = Digests::new(self.client, self.file.clone());
         let resumed = partial.keep(&mut digests, self.attr.size, self.progress).await;
-        let resumed = resumed.map_err(|e| e.said_of(self.from.shown))?;
+        let resumed = match resumed {
+            Ok(resumed) => resumed,
+            Err(error) => {
+                if partial.length() == 0 {
+                    // Nothing that could be gone on with. What matters is why.
+                    let _ = partial.discard();
+                }
+                return Err(error.said_of(self.from.shown));
+            }
+        };
         if let Err(error) = self.receive(&mut partial).await {
             if error.kind() == ErrorKind::Corrupt {
-                // Nobody goes on with it.
-                partial.discard()?;
+                // Nobody goes on with it. What matters is why.
+                let _ = partial.discard();
             }
             return Err(error);
         }

@@ -49,6 +49,14 @@ impl Caller {
         if claims.parents.len() >= limits::LINEAGE_MAX {
             return Err(Error::new(ErrorKind::TooLarge, "the credential has been narrowed too often"));
         }
+        // One that a clock set far ahead stamped would outlive every revocation made by the right one.
+        if claims.issued > now.wall.plus(limits::CLOCK_SKEW_MAX) {
+            return Err(Error::new(
+                ErrorKind::Expired,
+                "the credential is from later than this node's clock",
+            )
+            .hint("log in again"));
+        }
         claims.groups.sort_unstable();
         let flag = revocations.admit_credential(&claims)?;
         let ends = now.tick_of(claims.expires.plus(limits::CLOCK_SKEW_MAX));

@@ -49,13 +49,6 @@ impl AuditSubject {
         }
     }
 
-    /// Adds that it is about another place too.
-    #[must_use]
-    pub fn and_to(mut self, to: Self) -> Self {
-        to.container.iter().chain(&to.also).for_each(|container| self.touch(*container));
-        Self { other: to.object, to: to.place, ..self }
-    }
-
     /// Returns whether it is about an inode.
     pub fn is_about(&self, object: FileId) -> bool {
         self.object == Some(object) || self.other == Some(object)

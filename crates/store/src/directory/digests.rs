@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_core::{Result, limits};
+use weft_core::{Error, Result, limits};
 
 use super::Inner;
 use super::live::{Known, Live};
@@ -40,7 +40,11 @@ impl Inner {
 
     async fn digest_now(&self, live: &Arc<Live>, block: u64, (at, length): (u64, u64)) -> Result<[u8; 32]> {
         let live = live.clone();
+        // Held to the end of the work, not of the call: whoever asks and goes away adds nothing.
+        let turn = self.digesting.clone().acquire_owned().await;
+        let turn = turn.map_err(|e| Error::internal("the store's turns are closed").caused_by(e))?;
         let read = move || -> Result<[u8; 32]> {
+            let _turn = turn;
             distrust_read_ahead(&live, block);
             // Where the file ends too early, what is not there is zeros, as for the seal.
             let mut bytes = vec![0; length as usize];

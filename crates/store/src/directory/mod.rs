@@ -93,6 +93,8 @@ struct Inner {
     /// Objects that are open for writing: kept in memory until they are sealed.
     writing: Mutex<BTreeMap<ObjectId, Arc<Live>>>,
     shards: [tokio::sync::Mutex<()>; SHARDS],
+    /// Blocks that are hashed at once for whoever asks for digests.
+    digesting: Arc<tokio::sync::Semaphore>,
     wake: Arc<tokio::sync::Notify>,
     /// Wakes whoever flushes what is written.
     written: Arc<tokio::sync::Notify>,
@@ -126,6 +128,7 @@ impl Directory {
             live: Mutex::default(),
             writing: Mutex::default(),
             shards: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
+            digesting: Arc::new(tokio::sync::Semaphore::new(limits::BLOCK_DIGESTS_AT_ONCE)),
             wake: Arc::default(),
             written: Arc::default(),
             unsure_at_start: AtomicBool::new(true),

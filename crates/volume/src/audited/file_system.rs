@@ -52,7 +52,7 @@ impl FileSystem for Audited {
     }
 
     async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
-        watched!(self.0, call, "link", About::Link(file, to), self.0.below.link(call, file, to))
+        watched!(self.0, call, "link", About::Both(file, to), self.0.below.link(call, file, to))
     }
 
     async fn rename(

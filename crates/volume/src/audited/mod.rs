@@ -43,10 +43,8 @@ pub trait Witness: Send + Sync {
 #[derive(Clone, Copy)]
 enum About<'a> {
     At(&'a At),
-    /// From where, to where.
+    /// From where, to where; a file, and a name for it.
     Both(&'a At, &'a At),
-    /// A file, and a name for it.
-    Link(&'a At, &'a At),
     Open(&'a Reader),
     /// A stage, and where it was begun if that is known.
     Stage(StageId, Option<&'a At>),
@@ -107,19 +105,19 @@ impl Inner {
             Some(about) => format!("{about}: {}", error.detail()),
             None => error.detail().to_owned(),
         };
-        let outcome = AuditOutcome::Failed(error.kind());
-        let record = self.record(call, operation, self.found(call, about), outcome, because, 0);
-        self.audit.record(record).await;
+        for subject in self.found(call, about) {
+            let outcome = AuditOutcome::Failed(error.kind());
+            self.audit.record(self.record(call, operation, subject, outcome, because.clone(), 0)).await;
+        }
     }
 
-    fn found(&self, call: &Call, about: About<'_>) -> AuditSubject {
-        match about {
+    /// Says what a refused call was about. Of two places each has a record of its own: who reads the
+    /// audit of one must not learn there what is hidden at the other.
+    fn found(&self, call: &Call, about: About<'_>) -> Vec<AuditSubject> {
+        let one = match about {
             About::At(at) => self.witness.found(call, at),
-            About::Both(from, to) => self.witness.found(call, from).and_to(self.witness.found(call, to)),
-            About::Link(file, name) => {
-                let name = self.witness.found(call, name);
-                let place = name.place.clone();
-                AuditSubject { place, other: None, to: None, ..self.witness.found(call, file).and_to(name) }
+            About::Both(from, to) => {
+                return vec![self.witness.found(call, from), self.witness.found(call, to)];
             }
             About::Open(Reader { file, container, .. }) => {
                 let found = self.witness.found(call, &At::id(*file));
@@ -129,7 +127,8 @@ impl Inner {
                 let at = self.witness.meant_for(call, id).or(begun_at.cloned());
                 at.map(|at| self.witness.found(call, &at)).unwrap_or_default()
             }
-        }
+        };
+        vec![one]
     }
 
     /// Records that bytes were read, and by which entry, if that is wanted of the container.

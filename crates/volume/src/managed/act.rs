@@ -220,10 +220,10 @@ impl Act<'_, '_> {
                 continue;
             }
             let line = view.lineage(dir)?;
-            if within.len() + line.len() > limits::CHANGE_WITHIN_MAX {
-                break;
+            let more: Vec<FileId> = line.iter().map(|d| d.id).filter(|id| !within.contains(id)).collect();
+            if within.len() + more.len() <= limits::CHANGE_WITHIN_MAX {
+                within.extend(more);
             }
-            within.extend(line.iter().map(|above| above.id));
         }
         let spot = |spot: Option<Spotted<'_>>| spot.map(|(dir, name)| (dir.id, name.clone()));
         let change = Change {

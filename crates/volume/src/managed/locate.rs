@@ -58,11 +58,20 @@ impl View<'_> {
         self.led_by(at, |dir, step| self.step(dir, step))
     }
 
-    /// Finds where an address leads, or how far, whoever may know of it: for what is recorded of a
-    /// refusal, never for an answer.
+    /// Finds where an address leads, or as far as the caller may go on it, with what is hidden there:
+    /// for what is recorded of a refusal, never for an answer. What lies behind the directory that
+    /// refused is not looked at: the record is its owner's, and whoever owns another place on the
+    /// way must not learn from it what there is.
     fn unveiled(&self, at: &At) -> Result<Place> {
         let mut reached = None;
         let led = self.led_by(at, |dir, step| {
+            if dir.inode.is_directory() && !self.has(&dir, Rights::TRAVERSE)? {
+                reached = Some(match step {
+                    Step::Into(name) => Place { above: Some((dir, name)), node: None, link: None },
+                    Step::Up | Step::Here => Place::at(dir),
+                });
+                return Err(hidden());
+            }
             let place = self.step_unasked(dir, step)?;
             reached = Some(place.clone());
             Ok(place)

@@ -141,27 +141,26 @@ impl Act<'_, '_> {
         containers::put(self.txn, new, Head { serial: 0, epoch: 0, leaving: false }, &rules)?;
         // What was issued for the members under the old policy must not outlive it.
         epochs.push(self.begin_epoch(old)?);
-        let few = match below {
-            Below::Few => self.view().members_below(top, limits::SPLIT_MEMBERS_MAX)?,
-            Below::Many { .. } => None,
-        };
-        let Some(members) = few else {
-            let mut head = containers::head(self.txn, old)?;
-            (head.leaving, head.serial) = (true, head.serial + 1);
-            let from = containers::rules(self.txn, old)?;
-            containers::put(self.txn, old, head, &from)?;
-            splits::begin(self.txn, old, &Split { root: top.serial(), into: new })?;
-            let inode = inodes::load(self.txn, top.serial())?;
-            self.rehome(&mut Node { id: top.id, inode }, new)?;
-            return Ok(match below {
-                Below::Many { members, .. } => members,
-                Below::Few => limits::SPLIT_MEMBERS_MAX as u64,
-            });
-        };
-        for mut member in members {
-            self.rehome(&mut member, new)?;
+        match below {
+            Below::Few => {
+                let members = self.view().members_below(top, limits::SPLIT_MEMBERS_MAX)?;
+                // Nobody has looked for hard links in that many.
+                for mut member in members.ok_or_else(grew)? {
+                    self.rehome(&mut member, new)?;
+                }
+                Ok(0)
+            }
+            Below::Many { members, .. } => {
+                let mut head = containers::head(self.txn, old)?;
+                (head.leaving, head.serial) = (true, head.serial + 1);
+                let from = containers::rules(self.txn, old)?;
+                containers::put(self.txn, old, head, &from)?;
+                splits::begin(self.txn, old, &Split { root: top.serial(), into: new })?;
+                let inode = inodes::load(self.txn, top.serial())?;
+                self.rehome(&mut Node { id: top.id, inode }, new)?;
+                Ok(members)
+            }
         }
-        Ok(0)
     }
 
     fn edit(&mut self, container: ContainerId, edit: &PolicyEdit, epochs: &mut Epochs) -> Result<()> {
@@ -180,6 +179,10 @@ impl Act<'_, '_> {
         }
         Ok(())
     }
+}
+
+fn grew() -> Error {
+    Error::new(ErrorKind::Busy, "the subtree grew while it was looked through").hint("try again")
 }
 
 fn reaches_beyond() -> Error {

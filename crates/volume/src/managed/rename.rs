@@ -47,7 +47,10 @@ impl Act<'_, '_> {
             _ => {}
         }
         view.must_fit_in(&moved, &to.dir)?;
-        self.volume.ties.fetch_add(1, Ordering::AcqRel);
+        let may_tie = |node: &Node| node.inode.is_directory() || node.inode.links > 1;
+        if may_tie(&moved) || to.held.as_ref().is_some_and(|(there, _)| may_tie(there)) {
+            self.volume.ties.fetch_add(1, Ordering::AcqRel);
+        }
         let before = self.before(&moved)?;
         let above = [self.before(&from.dir)?, self.before(&to.dir)?];
         self.catch_up(&mut moved)?;

@@ -436,6 +436,7 @@ impl ManagedStage {
         let poured = self.pour(call, (label, object), start, &mut inbound, &mut torn).await;
         let (passed, failed) = (inbound.passed, inbound.failed.take());
         drop(inbound);
+        data.yield_turn();
         let pulled = Tail { bytes: start + passed, ..own };
         *tail = if torn { self.kept(call, (label, object), pulled).await? } else { pulled };
         let mut unsynced = Some(self.volume.verifier().0);

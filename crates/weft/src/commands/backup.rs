@@ -56,7 +56,9 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
 /// Restores into a directory that is ours from before the backup is read: of two restores, or of a
 /// restore and a start, one has it and the other is told who.
 async fn into_new(context: &Context, from: &Path, dir: &Path) -> Result<BackupReport> {
+    let shown = progress::waiting(context, "restoring");
     let directory = NodeDirectory::take_empty(dir, "restore")?;
+    drop(shown);
     let restored = read_and_restore(context, from, &directory).await;
     match &restored {
         Ok(_) => directory.release()?,

@@ -251,6 +251,7 @@ fn an_owner_sees_all_that_others_did_and_were_refused_in_her_container() {
     let mut copy = node.command();
     node.feed_command(copy.env("BEARER_TOKEN", &bob).args(["cp", "-", "weft:/d/his"]), b"his").ok();
     node.run_with(&bob, &["rm", "/d/one"]).fails(3, &["error:"]);
+    node.run_with(&bob, &["cat", "/d/one"]).fails(3, &["error:"]);
     let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
     let containers: BTreeSet<String> = records.iter().map(|record| record["container"].to_string()).collect();
     assert_eq!(containers.len(), 1, "{records:?}");
@@ -285,11 +286,12 @@ fn what_moves_between_containers_is_in_the_audit_of_both_under_its_names() {
         let renames = records.iter().filter(|r| r["operation"] == "rename" && r["outcome"] == outcome);
         renames.map(|r| (of(r, "place"), of(r, "to"))).collect()
     };
-    for (who, path) in [(&alice, "/d"), (&bob, "/e")] {
+    for (who, path, own) in [(&alice, "/d", "three"), (&bob, "/e", "tre")] {
         let records = node.run_with(who, &["audit", path, "--json"]).json();
         let pair = |from: &str, to: &str| (from.to_owned(), to.to_owned());
         assert_eq!(moved(&records, "done"), [pair("one", "uno"), pair("two", "uno")], "{path}: {records:?}");
-        assert_eq!(moved(&records, "denied"), [pair("three", "tre")], "{path}: {records:?}");
+        // What was refused: its own side alone.
+        assert_eq!(moved(&records, "denied"), [pair(own, "-")], "{path}: {records:?}");
         assert_eq!(records.iter().filter(|r| r["other"] == replaced).count(), 1, "{path}: {records:?}");
         let both = records.iter().find(|r| r["operation"] == "rename").expect("one moved");
         assert_eq!(both["containers"].as_array().map(Vec::len), Some(2), "{both}");
