@@ -15,6 +15,7 @@ pub mod object_store;
 pub mod run;
 pub mod seeds;
 pub mod services;
+pub mod tables;
 
 pub use clock::HandClock;
 pub use domain::TestDomain;

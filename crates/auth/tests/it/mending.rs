@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use weft_auth::{check, mend};
+use weft_conformance::tables;
 use weft_core::proof::Caller;
 use weft_core::service::{Finding, GroupEdit, Revoke, Severity, UserEdit};
 use weft_core::{CallerName, CredentialId, DomainId, Result, VolumeId};
@@ -301,7 +302,6 @@ fn cell(whole: &[String], Mended { found, again, look, after }: &Mended) -> Stri
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "what a run found lies on the real disk, for people")]
 fn every_damaged_row_is_found_and_closed_as_the_table_says() {
     let found = scene(91, |node| async move {
         let (stopped, rows) = Stopped::furnished(node).await;
@@ -317,22 +317,9 @@ fn every_damaged_row_is_found_and_closed_as_the_table_says() {
         }
         text
     });
-    let expected: String = EXPECTED
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .fold(String::new(), |text, line| text + line + "\n");
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/mending.txt");
-    std::fs::write(file, &found).expect("written");
-    let differs = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
-    let place = differs.unwrap_or(found.lines().count().min(expected.lines().count()));
-    let near =
-        |text: &str| text.lines().skip(place.saturating_sub(3)).take(12).collect::<Vec<_>>().join("\n");
-    assert!(
-        found == expected,
-        "expected:\n{}\n\nfound:\n{}\n\nall of it: {file}",
-        near(&expected),
-        near(&found)
-    );
+    tables::keep(&found, file);
+    tables::must_be(EXPECTED, &found, file);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_conformance::object_store::bench::{BLOCK, Bench, HERE, OBJECT, pattern};
+use weft_conformance::tables;
 use weft_core::form::{Ack, BytesSource, Range, Shape, WriteAt, collect};
 use weft_core::service::Severity;
 use weft_core::{ObjectId, Result};
@@ -282,7 +283,6 @@ async fn cell(sys: Sys, crashed: &SimDisk, how: &Damage) -> String {
     text
 }
 
-#[expect(clippy::disallowed_methods, reason = "what was found is for people to read")]
 #[test]
 fn every_damage_is_found_and_mended_as_the_table_says() {
     let crashed = crashed();
@@ -293,7 +293,7 @@ fn every_damage_is_found_and_mended_as_the_table_says() {
         write!(found, "{name}\n{cell}").expect("memory");
     }
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/check.txt");
-    std::fs::write(file, &found).expect("written");
+    tables::keep(&found, file);
     for never in [
         "NOT MENDED",
         "NOT DONE",
@@ -306,10 +306,7 @@ fn every_damage_is_found_and_mended_as_the_table_says() {
     ] {
         assert!(!found.contains(never), "{never}; all that was found: {file}");
     }
-    let expected = EXPECTED.lines().filter(|line| !line.starts_with('#'));
-    let differs = found.lines().zip(expected.clone()).find(|(found, expected)| found != expected);
-    assert!(differs.is_none(), "found and expected: {differs:#?}; all that was found: {file}");
-    assert_eq!(found.lines().count(), expected.count(), "all that was found: {file}");
+    tables::must_be(EXPECTED, &found, file);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use weft_conformance::file_system::site::{Outcome, Site, at, free, how, new_file, pattern};
 use weft_conformance::file_system::{ADMINISTRATOR, Subject};
+use weft_conformance::tables;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{Ack, At, BytesSource, Expect, Replace, StageHint, SyncScope, Want};
 use weft_core::service::{Finding, Severity};
@@ -324,22 +325,9 @@ fn every_cell(crashed: &Crashed, tables: &[(u8, &str)], when: &str) -> String {
 fn every_damaged_row_is_found_and_mended_as_the_table_says() {
     let mut found = every_cell(&Crashed::furnished(), TABLES, "");
     found += &every_cell(&Crashed::splitting(), SPLITTING, " while splitting");
-    let expected: String = EXPECTED
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .fold(String::new(), |text, line| text + line + "\n");
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/mending.txt");
-    std::fs::write(file, &found).expect("written");
-    let differs = found.lines().zip(expected.lines()).position(|(found, expected)| found != expected);
-    let place = differs.unwrap_or(found.lines().count().min(expected.lines().count()));
-    let near =
-        |text: &str| text.lines().skip(place.saturating_sub(3)).take(12).collect::<Vec<_>>().join("\n");
-    assert!(
-        found == expected,
-        "expected:\n{}\n\nfound:\n{}\n\nall of it: {file}",
-        near(&expected),
-        near(&found)
-    );
+    tables::keep(&found, file);
+    tables::must_be(EXPECTED, &found, file);
 }
 
 #[test]

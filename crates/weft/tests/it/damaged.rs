@@ -11,6 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use weft_conformance::tables;
+
 use crate::node::{Node, give, noise};
 
 const EXPECTED: &str = include_str!("damaged.txt");
@@ -220,10 +222,7 @@ fn whatever_file_is_damaged_it_is_named_and_nothing_wrong_is_served() {
     });
     let found = found.into_inner().expect("no holder panics").concat();
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/damaged.txt");
-    fs::write(file, &found).expect("written");
+    tables::keep(&found, file);
     assert!(!found.contains("OTHER BYTES"), "all that was found: {file}");
-    let expected = EXPECTED.lines().filter(|line| !line.starts_with('#'));
-    let differs = found.lines().zip(expected.clone()).find(|(found, expected)| found != expected);
-    assert!(differs.is_none(), "found and expected: {differs:#?}; all that was found: {file}");
-    assert_eq!(found.lines().count(), expected.count(), "all that was found: {file}");
+    tables::must_be(EXPECTED, &found, file);
 }
