@@ -358,7 +358,7 @@ fn start_after(table: u8, local: Option<&str>) -> Vec<u8> {
     local.map_or_else(|| vec![table], |local| tables::key(table, &[local.as_bytes(), &[0]]))
 }
 
-fn text(bytes: &[u8]) -> Result<&str> {
+pub(crate) fn text(bytes: &[u8]) -> Result<&str> {
     std::str::from_utf8(bytes).map_err(|error| Error::corrupt("a name of auth is not text").caused_by(error))
 }
 

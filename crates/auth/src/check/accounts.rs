@@ -6,6 +6,7 @@ use weft_core::{CallerId, CallerKind, CallerName, Error, Result};
 use weft_kv::{Order, Read, SpaceSnapshot, counter, prefix_end};
 
 use super::{Fix, Looker};
+use crate::accounts::text;
 use crate::tables::{self, Domain, Line, UserRow};
 
 /// A group and one of its members.
@@ -25,11 +26,6 @@ struct Accounts {
     counts: BTreeMap<CallerId, i64>,
     names: BTreeMap<CallerId, CallerName>,
     lines: BTreeMap<CallerId, Line>,
-}
-
-fn text(bytes: &[u8]) -> Result<String> {
-    let text = std::str::from_utf8(bytes);
-    text.map(str::to_owned).map_err(|error| Error::corrupt("a name is not text").caused_by(error))
 }
 
 impl Accounts {
@@ -55,12 +51,12 @@ impl Accounts {
     fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let (table, rest) = key.split_first().ok_or_else(|| Error::corrupt("a key of auth is empty"))?;
         match table {
-            b'u' => drop(self.users.insert(text(rest)?, tables::opened(key, value)?)),
+            b'u' => drop(self.users.insert(text(rest)?.to_owned(), tables::opened(key, value)?)),
             b'i' => drop(self.uids.insert(tables::uid_of(rest)?, tables::opened(key, value)?)),
             b'g' => {
                 let local = text(rest)?;
-                let id = CallerName::new(CallerKind::Group, &local, self.domain.id)?.id();
-                self.groups.insert(local, id);
+                let id = CallerName::new(CallerKind::Group, local, self.domain.id)?.id();
+                self.groups.insert(local.to_owned(), id);
             }
             b'e' => {
                 let (group, member) = tables::pair_of(rest)?;
@@ -80,6 +76,12 @@ impl Accounts {
 
     fn is_own(&self, name: &CallerName, kind: CallerKind) -> bool {
         name.kind() == Some(kind) && name.domain() == Some(self.domain.id)
+    }
+
+    /// The users that have a row, by id.
+    fn users_by_id(&self) -> Result<BTreeMap<CallerId, CallerName>> {
+        let names = self.users.keys().map(|local| CallerName::user(local, self.domain.id));
+        names.map(|name| name.map(|name| (name.id(), name))).collect()
     }
 
     /// Everybody whom a row names.
@@ -176,11 +178,7 @@ impl Looker<'_> {
 
     /// Users, groups and members are found by their ids.
     fn names(&mut self, all: &Accounts) -> Result<()> {
-        let mut named: BTreeMap<CallerId, CallerName> = BTreeMap::new();
-        for local in all.users.keys() {
-            let name = CallerName::user(local, all.domain.id)?;
-            named.insert(name.id(), name);
-        }
+        let mut named = all.users_by_id()?;
         for (local, id) in &all.groups {
             named.insert(*id, CallerName::new(CallerKind::Group, local, all.domain.id)?);
         }
@@ -307,11 +305,7 @@ impl Looker<'_> {
 
     /// Every user has a line, and every other of the domain's callers that is in a group.
     fn lacking_lines(&mut self, all: &Accounts) -> Result<()> {
-        let mut own: BTreeMap<CallerId, CallerName> = BTreeMap::new();
-        for local in all.users.keys() {
-            let name = CallerName::user(local, all.domain.id)?;
-            own.insert(name.id(), name);
-        }
+        let mut own = all.users_by_id()?;
         let members = all.members.values().filter(|name| name.domain() == Some(all.domain.id));
         own.extend(members.map(|name| (name.id(), name.clone())));
         for (id, name) in own.into_iter().filter(|(id, _)| !all.lines.contains_key(id)) {
