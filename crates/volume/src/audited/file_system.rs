@@ -164,7 +164,7 @@ impl FileSystem for Audited {
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
         let below =
             watched!(self.0, call, "file", About::At(&At::id(id)), self.0.below.file(call, id, need))?;
-        let container = self.0.witness.found(call, &At::id(id)).container;
+        let container = self.0.witness.container_of(call, id);
         Ok(self.watch_file(call, container, below))
     }
 

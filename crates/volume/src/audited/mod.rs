@@ -28,6 +28,9 @@ pub trait Witness: Send + Sync {
     /// found out, they are.
     fn are_recorded(&self, container: ContainerId) -> bool;
 
+    /// Returns the container of a file; none if it is gone.
+    fn container_of(&self, call: &Call, file: FileId) -> Option<ContainerId>;
+
     /// Says what settled that a caller may read a file; nothing if the file is gone.
     fn settled_by(&self, call: &Call, file: FileId) -> Option<String>;
 

@@ -140,32 +140,28 @@ impl View<'_> {
                 self.veiled(&dir, Rights::TRAVERSE)
             });
         }
-        let name = match step {
-            Step::Into(name) => name,
-            Step::Up => {
-                self.need(&dir, Rights::TRAVERSE)?;
-                return Ok(Place::at(self.parent(&dir)?));
-            }
-            Step::Here => return Ok(Place::at(dir)),
-        };
-        let link = entries::find(self.read, dir.serial(), &name)?;
-        let node = link.map(|link| self.node_at(link.inode)).transpose()?;
-        if !self.has(&dir, Rights::TRAVERSE)? {
-            let seen = self.has(&dir, Rights::LIST)?
-                || node.as_ref().is_some_and(|node| self.rights(node).is_ok_and(|rights| !rights.is_empty()));
+        if matches!(step, Step::Up) {
+            self.need(&dir, Rights::TRAVERSE)?;
+        }
+        let place = self.step_unasked(dir, step)?;
+        let Some((dir, _)) = &place.above else { return Ok(place) };
+        if !self.has(dir, Rights::TRAVERSE)? {
+            let held = place.node.as_ref();
+            let seen = self.has(dir, Rights::LIST)?
+                || held.is_some_and(|node| self.rights(node).is_ok_and(|rights| !rights.is_empty()));
             // The same is decided, and recorded, whether the name is there or not.
             return Err(if seen {
-                self.refusal(&dir, Rights::TRAVERSE)
+                self.refusal(dir, Rights::TRAVERSE)
             } else {
-                self.veiled(&dir, Rights::TRAVERSE)
+                self.veiled(dir, Rights::TRAVERSE)
             });
         }
-        if let Some(node) = &node
+        if let Some(node) = &place.node
             && self.within_paths(node)?.is_empty()
         {
             return Err(self.veiled(node, Rights::ALL));
         }
-        Ok(Place { above: Some((dir, name)), node, link })
+        Ok(place)
     }
 
     /// Takes a step and asks for no right.

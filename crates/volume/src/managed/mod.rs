@@ -277,6 +277,10 @@ impl Witness for Managed {
         self.volume.look_whenever(call, |view| view.read_settled_by(file)).ok()
     }
 
+    fn container_of(&self, call: &Call, file: FileId) -> Option<ContainerId> {
+        self.volume.look_whenever(call, |view| Ok(view.node(file)?.inode.container)).ok()
+    }
+
     fn found(&self, call: &Call, at: &At) -> AuditSubject {
         let found = self.volume.look_whenever(call, |view| view.subject_at(at));
         let object = at.path.is_empty().then_some(at.base);

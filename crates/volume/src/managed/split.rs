@@ -147,10 +147,8 @@ impl Volume {
         }
         let _alone = self.surveying.lock().await;
         // Counted in the order of transactions: what was counted here, the look below shows.
-        let volume = self.clone();
-        let count =
-            self.change_whenever(call, Ack::Applied, move |_| Ok(volume.ties.load(Ordering::Acquire)));
-        let ties = count.await?;
+        let count = |act: &mut Act<'_, '_>| Ok(act.volume.ties.load(Ordering::Acquire));
+        let ties = self.change_whenever(call, Ack::Applied, count).await?;
         let (volume, call, at) = (self.clone(), call.clone(), at.clone());
         let look = move || {
             volume.look(&call, |view| match view.existing(&at) {
