@@ -11,6 +11,7 @@ use weft_sys::fault;
 
 use super::contents::Contents;
 use super::local::{LocalFile, times_and_mode};
+use super::verified::damaged_on_the_way;
 use super::{From, How, Outcome, Progress};
 use crate::Client;
 
@@ -73,8 +74,7 @@ pub fn must_be_as_sent(got: &Part, sent: &Part) -> Result<()> {
     if got == sent {
         return Ok(());
     }
-    Err(Error::corrupt("what the node got is not what was sent: its checksum differs")
-        .hint("copy it again; if that fails too, look at the line to the node and at its memory"))
+    Err(damaged_on_the_way("what the node got is not what was sent: its checksum differs"))
 }
 
 /// Whether a stage was published, dropped or written by somebody else. What the node says has no

@@ -1,5 +1,6 @@
 //! Bytes of one version of a file, each block compared with the digest that the node keeps of it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -128,7 +129,13 @@ fn ended_early() -> Error {
 }
 
 fn differs(at: u64) -> Error {
-    let detail = format!("what came from byte {at} on is not what the node keeps: its checksum differs");
+    damaged_on_the_way(format!(
+        "what came from byte {at} on is not what the node keeps: its checksum differs"
+    ))
+}
+
+/// Says that bytes were not the same at both ends.
+pub(super) fn damaged_on_the_way(detail: impl Into<Cow<'static, str>>) -> Error {
     Error::corrupt(detail)
         .hint("copy it again; if that fails too, look at the line to the node and at its memory")
 }

@@ -280,7 +280,7 @@ fn hash_all(live: &Live, todo: &[Todo]) -> Result<()> {
     for todo in todo {
         let found = match todo.passed {
             Some(seal) => seal,
-            None => hash(live, todo)?,
+            None => hash(live, todo.at, todo.length)?,
         };
         let mut state = live.state();
         let before = if todo.unsure { state.before(todo.block) } else { None };
@@ -289,13 +289,14 @@ fn hash_all(live: &Live, todo: &[Todo]) -> Result<()> {
     Ok(())
 }
 
-fn hash(live: &Live, todo: &Todo) -> Result<Seal> {
-    let data = live.file.seek(todo.at, Seek::Data)?;
-    if data.is_none_or(|data| data >= todo.at + todo.length) {
+/// Returns the seal that bytes would have now.
+pub(super) fn hash(live: &Live, at: u64, length: u64) -> Result<Seal> {
+    let data = live.file.seek(at, Seek::Data)?;
+    if data.is_none_or(|data| data >= at + length) {
         return Ok(Seal::Hole);
     }
-    let mut bytes = vec![0; todo.length as usize];
-    live.file.read(&mut bytes, todo.at)?;
+    let mut bytes = vec![0; length as usize];
+    live.file.read(&mut bytes, at)?;
     Ok(Seal::of(&bytes))
 }
 
