@@ -26,7 +26,7 @@ pub enum AuditOutcome {
 pub struct AuditSubject {
     /// Which inode.
     pub object: Option<FileId>,
-    /// A second one: what a rename replaced or exchanged, what a copy went to.
+    /// A second one: what a rename replaced or exchanged.
     pub other: Option<FileId>,
     /// In which container: that whose policy decided, where that is known.
     pub container: Option<ContainerId>,
@@ -35,7 +35,7 @@ pub struct AuditSubject {
     pub also: Vec<ContainerId>,
     /// In which directory and under which name, or one of several; for a rename, from.
     pub place: Option<(FileId, Name)>,
-    /// For a rename, and for a copy that was refused, to.
+    /// For a rename that was done, to: one that was refused has a record for each side.
     pub to: Option<(FileId, Name)>,
 }
 
