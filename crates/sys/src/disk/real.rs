@@ -41,6 +41,17 @@ impl RealDisk {
         fs::openat(&self.root, name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| failed(errno, "open", self.shown(path)))
     }
+
+    /// Whether a path leads to an open file still.
+    fn is_at(&self, file: &OwnedFd, path: &str) -> Result<bool> {
+        let failed = |errno| failed(errno, "stat", self.shown(path));
+        let open = fs::fstat(file).map_err(failed)?;
+        match fs::statat(&self.root, path, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (open.st_dev, open.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
 }
 
 fn failed(errno: Errno, op: &'static str, about: impl std::fmt::Display) -> Error {
@@ -116,13 +127,19 @@ impl Disk for RealDisk {
     }
 
     fn lock(&self, path: &str) -> Result<Box<dyn DiskLock>> {
-        let file = self.at(path, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?;
-        match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(RealLock { _file: file })),
-            Err(Errno::AGAIN) => Err(Error::new(ErrorKind::Busy, "another process holds the lock")
-                .op("lock")
-                .about(self.shown(path))),
-            Err(errno) => Err(failed(errno, "lock", self.shown(path))),
+        loop {
+            let file = self.at(path, OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW)?;
+            match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                // Who had it may have taken it away after we opened it: another is there now, or none.
+                Ok(()) if !self.is_at(&file, path)? => {}
+                Ok(()) => return Ok(Box::new(RealLock { _file: file })),
+                Err(Errno::AGAIN) => {
+                    return Err(Error::new(ErrorKind::Busy, "another process holds the lock")
+                        .op("lock")
+                        .about(self.shown(path)));
+                }
+                Err(errno) => return Err(failed(errno, "lock", self.shown(path))),
+            }
         }
     }
 
@@ -318,6 +335,8 @@ impl OpenedFile for RealFile {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -363,5 +382,28 @@ mod tests {
             .expect("it can be listed");
         names.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(names, [("b".to_owned(), Entry::File), ("lock".to_owned(), Entry::File)]);
+    }
+
+    /// A restore that failed takes its lock's file away again.
+    #[test]
+    fn a_lock_whose_file_is_taken_away_is_never_two_holders() {
+        let home = tempfile::tempdir().expect("a directory");
+        let (holders, taken) = (AtomicU32::new(0), AtomicU32::new(0));
+        std::thread::scope(|threads| {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    let disk = RealDisk::open(home.path()).expect("it opens");
+                    while taken.load(Ordering::Relaxed) < 500 {
+                        let Ok(lock) = disk.lock("lock") else { continue };
+                        assert_eq!(holders.fetch_add(1, Ordering::AcqRel), 0, "two have it");
+                        taken.fetch_add(1, Ordering::Relaxed);
+                        std::thread::yield_now();
+                        holders.fetch_sub(1, Ordering::AcqRel);
+                        disk.remove("lock").expect("it is ours");
+                        drop(lock);
+                    }
+                });
+            }
+        });
     }
 }
