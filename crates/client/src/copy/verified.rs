@@ -42,14 +42,20 @@ impl<'a> Digests<'a> {
         self.from = block;
         known(self).ok_or_else(ended_early)
     }
+
+    /// Has the next one asked for anew.
+    fn forget(&mut self) {
+        self.known.clear();
+    }
 }
 
 /// A range of a file that is open pinned to a version. Nothing of a block is handed out before all
 /// of it has come and is as the node keeps it.
 pub struct Verified<'a> {
     digests: Digests<'a>,
-    /// Whole blocks, from the one that holds `at` on.
+    /// Whole blocks, from the one that holds `at` on, up to `last`.
     below: Box<dyn Source>,
+    last: u64,
     size: u64,
     at: u64,
     end: u64,
@@ -66,23 +72,38 @@ impl<'a> Verified<'a> {
     ) -> Result<Self> {
         let first = at - at % BLOCK_BYTES;
         let last = end.next_multiple_of(BLOCK_BYTES).min(size);
-        let range = Range { at: first, length: Some(last.saturating_sub(first)) };
-        let call = client.call_within(limits::TRANSFER_WITHIN);
         let mut digests = Digests::new(client, file.clone());
         let below = if at < end {
             // At once: for a small file each is a wait of its own.
-            tokio::try_join!(file.read(&call, range), digests.of(first / BLOCK_BYTES))?.0
+            tokio::try_join!(blocks(client, file, first, last), digests.of(first / BLOCK_BYTES))?.0
         } else {
-            file.read(&call, range).await?
+            blocks(client, file, first, last).await?
         };
-        Ok(Self { digests, below, size, at, end, ready: VecDeque::new() })
+        Ok(Self { digests, below, last, size, at, end, ready: VecDeque::new() })
     }
 
-    /// Takes the next block, if it is as the node keeps it.
+    /// Takes the next block. One that is not as the node keeps it is asked for once more: a line may
+    /// change a byte now and then, and where the file itself was written, the node says so.
     async fn take(&mut self) -> Result<()> {
-        let block = self.at / BLOCK_BYTES;
-        let start = block * BLOCK_BYTES;
-        let (mut at, stop) = (start, (start + BLOCK_BYTES).min(self.size));
+        let start = self.at - self.at % BLOCK_BYTES;
+        let stop = (start + BLOCK_BYTES).min(self.size);
+        let mut came = match self.block(start, stop).await? {
+            Some(came) => came,
+            None => {
+                self.digests.forget();
+                let Digests { client, file, .. } = &self.digests;
+                self.below = blocks(client, file, start, self.last).await?;
+                self.block(start, stop).await?.ok_or_else(|| differs(start))?
+            }
+        };
+        cut(&mut came, (self.at - start) as usize, stop.saturating_sub(self.end) as usize);
+        (self.ready, self.at) = (came, stop.min(self.end));
+        Ok(())
+    }
+
+    /// Reads the block at `at..stop`. `None` if it is not as the node keeps it.
+    async fn block(&mut self, mut at: u64, stop: u64) -> Result<Option<VecDeque<Bytes>>> {
+        let block = at / BLOCK_BYTES;
         let (mut hasher, mut came) = (blake3::Hasher::new(), VecDeque::new());
         while at < stop {
             let piece = self.below.next((stop - at) as usize).await?.ok_or_else(ended_early)?;
@@ -91,13 +112,15 @@ impl<'a> Verified<'a> {
             at += bytes.len() as u64;
             came.push_back(bytes);
         }
-        if *hasher.finalize().as_bytes() != self.digests.of(block).await? {
-            return Err(differs(start));
-        }
-        cut(&mut came, (self.at - start) as usize, stop.saturating_sub(self.end) as usize);
-        (self.ready, self.at) = (came, stop.min(self.end));
-        Ok(())
+        let is_kept = *hasher.finalize().as_bytes() == self.digests.of(block).await?;
+        Ok(is_kept.then_some(came))
     }
+}
+
+/// Begins to read whole blocks.
+async fn blocks(client: &Client, file: &Arc<dyn OpenFile>, at: u64, end: u64) -> Result<Box<dyn Source>> {
+    let range = Range { at, length: Some(end.saturating_sub(at)) };
+    file.read(&client.call_within(limits::TRANSFER_WITHIN), range).await
 }
 
 /// Drops so many bytes in front and behind: fewer than there are.
