@@ -313,6 +313,36 @@ pub async fn a_stage_is_not_for_a_credential_that_carries_less(subject: &dyn Sub
     assert_eq!(stage.parts(&hers, 0).await.fails(), ErrorKind::NotFound);
 }
 
+/// Stages that a caller may not go on with now hide none of those behind them, however many they are.
+pub async fn a_page_of_stages_that_are_not_shown_is_followed_by_others(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let alice = site.user("alice");
+    site.dir("d").await;
+    site.allow("d", &alice, Rights::WRITING | Rights::READING).await;
+    let hers = site.call_of(&alice, 2);
+    let mut begun = Vec::new();
+    for number in 0..=limits::PAGE_ENTRIES_MAX {
+        let path = format!("d/{number}");
+        let stage = site.fs.stage(&hers, &at(&path), &StageHint::default()).await.works();
+        begun.push((stage.id(), path));
+    }
+    let (last, path) = begun.into_iter().max().expect("there are some");
+    site.file(&path, b"what is there is written, not inserted").await;
+    let limits = Attenuation { rights: Rights::READING | Rights::WRITE, ..Attenuation::default() };
+    let claims = CredentialClaims { limits, ..subject.domain().claims("alice") };
+    let writer = site.call_of(&subject.domain().caller_with(&claims), 3);
+    let (mut shown, mut from) = (Vec::new(), None);
+    loop {
+        let page = site.fs.stages(&writer, &at("d"), from).await.works();
+        shown.extend(page.stages.into_iter().map(|entry| entry.id));
+        from = page.next;
+        if from.is_none() {
+            break;
+        }
+    }
+    assert_eq!(shown, [last]);
+}
+
 async fn begin_brief(site: &Site<'_>, path: &str) -> std::sync::Arc<dyn Stage> {
     let hint = StageHint { brief: true, ..StageHint::default() };
     site.fs.stage(&site.call(), &at(path), &hint).await.works()

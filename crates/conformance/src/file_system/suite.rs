@@ -145,6 +145,7 @@ laws! { $
         an_abandoned_stage_is_swept,
         an_anonymous_stage_is_its_holders_alone,
         a_stage_is_not_for_a_credential_that_carries_less,
+        a_page_of_stages_that_are_not_shown_is_followed_by_others,
         a_brief_stage_becomes_the_file_however_its_bytes_come,
         a_brief_stage_is_refused_what_any_other_is,
         a_brief_stage_needs_its_rights_to_the_end,

@@ -172,8 +172,12 @@ impl Volume {
     /// Opens with a transaction: something is made, or cut to nothing.
     async fn open_changing(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Found> {
         let number = self.number().await?;
-        let (at, how) = (at.clone(), how.clone());
-        self.change(call, move |act| act.open(&at, &how, number)).await
+        let (at, how, empties) = (at.clone(), how.clone(), how.truncate);
+        let found = self.change(call, move |act| act.open(&at, &how, number)).await?;
+        if empties {
+            self.to_tidy.notify_one();
+        }
+        Ok(found)
     }
 
     pub(super) fn file(self: &Arc<Self>, call: &Call, id: FileId, need: Rights) -> Result<ManagedFile> {
@@ -201,7 +205,13 @@ impl Volume {
         let (at, set, guard) = (at.clone(), set.clone(), *guard);
         let (Some(node), Some(size)) = (object.filter(|_| set.size.is_some_and(|size| size > 0)), set.size)
         else {
-            return self.change(call, move |act| act.once(&print, |act| act.set(&at, &set, &guard))).await;
+            let empties = set.size == Some(0);
+            let set = self.change(call, move |act| act.once(&print, |act| act.set(&at, &set, &guard)));
+            let changed = set.await?;
+            if empties {
+                self.to_tidy.notify_one();
+            }
+            return Ok(changed);
         };
         let (volume, call_again) = (self.clone(), call.clone());
         self.undropped(call, async move {

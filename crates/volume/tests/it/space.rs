@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{BytesSource, Expect, Scope, Stage, StageHint, WriteAt};
+use weft_core::form::{BytesSource, Expect, OpenHow, Scope, Stage, StageHint, WriteAt};
 use weft_core::policy::PolicyEdit;
 use weft_core::{ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, simulate};
@@ -222,5 +222,26 @@ fn what_a_small_upload_replaces_goes_at_once() {
         stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
         rest().await;
         assert_eq!((before, store.objects().len()), (1, 0));
+    });
+}
+
+#[test]
+fn what_a_file_had_that_is_cut_to_nothing_goes_at_once() {
+    simulate(6, |sys| async move {
+        let (volume, store) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        for name in ["set", "opened"] {
+            site.file(name, &pattern(1 << 20, 1)).await;
+        }
+        rest().await;
+        assert_eq!(store.objects().len(), 2);
+        let none = SetAttr { size: Some(0), ..SetAttr::default() };
+        site.fs.set(&site.call(), &at("set"), &none, &free()).await.works();
+        rest().await;
+        assert_eq!(store.objects().len(), 1, "the other's");
+        let how = OpenHow { need: Rights::WRITE, truncate: true, ..OpenHow::default() };
+        site.fs.open(&site.call(), &at("opened"), &how).await.works();
+        rest().await;
+        assert_eq!(store.objects().len(), 0);
     });
 }

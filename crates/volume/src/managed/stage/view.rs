@@ -184,9 +184,11 @@ impl View<'_> {
         }
         let own = self.call.caller.name().id();
         let mut rest = stages::of_caller(self.read, dir.serial(), own, from);
-        let mut page = Vec::new();
+        let (mut page, mut last) = (Vec::new(), None);
         for id in rest.by_ref().take(limits::PAGE_ENTRIES_MAX as usize) {
             let id = id?;
+            // Whether it is shown or not: a page may be empty, and others follow.
+            last = Some(id);
             let Ok((row, _)) = self.may_go_on(id) else { continue };
             let mut bytes = 0;
             for part in self.parts_of(id, 0) {
@@ -195,7 +197,6 @@ impl View<'_> {
             page.push(StageEntry { id, name: row.name, begun: row.begun, bytes });
         }
         let more = rest.next().transpose()?.is_some();
-        let next = page.last().filter(|_| more).map(|last: &StageEntry| last.id);
-        Ok(StagePage { stages: page, next })
+        Ok(StagePage { stages: page, next: last.filter(|_| more) })
     }
 }
