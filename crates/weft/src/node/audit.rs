@@ -54,7 +54,9 @@ impl Guarded {
         // A container reaches beyond the paths of a credential; what lies there is not to be told.
         if !caller.limits().paths.is_empty() && filter.object != Some(member) {
             let detail = "a credential that is limited to paths reads what is about one path only";
-            return Err(Error::denied(detail).hint("weft audit --only PATH"));
+            let refused = Error::denied(detail).hint("weft audit --only PATH");
+            self.fs.refused(&call, "audit", &At::id(member), &refused).await;
+            return Err(refused);
         }
         Ok(())
     }
@@ -67,17 +69,30 @@ impl Audit for Guarded {
     }
 
     async fn records(&self, caller: &Caller, filter: &AuditFilter) -> Result<AuditPage> {
-        if self.auth.demand_administrator(caller).is_err() {
+        let is_administrator = self.auth.demand_administrator(caller).is_ok();
+        if !is_administrator {
             self.demand(caller, filter).await?;
         }
         // What a later page holds was there when the first was asked for.
         if filter.after == 0 {
             self.catch_up().await?;
         }
-        self.auth.audit().records(caller, filter).await
+        let mut page = self.auth.audit().records(caller, filter).await?;
+        if !is_administrator && !caller.limits().paths.is_empty() {
+            page.records.iter_mut().for_each(|(_, record)| withhold_places(record));
+        }
+        Ok(page)
     }
 
     async fn verify(&self, caller: &Caller) -> Result<AuditVerdict> {
         self.auth.audit().verify(caller).await
     }
+}
+
+/// Keeps back where a file was and what it met there: that may lie outside the paths of the credential
+/// that asks. What the file is called inside them, who asked knows.
+fn withhold_places(record: &mut AuditRecord) {
+    let about = &mut record.about;
+    (about.other, about.place, about.to) = (None, None, None);
+    about.also.clear();
 }
