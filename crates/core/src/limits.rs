@@ -1,5 +1,5 @@
-//! Every bound in Weft, named, in one place. A queue, batch, listing, path, retry
-//! or wait without a line here is a defect.
+//! Every bound that others can reach, named, in one place. A queue, batch, listing, path, retry or
+//! wait of theirs without a line here is a defect; what only paces a part's own work may stand there.
 //!
 //! Relations between bounds are checked at compile time at the end of the file.
 
@@ -19,7 +19,7 @@ pub const LINK_STEPS_MAX: usize = 40;
 pub const LINKS_MAX: u32 = 65_000;
 /// Bytes in one file.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
-/// Bytes a file may have and still live inline in metadata (`storage.md`).
+/// Bytes a file may have and still live inline in metadata.
 pub const INLINE_BYTES_MAX: u64 = 8 << 10;
 
 /// Entries in one page of a listing.
@@ -37,7 +37,7 @@ pub const TAG_VALUE_BYTES_MAX: usize = 60 << 10;
 pub const ACL_ENTRIES_MAX: usize = 256;
 /// Conditions on one ACL entry.
 pub const ACL_CONDITIONS_MAX: usize = 8;
-/// Members that a container split moves in one transaction (`security.md`).
+/// Members that a container split moves in one transaction.
 pub const SPLIT_MEMBERS_MAX: usize = 10_000;
 /// Times that a subtree of more is looked through again because files were linked or renamed
 /// meanwhile.
@@ -68,8 +68,6 @@ pub const CAPABILITY_LIFE: Duration = Duration::from_secs(3600);
 /// Answers kept for replay, per session (request-form law 8): more than a mount has calls under
 /// way, or one that was made would be forgotten before it can be asked for again.
 pub const ONCE_RING: usize = 1024;
-/// Bytes in one kept answer.
-pub const ONCE_REPLY_BYTES_MAX: usize = 1 << 10;
 /// Sessions a node keeps.
 pub const SESSIONS_MAX: usize = 65_536;
 /// Sessions of them that one caller has, and `anyone` at one address or uid: every connection over
@@ -133,13 +131,19 @@ pub const TRANSFER_IDLE: Duration = Duration::from_secs(60);
 /// Bytes that a sender must bring before it has been waited for as long as that, and so again and
 /// again: less is no progress, however often a byte comes.
 pub const TRANSFER_PROGRESS_BYTES: u64 = 1 << 10;
+/// How long publishing a large file may take: its bytes must come to disk before it.
+pub const PUBLISH_WITHIN: Duration = Duration::from_secs(15 * 60);
+/// Returns how long publishing a file of so many bytes may take.
+pub const fn publish_within(bytes: u64) -> Duration {
+    if bytes > INLINE_BYTES_MAX { PUBLISH_WITHIN } else { CALL_DEADLINE }
+}
 /// How long one part or file may take in all; what ends a stalled one is [`TRANSFER_IDLE`].
 pub const TRANSFER_WITHIN: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a backup, a check or a verification of the log may take.
 pub const UPKEEP_WITHIN: Duration = Duration::from_secs(24 * 3600);
 /// How long one small request may take.
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
-/// How long after an applied change it is on disk at the latest (law 13).
+/// How long after an applied change it is on disk at the latest (request-form law 13).
 pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
 
 /// Transfers under way on one node; the next is `Busy`.
@@ -153,6 +157,8 @@ pub const TRANSFER_INLINE_BYTES: u64 = 64 << 10;
 pub const TRANSFERS_INLINE_MAX: usize = 256;
 /// Bytes of one buffer that an upload is received into.
 pub const INBOUND_BUFFER_BYTES: usize = 1 << 20;
+/// Uploads over one door that have such buffers, two each at most: others make do with small ones.
+pub const INBOUND_BUFFERED_MAX: usize = 128;
 /// How long an upload that was fast waits for half a buffer, and at most twice as long, before it
 /// takes what is there.
 pub const INBOUND_GATHER: Duration = Duration::from_millis(20);
@@ -198,6 +204,8 @@ pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;
 /// Digests of whole files remembered, by file and version.
 pub const DIGESTS_KEPT: usize = 16_384;
+/// Digests of whole files kept that were begun and are not finished.
+pub const DIGESTS_BEGUN: usize = 1024;
 /// Pieces taken into digests at the same time.
 pub const DIGESTS_AT_ONCE: usize = 2;
 /// How long an answer waits for the digests that were asked for with it, before it goes without.

@@ -23,7 +23,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 

@@ -142,7 +142,8 @@ impl Sending<'_> {
 
     async fn send_all(&self, stage: &dyn Stage, kept: Vec<Part>) -> Result<()> {
         let parts = self.send(stage, kept).await?;
-        stage.publish(&self.client.call(), &parts, &self.set, &Guard::NONE).await.map(drop)
+        let call = self.client.call_within(limits::publish_within(self.size));
+        stage.publish(&call, &parts, &self.set, &Guard::NONE).await.map(drop)
     }
 
     /// Looks for a stage that an earlier copy to the same name left, and returns it

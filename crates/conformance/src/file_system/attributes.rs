@@ -120,6 +120,7 @@ pub async fn one_changes_after_is_the_nexts_before(subject: &dyn Subject) {
 pub async fn a_guard_that_does_not_hold_stops_the_change(subject: &dyn Subject) {
     let site = Site::of(subject);
     let id = site.file("f", b"one").await;
+    let other = site.file("g", b"one").await;
     let old = site.attr(id).await.version;
     site.write(id, 0, b"two").await;
     let now = site.attr(id).await;
@@ -128,6 +129,8 @@ pub async fn a_guard_that_does_not_hold_stops_the_change(subject: &dyn Subject) 
         guard(VersionIs::Is(old)),
         guard(VersionIs::IsNot(now.version)),
         guard(VersionIs::Absent),
+        guard(VersionIs::Exactly(id, old)),
+        guard(VersionIs::Exactly(other, now.version)),
         Guard { version: None, ctime: Some(Time::EPOCH) },
     ];
     let tag = [TagEdit::Put { name: TagName::new("t").works(), value: Bytes::new(), must: TagMust::Any }];
@@ -145,6 +148,7 @@ pub async fn a_guard_that_does_not_hold_stops_the_change(subject: &dyn Subject) 
         guard(VersionIs::Is(now.version)),
         guard(VersionIs::IsNot(old)),
         guard(VersionIs::Present),
+        guard(VersionIs::Exactly(id, now.version)),
         Guard { version: None, ctime: Some(now.ctime) },
     ];
     for guard in right {

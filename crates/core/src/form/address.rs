@@ -78,7 +78,8 @@ pub enum Cursor {
     After(Name),
 }
 
-/// What must be true of a file's version.
+/// What must be true of a file's version. Two files may have equal versions: whoever has seen one file
+/// and means that one asks for [`VersionIs::Exactly`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VersionIs {
     /// It is this one.
@@ -89,6 +90,8 @@ pub enum VersionIs {
     Absent,
     /// Something is there, whatever version.
     Present,
+    /// It is this file, at this version.
+    Exactly(FileId, Version),
 }
 
 /// What must be true for a change to be made, tested inside its transaction; else
@@ -115,6 +118,9 @@ impl Guard {
             Some(VersionIs::IsNot(unwanted)) => version != Some(unwanted),
             Some(VersionIs::Absent) => version.is_none(),
             Some(VersionIs::Present) => version.is_some(),
+            Some(VersionIs::Exactly(file, wanted)) => {
+                there.is_some_and(|attr| (attr.id, attr.version) == (file, wanted))
+            }
         };
         if !holds {
             return failed("the target's version is not what the guard says");

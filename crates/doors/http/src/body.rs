@@ -3,11 +3,13 @@
 use std::future::{Future, poll_fn};
 use std::io;
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::AsyncReadExt;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use weft_core::{Error, ErrorKind, Result, limits};
 use weft_mover::Incoming;
 use weft_sys::Sys;
@@ -34,6 +36,8 @@ pub struct Progress {
     read_size: usize,
     /// The memory of what was taken before last.
     spare: BytesMut,
+    /// For more than small reads: there is room for so many.
+    large: Option<OwnedSemaphorePermit>,
 }
 
 enum Left {
@@ -65,6 +69,8 @@ pub struct Body<'b> {
     pub buffer: &'b mut BytesMut,
     /// For the time to wait until much has come.
     pub sys: &'b Sys,
+    /// Room for large reads, which all bodies of the door share.
+    pub room: &'b Arc<Semaphore>,
     /// Whether anything comes.
     pub pulse: Pulse<'b>,
 }
@@ -108,6 +114,15 @@ impl Progress {
             failure: None,
             read_size: FIRST_READ,
             spare: BytesMut::new(),
+            large: None,
+        }
+    }
+
+    /// Reads twice as much at once from now on, if there is room.
+    fn speed_up(&mut self, room: &Arc<Semaphore>) {
+        self.large = self.large.take().or_else(|| room.clone().try_acquire_owned().ok());
+        if self.large.is_some() {
+            self.read_size = (self.read_size * 2).min(limits::INBOUND_BUFFER_BYTES);
         }
     }
 
@@ -197,8 +212,9 @@ impl Body<'_> {
                 }
             };
             self.pulse.came = true;
+            // A read that was cut to a multiple, or to the body's end, says as much of the sender.
             if got >= (size / 2).max(FIRST_READ) {
-                self.progress.read_size = (size * 2).clamp(FIRST_READ, limits::INBOUND_BUFFER_BYTES);
+                self.progress.speed_up(self.room);
             }
             return Ok(());
         }
@@ -208,9 +224,9 @@ impl Body<'_> {
     fn slow_down(&mut self) {
         self.progress.read_size = FIRST_READ;
         self.progress.spare = BytesMut::new();
-        if self.buffer.is_empty() {
-            *self.buffer = BytesMut::new();
-        }
+        self.progress.large = None;
+        // The begin of a chunk's size may stand in it.
+        *self.buffer = BytesMut::from(&self.buffer[..]);
     }
 
     /// Reads and drops what is left, at most `max` bytes. Returns whether that was all.
@@ -279,5 +295,24 @@ impl Incoming for Body<'_> {
 
     fn left(&self) -> Option<u64> {
         self.progress.left()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_so_many_bodies_read_much_at_once_and_who_slows_down_makes_room() {
+        let room = Arc::new(Semaphore::new(1));
+        let (mut one, mut other) = (Progress::none(), Progress::none());
+        for _ in 0..10 {
+            one.speed_up(&room);
+            other.speed_up(&room);
+        }
+        assert_eq!((one.read_size, other.read_size), (limits::INBOUND_BUFFER_BYTES, FIRST_READ));
+        drop(one);
+        other.speed_up(&room);
+        assert_eq!(other.read_size, 2 * FIRST_READ);
     }
 }

@@ -232,8 +232,8 @@ impl<'c> Talk<'c> {
     /// Returns the body of the request.
     pub fn body(&mut self) -> Body<'_> {
         let sys = &self.http.services.sys;
-        let pulse = Pulse::default();
-        Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer, sys, pulse }
+        let (room, pulse) = (&self.http.room, Pulse::default());
+        Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer, sys, room, pulse }
     }
 
     /// Counts bytes that were sent for the log.
@@ -379,7 +379,8 @@ impl Exchange<'_, '_> {
     }
 
     /// Returns what went wrong with an upload: its own framing, its connection, or `error`.
-    pub async fn upload_failed(&self, error: Error) -> Failed {
+    pub async fn upload_failed(&mut self, error: Error) -> Failed {
+        self.renew();
         match self.talk.progress.failure {
             Some(Failure::Refused(refusal)) => Problem::from(refusal).closing().into(),
             Some(Failure::Gone) => Failed::Broken(error),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind};
-use weft_core::form::{OpenHow, Opened, Pin, Range};
+use weft_core::form::{Call, OpenHow, Opened, Pin, Range};
 use weft_core::{Deadline, ErrorKind, Rights, limits};
 use weft_sys::net::More;
 
@@ -51,7 +51,11 @@ async fn to_directory(x: Exchange<'_, '_>) -> Served {
         location.push('?');
         location.extend(query.iter().filter(|byte| byte.is_ascii_graphic()).map(|byte| *byte as char));
     }
-    x.talk.reply(Status::MOVED, |answer| _ = answer.field("Location", location), None).await
+    let fields = |answer: &mut Answer| {
+        // Something else may have the name one day.
+        answer.field("Location", location).fixed("Cache-Control: no-cache\r\n");
+    };
+    x.talk.reply(Status::MOVED, fields, None).await
 }
 
 async fn file(x: &mut Exchange<'_, '_>, opened: &Opened) -> Served {
@@ -67,7 +71,11 @@ async fn file(x: &mut Exchange<'_, '_>, opened: &Opened) -> Served {
         Verdict::Fails => return Err(crate::remove::failed().into()),
     }
     let digests = match wants_digests(x) {
-        true => Box::pin(digest_fields(x, opened)).await?,
+        true => {
+            let fields = Box::pin(digest_fields(x, opened)).await?;
+            x.renew();
+            fields
+        }
         false => Vec::new(),
     };
     match wanted(x, attr, &present)? {
@@ -90,7 +98,7 @@ fn wanted(x: &Exchange<'_, '_>, attr: &Attr, present: &Present) -> Served<Wanted
         return Ok(Wanted::Whole);
     }
     if let Some(validator) = x.head.one(Field::IfRange)?
-        && !if_range_holds(validator, present, x.talk.http.services.sys.clock().now())
+        && !if_range_holds(validator, present)
     {
         return Ok(Wanted::Whole);
     }
@@ -211,7 +219,10 @@ async fn several(
         for (part, stretch) in heads.iter().zip(stretches) {
             head.extend_from_slice(part.as_bytes());
             let range = Range { at: stretch.at, length: Some(stretch.length) };
-            let mut source = x.within(opened.file.read(&x.call, range)).await?;
+            // What the parts before it took is no time of this one.
+            let until = Deadline::within(http.services.sys.clock(), limits::CALL_DEADLINE);
+            let call = Call { until, ..x.call.clone() };
+            let mut source = http.services.sys.within(until, opened.file.read(&call, range)).await?;
             outbound.send(&head, &mut *source, More::Follows).await?;
             head.clear();
         }

@@ -45,6 +45,7 @@ mod sums;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tokio::sync::Semaphore;
 use weft_core::form::FileSystem;
 use weft_core::service::{Authority, Sessions};
 use weft_core::{TraceId, limits};
@@ -82,6 +83,8 @@ pub struct Http {
     services: Services,
     hosts: Hosts,
     sums: Sums,
+    /// For how many uploads there is room to read much at once.
+    room: Arc<Semaphore>,
     /// Where traces start, and how many there were: random to others, unique here.
     trace_key: u64,
     traces: AtomicU64,
@@ -97,7 +100,8 @@ impl Http {
         let trace_key = random.u64();
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
-        Arc::new(Self { services, hosts, sums, trace_key, traces: AtomicU64::new(0), boundary })
+        let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
+        Arc::new(Self { services, hosts, sums, room, trace_key, traces: AtomicU64::new(0), boundary })
     }
 
     /// Serves connections until `shutdown` is requested and they have ended.

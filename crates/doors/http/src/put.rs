@@ -3,10 +3,9 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use weft_core::attr::{Changed, SetAttr};
-use weft_core::form::{Entry, Guard, New, Piece, Source, Stage, StageHint, Stopped};
-use weft_core::{ErrorKind, Result};
+use weft_core::form::{Call, Entry, Guard, New, Stage, StageHint};
+use weft_core::{Deadline, ErrorKind, Result, limits};
 use weft_mover::Class;
 
 use crate::answer::Problem;
@@ -14,10 +13,11 @@ use crate::codec::Refusal;
 use crate::codec::condition::{Conditions, entity_tag, format_date};
 use crate::codec::digest::{self, Sum, Value};
 use crate::codec::head::{Field, Head};
-use crate::exchange::{ALLOW_DIRECTORY, ALLOW_TAKEN, Exchange, Failed, Served, keeping_session};
+use crate::exchange::{ALLOW_DIRECTORY, ALLOW_TAKEN, Exchange, Served, keeping_session};
 use crate::map::Act;
 use crate::remove;
 use crate::status::Status;
+use crate::sums::Summed;
 
 /// Makes or replaces a file.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
@@ -35,46 +35,60 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let expected = expected_digests(x.head)?;
     let conditions = Conditions::of(x.head)?;
     let at = x.at();
-    let guard = match remove::judge(&x, &at, &conditions).await {
-        Ok(Some(guard)) => guard,
-        Ok(None) if x.call.caller.is_anyone() => return Err(Problem::who_asks().into()),
-        Ok(None) => return Err(remove::failed().into()),
-        Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
-    };
+    let guard = remove::guard(&x, &at, &conditions, Act::Make).await?;
     let hint = StageHint { length: x.talk.progress.left(), brief: true };
     let stage = match x.within(x.talk.http.services.fs.stage(&x.call, &at, &hint)).await {
         Ok(stage) => stage,
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
     };
-    let published = match receive(&mut x, &stage, expected).await {
-        Ok(()) => publish(&mut x, &stage, &guard).await,
-        Err(failed) => Err(failed),
-    };
-    match published {
-        Ok(changed) => created(x, &changed).await,
+    let bytes = match receive(&mut x, &stage, expected).await {
+        Ok(bytes) => bytes,
         Err(failed) => {
+            discard(&mut x, &stage).await;
+            return Err(failed);
+        }
+    };
+    match publish(&x, &stage, bytes, &guard).await {
+        Ok(changed) => created(x, &changed).await,
+        Err(error) => {
+            // Of one that takes too long nobody knows: it goes on, and is seen once it is through.
+            if !matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Unavailable) {
+                discard(&mut x, &stage).await;
+            }
             x.renew();
-            // Nothing of it was visible; if this fails too, the sweep takes the stage.
-            let _ = x.within(stage.discard(&x.call)).await;
-            Err(failed)
+            Err(x.problem(&error, Act::Make).await.into())
         }
     }
 }
 
-/// Returns the digests the file must have.
+/// Drops what was staged. Nothing of it was visible; if this fails too, the sweep takes it.
+async fn discard(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>) {
+    x.renew();
+    let _ = x.within(stage.discard(&x.call)).await;
+}
+
+/// Returns the digests the file must have: one for each algorithm, however often each is said.
 fn expected_digests(head: &Head) -> std::result::Result<Vec<Value>, Refusal> {
-    let mut expected = Vec::new();
+    let mut said = Vec::new();
     // Without a content coding, which this door does not take, both digests are of the same bytes.
     for field in [Field::ReprDigest, Field::ContentDigest] {
         if let Some(text) = head.all(field)? {
-            expected.extend(digest::values(&text)?);
+            said.extend(digest::values(&text)?);
         }
     }
     if let Some(text) = head.all(Field::Digest)? {
-        expected.extend(digest::values_old(&text)?);
+        said.extend(digest::values_old(&text)?);
     }
     if let Some(text) = head.one(Field::ContentMd5)? {
-        expected.push(digest::value_md5(text)?);
+        said.push(digest::value_md5(text)?);
+    }
+    let mut expected: Vec<Value> = Vec::new();
+    for value in said {
+        match expected.iter().find(|other| other.algorithm == value.algorithm) {
+            None => expected.push(value),
+            Some(other) if *other == value => {}
+            Some(_) => return Err(Refusal::malformed("two digests of one algorithm differ")),
+        }
     }
     match head.one(Field::ContentEncoding)? {
         None | Some("" | "identity") => Ok(expected),
@@ -85,35 +99,39 @@ fn expected_digests(head: &Head) -> std::result::Result<Vec<Value>, Refusal> {
     }
 }
 
-/// Receives the body into the stage.
-async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec<Value>) -> Served {
+/// Receives the body into the stage. Returns how many bytes there were.
+async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec<Value>) -> Served<u64> {
     let http = x.talk.http;
     let (class, stopped) = (Class::of(&x.call), x.withdrawn());
     let mut body = x.talk.body();
-    let mut checks = Vec::new();
+    let mut found = None;
     let put = match http.services.mover.inbound(class, &mut body, stopped) {
+        Ok(mut inbound) if expected.is_empty() => {
+            found = Some(Vec::new());
+            keeping_session(http, &x.call, pin!(stage.put(&x.call, 1, 0, &mut inbound))).await
+        }
         Ok(inbound) => {
             let sums = expected.iter().map(|value| Sum::new(value.algorithm)).collect();
-            let mut checked = Checked { source: inbound, sums };
-            let put = keeping_session(http, &x.call, pin!(stage.put(&x.call, 1, 0, &mut checked))).await;
-            checks = checked.sums;
+            let mut summed = Summed::new(&http.services.sys, inbound, sums);
+            let put = keeping_session(http, &x.call, pin!(stage.put(&x.call, 1, 0, &mut summed))).await;
+            found = summed.finish();
             put
         }
         Err(error) => Err(error),
     };
     drop(body);
-    if let Err(error) = put {
-        return Err(x.upload_failed(error).await);
-    }
-    if !x.talk.progress.is_done() {
+    let bytes = match put {
+        Ok(part) => part.bytes,
+        Err(error) => return Err(x.upload_failed(error).await),
+    };
+    let Some(found) = found.filter(|_| x.talk.progress.is_done()) else {
         // The stage took less than the body holds, which it must not: never publish that.
         return Err(Problem::new(Status::INTERNAL, ErrorKind::Internal, "the upload was not taken whole")
             .closing()
             .into());
-    }
-    let found = checks.into_iter().map(Sum::finish);
+    };
     match expected.iter().zip(found).find(|(expected, found)| *expected != found) {
-        None => Ok(()),
+        None => Ok(bytes),
         Some((expected, found)) => {
             let why = format!(
                 "the bytes that came have another digest: {}, not {}",
@@ -125,13 +143,19 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
     }
 }
 
-async fn publish(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, guard: &Guard) -> Served<Changed<Entry>> {
-    x.renew();
-    let call = x.call.clone().durable();
-    match x.within(stage.publish(&call, &[], &SetAttr::default(), guard)).await {
-        Ok(changed) => Ok(changed),
-        Err(error) => Err(Failed::from(x.problem(&error, Act::Make).await)),
-    }
+/// Shows what was staged, once its bytes are on disk.
+async fn publish(
+    x: &Exchange<'_, '_>,
+    stage: &Arc<dyn Stage>,
+    bytes: u64,
+    guard: &Guard,
+) -> Result<Changed<Entry>> {
+    let http = x.talk.http;
+    let until = Deadline::within(http.services.sys.clock(), limits::publish_within(bytes));
+    let call = Call { until, ..x.call.clone() }.durable();
+    let none = SetAttr::default();
+    let published = http.services.sys.within(until, stage.publish(&call, &[], &none, guard));
+    keeping_session(http, &call, pin!(published)).await
 }
 
 async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {
@@ -152,11 +176,8 @@ pub async fn make_directory(x: Exchange<'_, '_>) -> Served {
     }
     let at = weft_core::form::At::root(x.path.path.clone());
     let conditions = Conditions::of(x.head)?;
-    match remove::judge(&x, &at, &conditions).await {
-        Ok(Some(_)) => {}
-        Ok(None) => return Err(remove::failed().into()),
-        Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
-    }
+    // What is not there is made, what is there is refused: there is nothing to guard.
+    remove::guard(&x, &at, &conditions, Act::Make).await?;
     let call = x.call.clone().durable();
     let fs = &x.talk.http.services.fs;
     match x.within(fs.make(&call, &at, New::Directory, &SetAttr::default())).await {
@@ -166,36 +187,5 @@ pub async fn make_directory(x: Exchange<'_, '_>) -> Served {
             Err(problem.with("Allow", ALLOW_TAKEN).into())
         }
         Err(error) => Err(x.problem(&error, Act::Make).await.into()),
-    }
-}
-
-/// A source whose bytes are summed up as they pass.
-struct Checked<S> {
-    source: S,
-    sums: Vec<Sum>,
-}
-
-#[async_trait]
-impl<S: Source> Source for Checked<S> {
-    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let Some(piece) = self.source.next(max).await? else { return Ok(None) };
-        if self.sums.is_empty() {
-            return Ok(Some(piece));
-        }
-        let bytes = piece.into_bytes()?;
-        self.sums.iter_mut().for_each(|sum| sum.update(&bytes));
-        Ok(Some(Piece::Bytes(bytes)))
-    }
-
-    fn length(&self) -> Option<u64> {
-        self.source.length()
-    }
-
-    fn stopped(&self) -> Stopped {
-        self.source.stopped()
-    }
-
-    fn yield_turn(&mut self) {
-        self.source.yield_turn();
     }
 }

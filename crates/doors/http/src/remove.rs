@@ -14,11 +14,7 @@ pub async fn serve(x: Exchange<'_, '_>) -> Served {
     let conditions = Conditions::of(x.head)?;
     // The name itself goes, also if it is a link.
     let at = At::root(x.path.path.clone());
-    let guard = match judge(&x, &at, &conditions).await {
-        Ok(guard) => guard,
-        Err(error) => return Err(x.problem(&error, Act::Remove).await.into()),
-    };
-    let Some(guard) = guard else { return Err(failed().into()) };
+    let guard = guard(&x, &at, &conditions, Act::Remove).await?;
     let kind = if x.path.is_directory { Expect::Directory } else { Expect::Any };
     let call = x.call.clone().durable();
     match x.within(x.talk.http.services.fs.remove(&call, &at, kind, &guard)).await {
@@ -27,8 +23,19 @@ pub async fn serve(x: Exchange<'_, '_>) -> Served {
     }
 }
 
+/// Returns the guard that the conditions come to. Where they do not hold, whoever has not said who
+/// they are is asked to: what is there may be hidden from them.
+pub async fn guard(x: &Exchange<'_, '_>, at: &At, conditions: &Conditions, act: Act) -> Served<Guard> {
+    match judge(x, at, conditions).await {
+        Ok(Some(guard)) => Ok(guard),
+        Ok(None) if x.call.caller.is_anyone() => Err(Problem::who_asks().into()),
+        Ok(None) => Err(failed().into()),
+        Err(error) => Err(x.problem(&error, act).await.into()),
+    }
+}
+
 /// Returns the guard that the conditions come to; `None` if they do not hold.
-pub async fn judge(x: &Exchange<'_, '_>, at: &At, conditions: &Conditions) -> Result<Option<Guard>> {
+async fn judge(x: &Exchange<'_, '_>, at: &At, conditions: &Conditions) -> Result<Option<Guard>> {
     if conditions.is_empty() {
         return Ok(Some(Guard::NONE));
     }

@@ -239,6 +239,25 @@ fn an_owner_says_which_reads_of_hers_are_recorded_and_sees_them_without_being_ad
 }
 
 #[test]
+fn who_is_told_a_digest_that_another_had_computed_has_read_the_file() {
+    let node = furnished();
+    let (alice, bob) = (node.add_user("alice", "her pass word"), node.add_user("bob", "his pass word"));
+    node.run(&["acl", "grant", "/d", "alice", "all"]).ok();
+    node.run(&["acl", "grant", "/d", "bob", "read"]).ok();
+    for token in [&alice, &bob] {
+        let head = node.http(Some(token)).ask("HEAD", "/d/one", &["Want-Digest: md5"], b"");
+        assert!(head.head.contains("Digest: md5="), "{}", head.head);
+    }
+    let records = node.run_with(&alice, &["audit", "/d", "--json"]).json();
+    for who in ["alice@", "bob@"] {
+        let reads = |r: &&serde_json::Value| {
+            r["operation"] == "read" && r["caller"].as_str().is_some_and(|caller| caller.starts_with(who))
+        };
+        assert_eq!(records.iter().filter(reads).count(), 1, "{who}: {records:?}");
+    }
+}
+
+#[test]
 fn an_owner_sees_all_that_others_did_and_were_refused_in_her_container() {
     let node = furnished();
     let (alice, bob) = (node.add_user("alice", "her pass word"), node.add_user("bob", "his pass word"));
@@ -325,10 +344,20 @@ fn a_credential_of_some_paths_reads_the_audit_of_one_of_them_at_a_time() {
     let narrow = node.login("alice", "her pass word", &["--path", "/d/one"]);
     node.run(&["cat", "/d/one"]).ok();
     node.run(&["cat", "/d/two"]).ok();
+    // It was elsewhere for a while, which is not within the path.
+    node.run(&["mv", "/d/one", "/d/zwei"]).ok();
+    node.run(&["mv", "/d/zwei", "/d/one"]).ok();
     node.run_with(&narrow, &["audit", "/d/one"]).fails(3, &["error:", "--only"]);
     let records = node.run_with(&narrow, &["audit", "/d/one", "--only", "--json"]).json();
     let objects: BTreeSet<String> = records.iter().map(|record| record["object"].to_string()).collect();
     assert_eq!(objects.len(), 1, "{records:?}");
+    let renames = records.iter().filter(|record| record["operation"] == "rename");
+    assert_eq!(renames.count(), 2, "{records:?}");
+    assert!(!records.iter().any(|record| record.to_string().contains("zwei")), "{records:?}");
+    let all = node.run(&["audit", "/d", "--json"]).json();
+    assert!(all.iter().any(|record| record.to_string().contains("zwei")), "{all:?}");
+    let refused = all.iter().filter(|record| record["operation"] == "audit");
+    assert_eq!(refused.count(), 1, "what was refused is in the owner's: {all:?}");
 }
 
 #[test]

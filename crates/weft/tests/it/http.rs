@@ -17,7 +17,7 @@ pub struct Http {
 /// An answer.
 pub struct Answer {
     pub status: u16,
-
+    pub head: String,
     pub body: Vec<u8>,
     /// Whether the body was as long as its head said.
     pub whole: bool,
@@ -122,7 +122,7 @@ pub fn answer(mut socket: TcpStream) -> Answer {
     } else if let Some(length) = field("content-length:").and_then(|length| length.parse::<usize>().ok()) {
         whole = body.len() == length;
     }
-    Answer { status, body, whole }
+    Answer { status, head, body, whole }
 }
 
 fn unchunk(mut rest: &[u8]) -> (Vec<u8>, bool) {

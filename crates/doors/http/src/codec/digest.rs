@@ -84,6 +84,7 @@ impl Value {
 }
 
 /// Makes digests of bytes that come in pieces.
+#[derive(Clone)]
 pub enum Sum {
     /// SHA-256.
     Sha256(Sha256),

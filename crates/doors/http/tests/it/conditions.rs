@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use weft_core::attr::SetAttr;
-use weft_core::form::{FileSystem, Guard};
-use weft_core::limits;
+use data_encoding::BASE64;
+use md5::{Digest as _, Md5};
+use sha2::Sha512;
+use weft_core::attr::{SetAttr, SetTime};
+use weft_core::form::{FileSystem, Guard, Replace};
+use weft_core::{Time, limits};
 use weft_doors_listener::Bounds;
 use weft_sys::Sys;
 
-use crate::house::{House, at};
-use crate::raw::Raw;
+use crate::house::{House, PASSWORD, at};
+use crate::raw::{Raw, basic};
 
-/// A file that is old enough for its date to be a strong validator.
+/// A file, and its tag.
 async fn with_file() -> (House, Raw, String) {
     let house = House::open().await;
     house.put("f", &b"0123456789abcdefghij"[..]).await;
@@ -119,10 +122,65 @@ async fn ranges_are_what_was_asked_for() {
             raw.alice("GET /f", &format!("Range: bytes=0-1\r\nIf-Range: {validator}\r\n"), b"").await;
         assert_eq!(answer.status, status, "{validator}");
     }
-    tokio::time::sleep(Duration::from_millis(2100)).await;
-    let date = raw.alice("HEAD /f", "", b"").await.field("Last-Modified").expect("it has one").to_owned();
-    let answer = raw.alice("GET /f", &format!("Range: bytes=0-1\r\nIf-Range: {date}\r\n"), b"").await;
-    assert_eq!(answer.status, 206, "two seconds later the date tells versions apart");
+}
+
+#[tokio::test]
+async fn a_date_never_joins_ranges_of_two_versions() {
+    let house = House::open().await;
+    let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+    let old = SetTime::At(Time::from_unix(784_111_777, 0));
+    let mut raw = Raw::connect(house.address).await;
+    for bytes in [&b"one version"[..], b"two version"] {
+        house.put("f", bytes).await;
+        // As a copy that keeps times does.
+        let set = SetAttr { mtime: Some(old), ..SetAttr::default() };
+        house.fs.set(&house.call("alice"), &at("f"), &set, &Guard::NONE).await.expect("it is hers");
+        let answer = raw.alice("GET /f", &format!("Range: bytes=4-\r\nIf-Range: {date}\r\n"), b"").await;
+        assert_eq!((answer.status, answer.field("Last-Modified")), (200, Some(date)));
+        assert_eq!(answer.body, bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_condition_that_may_hold_for_who_says_who_they_are_asks_for_that() {
+    let house = House::open().await;
+    house.put("private/f", &b"hers"[..]).await;
+    let mut raw = Raw::connect(house.address).await;
+    let tag = raw.alice("HEAD /private/f", "", b"").await.field("ETag").expect("it has one").to_owned();
+    let condition = format!("If-Match: {tag}\r\n");
+    for line in ["DELETE /private/f", "PUT /private/f", "MKCOL /private/f"] {
+        let answer = raw.ask(line, &condition, b"").await;
+        assert_eq!(answer.status, 401, "{line}");
+        assert!(answer.field("WWW-Authenticate").is_some(), "{line}");
+    }
+    assert_eq!(raw.alice("DELETE /private/f", &condition, b"").await.status, 204);
+}
+
+#[tokio::test]
+async fn a_condition_speaks_of_the_file_that_was_seen_not_of_another_of_its_version() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    for name in ["/f", "/g"] {
+        assert_eq!(raw.alice(&format!("PUT {name}"), "", b"one").await.status, 201);
+    }
+    let tag = raw.alice("HEAD /f", "", b"").await.field("ETag").expect("it has one").to_owned();
+    let mut slow = Raw::connect(house.address).await;
+    let auth = basic("alice", PASSWORD);
+    slow.send(format!(
+        "PUT /f HTTP/1.1\r\nHost: localhost\r\n{auth}If-Match: {tag}\r\nContent-Length: 5\r\n\r\nmine"
+    ))
+    .await;
+    let begun = async {
+        while house.mover.transfers().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), begun).await.expect("it was judged");
+    let call = house.call("alice");
+    house.fs.rename(&call, &at("g"), &at("f"), Replace::Any, &Guard::NONE).await.expect("both are hers");
+    slow.send(b"!").await;
+    assert_eq!(slow.answer(false).await.status, 412);
+    assert_eq!(house.read("f").await.as_deref(), Some(&b"one"[..]), "the other file stands");
 }
 
 #[tokio::test]
@@ -198,6 +256,51 @@ async fn a_digest_that_takes_too_long_is_left_out_and_keeps_no_other_waiting() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_digest_that_a_crowd_asks_for_is_computed_once_and_told_to_all() {
+    let house = House::open().await;
+    let bytes: Vec<u8> = (0..20_000_000_u32).map(|n| (n % 251) as u8).collect();
+    let md5 = BASE64.encode(&Md5::digest(&bytes));
+    house.put("public/large", bytes).await;
+    let address = house.address;
+    let asked = (0..24).map(|_| {
+        tokio::spawn(async move {
+            let mut raw = Raw::connect(address).await;
+            let answer = raw.ask("HEAD /public/large", "Want-Digest: md5\r\n", b"").await;
+            answer.field("Digest").map(str::to_owned)
+        })
+    });
+    for asked in asked.collect::<Vec<_>>() {
+        assert_eq!(asked.await.expect("it answers"), Some(format!("md5={md5}")));
+    }
+}
+
+#[tokio::test]
+async fn a_digest_that_nobody_waited_for_goes_on_where_it_was() {
+    let sys = Sys::simulated(1);
+    let clock = sys.sim_clock().expect("it is simulated").clone();
+    let house = House::on(sys, Bounds::default()).await;
+    house.put("public/f", &b"x"[..]).await;
+    let longer = SetAttr { size: Some(200 << 20), ..SetAttr::default() };
+    house.fs.set(&house.call("alice"), &at("public/f"), &longer, &Guard::NONE).await.expect("a hole");
+    let (mut asked, mut told) = (0, None);
+    while told.is_none() {
+        asked += 1;
+        let mut raw = Raw::connect(house.address).await;
+        raw.send("HEAD /public/f HTTP/1.1\r\nHost: localhost\r\nWant-Digest: sha-512\r\n\r\n").await;
+        // Much sooner than it can be through.
+        let _ = tokio::time::timeout(Duration::from_millis(50), raw.stream.readable()).await;
+        clock.step(limits::DIGEST_WITHIN);
+        told = raw.answer(true).await.field("Digest").map(str::to_owned);
+        assert!(asked < 1000, "each begins anew");
+    }
+    let mut sum = Sha512::new();
+    sum.update(b"x");
+    sum.update(vec![0; (200 << 20) - 1]);
+    assert_eq!(told, Some(format!("sha-512={}", BASE64.encode(&sum.finalize()))));
+    assert!(asked > 1, "it was through at once: nothing was shown");
+}
+
 #[tokio::test]
 async fn an_upload_with_another_digest_is_refused_and_nothing_is_seen_of_it() {
     let house = House::open().await;
@@ -226,5 +329,11 @@ async fn an_upload_with_another_digest_is_refused_and_nothing_is_seen_of_it() {
         );
     }
     assert_eq!(raw.alice("PUT /x", "Repr-Digest: sha-256=:AA==:\r\n", b"hello").await.status, 400);
+    // Said twice it is one; two that differ cannot both be right.
+    let twice = "Digest: md5=XUFAKrxLKna5cZ2REBfFkg==\r\nContent-MD5: XUFAKrxLKna5cZ2REBfFkg==\r\n";
+    assert_eq!(raw.alice("PUT /twice", twice, b"hello").await.status, 201);
+    let differ = "Digest: adler32=062c0215, adler32=062c0216\r\n";
+    let answer = raw.alice("PUT /differ", differ, b"hello").await;
+    assert_eq!((answer.status, answer.text().contains("differ")), (400, true), "{}", answer.text());
     assert_eq!(raw.alice("PUT /x", "Repr-Digest: crc32c=:AA==:\r\n", b"hello").await.status, 201);
 }

@@ -128,6 +128,7 @@ async fn directories_are_made_redirected_to_and_removed_when_empty() {
     assert_eq!(raw.alice("MKCOL /e", "", b"<x/>").await.status, 415);
     let moved = raw.alice("GET /d%20d?limit=5", "", b"").await;
     assert_eq!((moved.status, moved.field("Location")), (301, Some("/d%20d/?limit=5")));
+    assert_eq!(moved.field("Cache-Control"), Some("no-cache"), "a file may have the name one day");
     assert_eq!(raw.alice("PUT /d%20d/f", "", b"x").await.status, 201);
     assert_eq!(raw.alice("PUT /d%20d", "", b"x").await.status, 409);
     assert_eq!(raw.alice("PUT /d%20d/f/g", "", b"x").await.status, 409);

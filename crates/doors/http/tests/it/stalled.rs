@@ -107,6 +107,35 @@ async fn narrow_house() -> (House, Arc<SimClock>) {
     (house, clock)
 }
 
+#[tokio::test]
+async fn ranges_that_take_longer_than_a_call_may_are_sent_to_their_end() {
+    let sys = Sys::simulated(1);
+    let clock = sys.sim_clock().expect("it is simulated").clone();
+    let house = House::on(sys, Bounds::default()).await;
+    house.put("large", vec![7; LARGE]).await;
+    let fields = format!("{}Range: bytes=0-16777215,16777217-33554431\r\n", basic("alice", PASSWORD));
+    let mut raw = stall(&house, &fields).await;
+    transfers(&house, 1).await;
+    let (mut all, step) = (vec![0; 4 << 20], limits::TRANSFER_IDLE / 2);
+    // Each wait is a short one; together they are longer than a call.
+    for _ in 0..=limits::CALL_DEADLINE.as_secs() / step.as_secs() {
+        raw.stream.read_exact(&mut all[..1 << 20]).await.expect("it goes on");
+        clock.step(step);
+    }
+    let mut rest = 4 << 20;
+    let end = async {
+        loop {
+            let read = raw.stream.read(&mut all).await.expect("it is not reset");
+            rest += read;
+            if all[..read].ends_with(b"--\r\n") {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), end).await.expect("it comes to its end");
+    assert!(rest > LARGE / 2);
+}
+
 /// Sends a byte of the text before each step of the clock, until an answer comes. Returns how
 /// far the clock had to go, and the status of the answer.
 async fn dribble(raw: &mut Raw, clock: &SimClock, step: Duration, text: &[u8]) -> (Duration, u16) {

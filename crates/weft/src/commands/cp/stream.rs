@@ -97,7 +97,8 @@ async fn stage(job: &Job<'_>, target: &At, input: &mut Input<'_>) -> Result<u64>
         let got = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, input).await?;
         let sent = Part { number: 1, bytes: input.bytes, digest: *input.hasher.finalize().as_bytes() };
         must_be_as_sent(&got, &sent)?;
-        stage.publish(&client.call(), &[sent], &SetAttr::default(), &Guard::NONE).await?;
+        let call = client.call_within(limits::publish_within(sent.bytes));
+        stage.publish(&call, &[sent], &SetAttr::default(), &Guard::NONE).await?;
         Ok(sent.bytes)
     };
     let published = published.await;
