@@ -68,9 +68,7 @@ pub fn python_with(test: &str, modules: &str) -> Option<&'static str> {
 /// Returns something that `./test` brings and no machine has by itself; otherwise counts the test
 /// as not run.
 pub fn brought(test: &str, name: &str) -> Option<PathBuf> {
-    let tools = std::env::var_os("WEFT_TOOLS")
-        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools"), PathBuf::from);
-    let there = tools.join(name);
+    let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools").join(name);
     if there.exists() {
         return Some(there);
     }

@@ -45,6 +45,18 @@ pub enum Door {
     Node,
 }
 
+impl Door {
+    /// Returns its name, as logs and scripts read it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Mount => "mount",
+            Self::Native => "native",
+            Self::Node => "node",
+        }
+    }
+}
+
 /// Where a call came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {

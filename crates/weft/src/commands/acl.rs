@@ -32,6 +32,15 @@ pub enum ReadsArg {
     Off,
 }
 
+impl From<ReadsArg> for AuditReads {
+    fn from(reads: ReadsArg) -> Self {
+        match reads {
+            ReadsArg::All => Self::All,
+            ReadsArg::Off => Self::Off,
+        }
+    }
+}
+
 /// What to do with ACLs.
 #[derive(Subcommand)]
 pub enum AclCommand {
@@ -40,6 +49,13 @@ pub enum AclCommand {
         /// A file or directory
         path: OsString,
     },
+    #[command(flatten)]
+    Change(AclChange),
+}
+
+/// What to change.
+#[derive(Subcommand)]
+pub enum AclChange {
     /// Change how a container works: mode bits, size limit, audit of reads
     Set {
         /// A file or directory
@@ -92,27 +108,30 @@ pub struct EditArgs {
 
 pub fn run(context: &Context, command: &AclCommand) -> Result<()> {
     context.wait(async {
-        if let AclCommand::Show { path } = command {
-            let client = context.client().await?;
-            let shown = async {
-                let path = TreePath::read(path)?;
-                path.check_thing(&client).await?;
-                policy(&client, &path).await
-            };
-            return print(context, client.domain(), &shown.await.map_err(|e| e.op("show the ACL of"))?);
+        match command {
+            AclCommand::Show { path } => {
+                let client = context.client().await?;
+                let shown = async {
+                    let path = TreePath::read(path)?;
+                    path.check_thing(&client).await?;
+                    policy(&client, &path).await
+                };
+                print(context, client.domain(), &shown.await.map_err(|e| e.op("show the ACL of"))?)
+            }
+            AclCommand::Change(what) => {
+                let shown = progress::waiting(context, "changing the ACL");
+                let changed = change(&context.client().await?, what).await?;
+                // A line goes before another is said.
+                drop(shown);
+                changed.say(context)
+            }
         }
-        let shown = progress::waiting(context, "changing the ACL");
-        let changed = change(&context.client().await?, command).await?;
-        // A line goes before another is said.
-        drop(shown);
-        changed.say(context)
     })
 }
 
-async fn change(client: &Client, command: &AclCommand) -> Result<Changes> {
-    let changed = match command {
-        AclCommand::Show { .. } => return Err(Error::internal("to show an ACL changes nothing")),
-        AclCommand::Set { path, modes, bytes_max, audit_reads, whole_container } => {
+async fn change(client: &Client, what: &AclChange) -> Result<Changes> {
+    let changed = match what {
+        AclChange::Set { path, modes, bytes_max, audit_reads, whole_container } => {
             let edit = PolicyEdit {
                 acl: None,
                 modes: modes.map(|m| match m {
@@ -120,14 +139,11 @@ async fn change(client: &Client, command: &AclCommand) -> Result<Changes> {
                     ModesArg::Classes => Modes::Classes,
                 }),
                 bytes_max: bytes_max.map(|Limit(max)| max),
-                audit_reads: audit_reads.map(|r| match r {
-                    ReadsArg::All => AuditReads::All,
-                    ReadsArg::Off => AuditReads::Off,
-                }),
+                audit_reads: audit_reads.map(AuditReads::from),
             };
             set(client, path, *whole_container, edit).await
         }
-        AclCommand::Grant(args) => {
+        AclChange::Grant(args) => {
             let entry = new_entry(client, args).await?;
             edit(client, args, |acl| {
                 grant(acl, entry.clone());
@@ -135,7 +151,7 @@ async fn change(client: &Client, command: &AclCommand) -> Result<Changes> {
             })
             .await
         }
-        AclCommand::Revoke(args) => {
+        AclChange::Revoke(args) => {
             let (entry, home) = (entry(args, client.domain())?, client.domain());
             async {
                 let mut changes = edit(client, args, |acl| revoke(acl, &entry, home)).await?;

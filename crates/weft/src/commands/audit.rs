@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use weft_client::Client;
 use weft_core::form::{At, Scope};
-use weft_core::policy::{AuditReads, PolicyEdit};
+use weft_core::policy::PolicyEdit;
 use weft_core::service::{AuditFilter, AuditOutcome, AuditRecord, AuditSubject, AuditVerdict};
 use weft_core::{CallerName, FileId, Name, OneLine, Result, Time};
 
@@ -78,11 +78,7 @@ async fn filter(client: &Client, args: &AuditArgs) -> Result<AuditFilter> {
 }
 
 async fn set_reads(client: &Client, path: &OsString, reads: ReadsArg) -> Result<ExitCode> {
-    let reads = match reads {
-        ReadsArg::All => AuditReads::All,
-        ReadsArg::Off => AuditReads::Off,
-    };
-    let edit = PolicyEdit { audit_reads: Some(reads), ..PolicyEdit::default() };
+    let edit = PolicyEdit { audit_reads: Some(reads.into()), ..PolicyEdit::default() };
     let changed = async {
         let path = TreePath::read(path)?;
         path.check_thing(client).await?;
@@ -126,7 +122,7 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
         AuditOutcome::Failed(kind) => kind.name(),
     };
     let about = &record.about;
-    let door = format!("{:?}", record.from.door).to_lowercase();
+    let door = record.from.door.name();
     if context.json() {
         return out!(
             "{}",

@@ -38,6 +38,9 @@ use crate::context::Context;
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a node
+    #[command(
+        after_help = "WEFT_LOG says what of its doings goes to stderr: error, warn, info (as it is), debug, trace."
+    )]
     Up(up::UpArgs),
     /// Stop a node
     Down,
@@ -54,6 +57,10 @@ pub enum Command {
     /// Show how a node is
     Status,
     /// Prove who you are and keep the credential
+    #[command(
+        after_help = "Commands show the first credential there is: BEARER_TOKEN, the file that BEARER_TOKEN_FILE \
+        names, $XDG_RUNTIME_DIR/bt_uUID, /tmp/bt_uUID, what was kept here. Without any, the uid at the node's socket says who it is."
+    )]
     Login(login::LoginArgs),
     /// Forget the credential that `login` kept
     Logout,

@@ -191,6 +191,8 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
         return refused(Error::invalid("it is not a mount of weft"));
     }
     let mut command = std::process::Command::new("fusermount3");
+    // What it says is looked at.
+    command.env("LC_ALL", "C");
     command.arg(if args.lazy { "-uz" } else { "-u" }).arg("--").arg(&args.dir);
     let output = command
         .output()

@@ -8,6 +8,7 @@ use weft_core::attr::Kind;
 use weft_core::{CallerName, ErrorKind, Result, Rights};
 
 use crate::context::Context;
+use crate::failure;
 use crate::names;
 use crate::output::out;
 use crate::paths::TreePath;
@@ -94,6 +95,10 @@ pub fn run(context: &Context, args: &WhyArgs) -> Result<ExitCode> {
                 }
             }
         }
-        Ok(if why.allowed { ExitCode::SUCCESS } else { ExitCode::from(3) })
+        Ok(if why.allowed {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(failure::exit_code(ErrorKind::Denied))
+        })
     })
 }

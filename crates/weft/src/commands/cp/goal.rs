@@ -9,14 +9,11 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use weft_core::attr::Kind;
 use weft_core::form::{At, LinkTarget, Want};
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Shown};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Shown, limits};
 use weft_sys::{Folder, fault};
 
 use super::Job;
 use crate::paths::{Ending, Side};
-
-/// Symbolic links followed to the target that was typed, as the machine itself follows them.
-const LINKS_MAX: usize = 40;
 
 /// Where copies go.
 pub enum Goal {
@@ -167,7 +164,7 @@ impl LocalGoal {
 /// Returns where symbolic links of the tree lead, to a file that may not be there.
 async fn followed_in_tree(job: &Job<'_>, mut path: RelPath) -> Result<RelPath> {
     let (fs, call) = (job.client.fs(), job.client.call());
-    for _ in 0..LINKS_MAX {
+    for _ in 0..limits::LINK_STEPS_MAX {
         let at = At::root(path.clone());
         match fs.walk(&call, &at, Want::default()).await {
             Ok(walked) if walked.attr.kind == Kind::Symlink => {}
@@ -189,7 +186,7 @@ async fn followed_in_tree(job: &Job<'_>, mut path: RelPath) -> Result<RelPath> {
 /// Returns where symbolic links lead, to a file that may not be there.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_path_buf();
-    for _ in 0..LINKS_MAX {
+    for _ in 0..limits::LINK_STEPS_MAX {
         let target = match std::fs::read_link(&path) {
             Ok(target) => target,
             Err(e) if matches!(e.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::NotFound) => {

@@ -124,10 +124,9 @@ impl<'a> Report<'a> {
             let plain = error.advice().is_none() && tally.began;
             return Err(if plain { error.hint(goes_on) } else { error });
         }
-        if self.dry_run {
-        } else if json {
+        if json && !self.dry_run {
             out!("{}", tally.json())?;
-        } else if !tally.says_itself() {
+        } else if !json && !self.dry_run && !tally.says_itself() {
             note!("{}", tally.text());
             if tally.failed > 0 && tally.repeat.is_some() {
                 note!("hint: {goes_on}");
