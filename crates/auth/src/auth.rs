@@ -39,7 +39,8 @@ pub enum FirstPassword {
     Random,
 }
 
-/// What a node is to be. All but `volumes` and `node` count at the first start only.
+/// What a node is to be. All but `volumes`, `node` and `replace_keys` count at the
+/// first start only.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The first administrator's local name.

@@ -373,7 +373,7 @@ impl std::error::Error for Error {
     }
 }
 
-/// What of an [`Error`] crosses a process boundary: everything but its causes.
+/// What of an [`Error`] crosses a process boundary: not what was being done, for whom, nor its causes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorReport {
     /// Why it failed.

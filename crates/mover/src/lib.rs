@@ -1,4 +1,5 @@
-//! The one place all bytes flow through.
+//! How transfers go on: the one place where HTTP's bytes flow through, and the rule for senders that
+//! are slow, which the native door keeps to as well.
 //!
 //! **Problem.** A node serves a few kilobytes to thousands and terabytes to a few, through doors
 //! that know nothing of each other. Who goes next, how much is under way, what is stuck and who

@@ -21,7 +21,7 @@
 //! ignore one, and some test must then fail, or that flush is superstition.
 //!
 //! **Ways to get it wrong.** Reading a clock, spawning or opening a file past this crate (a lint
-//! bans it in the crates that law 6 names). Forgetting that a new name needs [`Disk::sync_dir`]:
+//! bans it in the crates that rule 6 of `docs/ARCHITECTURE.md` names). Forgetting that a new name needs [`Disk::sync_dir`]:
 //! the simulator drops unsynced names. Trusting a file after a failed flush: the simulator keeps
 //! such bytes readable and loses them at the next crash, as Linux does.
 

@@ -64,21 +64,21 @@ pub const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/store",
         package: "weft-store",
-        holds: "objects labelled with a container: seals, journal, stages, backends",
+        holds: "objects labelled with a container, on disk and in memory: records, seals, checks, backup",
         never: "names, files, how a capability is signed",
         may: &["weft-core", "weft-sys", "weft-kv"],
     },
     Crate {
         folder: "crates/mover",
         package: "weft-mover",
-        holds: "the one place bytes flow through: admission, pumps, shares, deadlines of transfers",
+        holds: "how transfers go on: admission, turns, pumps, deadlines, senders that are slow",
         never: "protocols, files, rights",
         may: &["weft-core", "weft-sys"],
     },
     Crate {
         folder: "crates/volume",
         package: "weft-volume",
-        holds: "the request form over things: managed names, exports, junctions, caches, wrappers",
+        holds: "the request form over things: managed names, stages, locks, and wrappers such as the audit",
         never: "protocols, keys, a concrete store or issuer",
         may: &["weft-core", "weft-sys", "weft-kv"],
     },
@@ -156,7 +156,7 @@ pub const CRATES: &[Crate] = &[
         folder: "bench",
         package: "weft-bench",
         holds: "figures beside the best peer, in the same run",
-        never: "shipped code",
+        never: "nothing, and nothing may use it",
         may: ALL,
     },
     Crate {

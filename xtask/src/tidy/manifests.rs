@@ -7,7 +7,7 @@ use crate::tree::Tree;
 
 /// Where each dependency's reason stands.
 const REASONS: &str = "docs/decisions/dependencies.md";
-/// The lints of law 6, once; each crate it binds links to it.
+/// The lints of rule 6 of `docs/ARCHITECTURE.md`, once; each crate it binds links to it.
 const LAW_SIX: &str = "xtask/law-six.clippy.toml";
 /// The crates in which clock, randomness, disk, network and tasks come through `sys`.
 const LAW_SIX_CRATES: &[&str] = &["kv", "auth", "store", "mover", "volume", "rpc", "grid", "lots"];
@@ -70,7 +70,7 @@ pub fn reasons(tree: &Tree) -> Vec<Finding> {
     found
 }
 
-/// Each crate that law 6 binds links to the one list of forbidden calls.
+/// Each crate that rule 6 binds links to the one list of forbidden calls.
 pub fn law_six(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     for name in LAW_SIX_CRATES {

@@ -30,8 +30,9 @@ impl Caller {
     /// Verifies a credential: signed by a key its caller's own domain certified, not
     /// expired, not revoked. Pure but for registering the lease with `revocations`.
     ///
-    /// Fails with `Unauthenticated`, `Expired` or `Revoked`; with `Stale` if the
-    /// caller's groups have changed since and the authority must be asked again.
+    /// Fails with `Unauthenticated`, `Expired` (also if it is from later than this clock) or `Revoked`;
+    /// with `TooLarge` beyond what `limits` allows it to hold; with `Stale` if the caller's groups have
+    /// changed since and the authority must be asked again.
     pub fn verify(
         credential: &Signed,
         trust: &Trust,

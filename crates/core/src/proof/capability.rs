@@ -99,7 +99,8 @@ impl Granted {
     /// certified for its container's volume, not expired, not revoked, its
     /// constraints met. Pure but for registering the lease with `revocations`.
     ///
-    /// Fails with `Unauthenticated`, `Expired`, `Revoked` or `Denied`.
+    /// Fails with `Unauthenticated`, `Expired`, `Revoked` or `Denied`; with `TooLarge` beyond what
+    /// `limits` allows it to hold.
     pub fn verify(
         capability: &Signed,
         trust: &Trust,

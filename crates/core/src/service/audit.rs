@@ -139,8 +139,8 @@ pub enum AuditVerdict {
 #[async_trait]
 pub trait Audit: Send + Sync {
     /// Records something that is not part of a metadata commit: a read, a refusal, a
-    /// login. Never waits; written within a second. A full queue makes the next call
-    /// that is recorded wait rather than lose a record.
+    /// login. On disk within a second. Waits only while the queue is full, and no longer than
+    /// `limits::AUDIT_WAIT`: what finds no place by then is counted as lost, and the log says so.
     async fn record(&self, record: AuditRecord);
 
     /// Returns records. Without being an administrator, only of one container, whose

@@ -82,7 +82,7 @@ pub struct BackupReport {
     pub path: String,
     /// Bytes of metadata.
     pub metadata_bytes: u64,
-    /// Objects copied or linked.
+    /// Objects copied.
     pub objects: u64,
     /// Bytes of objects.
     pub object_bytes: u64,
@@ -93,7 +93,7 @@ pub struct BackupReport {
 /// What can be asked of a running node. Everything but `status` needs the administrator.
 #[async_trait]
 pub trait Node: Send + Sync {
-    /// Returns how it is. To those who are not administrators, without paths.
+    /// Returns how it is. Where its data lie and what is being uploaded only administrators are told.
     async fn status(&self, caller: &Caller) -> Result<NodeStatus>;
 
     /// Stops it cleanly: the answer comes before the end.

@@ -34,7 +34,7 @@ pub trait Witness: Send + Sync {
     /// Says what settled that a caller may read a file; nothing if the file is gone.
     fn settled_by(&self, call: &Call, file: FileId) -> Option<String>;
 
-    /// Says what an address leads to, whatever the caller may know of it: for the record of a refusal,
+    /// Says what an address leads to, or as far as the caller may go on it: for the record of a refusal,
     /// which the caller is not shown.
     fn found(&self, call: &Call, at: &At) -> AuditSubject;
 
