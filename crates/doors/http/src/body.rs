@@ -194,6 +194,7 @@ impl Body<'_> {
             // A sender that filled the last reads will fill this one: being woken for every packet
             // of it would cost more than the packets.
             let fast = size >= FAST_READ;
+            let timed = fast || self.progress.large.is_some();
             self.socket.wake_at(if fast { size / 2 } else { 1 })?;
             if self.buffer.is_empty() {
                 // What was taken last may still be being stored: its memory is free next time.
@@ -204,7 +205,7 @@ impl Body<'_> {
             let got = tokio::select! {
                 biased;
                 got = poll_fn(|context| read_what_is_there(socket, context, buffer, size)) => got?,
-                () = pulse.beat(sys), if fast => {
+                () = pulse.beat(sys), if timed => {
                     if self.pulse.missed() {
                         self.slow_down();
                     }
@@ -225,7 +226,7 @@ impl Body<'_> {
         self.progress.read_size = FIRST_READ;
         self.progress.spare = BytesMut::new();
         self.progress.large = None;
-        // The begin of a chunk's size may stand in it.
+        // The begin of a chunk's size may stand in it, or of the next request.
         *self.buffer = BytesMut::from(&self.buffer[..]);
     }
 
@@ -246,6 +247,9 @@ impl Body<'_> {
 /// What comes next may be short: a head, or the rest of what is thrown away.
 impl Drop for Body<'_> {
     fn drop(&mut self) {
+        if self.progress.large.is_some() {
+            self.slow_down();
+        }
         // Whoever reads a socket that is broken hears of it there.
         let _ = self.socket.wake_at(1);
     }

@@ -7,6 +7,7 @@ use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Call, Entry, Guard, New, Stage, StageHint};
 use weft_core::{Deadline, ErrorKind, Result, limits};
 use weft_mover::Class;
+use weft_sys::Sys;
 
 use crate::answer::Problem;
 use crate::codec::Refusal;
@@ -48,13 +49,17 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
             return Err(failed);
         }
     };
-    match publish(&x, &stage, bytes, &guard).await {
+    x.renew();
+    let published = match bytes {
+        0..=limits::INLINE_BYTES_MAX => {
+            let call = x.call.clone().durable();
+            x.within(publish_or_drop(&x.talk.http.services.sys, &call, &stage, guard)).await
+        }
+        _ => publish_large(&x, stage, guard).await,
+    };
+    match published {
         Ok(changed) => created(x, &changed).await,
         Err(error) => {
-            // Of one that takes too long nobody knows: it goes on, and is seen once it is through.
-            if !matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Unavailable) {
-                discard(&mut x, &stage).await;
-            }
             x.renew();
             Err(x.problem(&error, Act::Make).await.into())
         }
@@ -143,19 +148,31 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
     }
 }
 
-/// Shows what was staged, once its bytes are on disk.
-async fn publish(
-    x: &Exchange<'_, '_>,
+/// Shows what was staged, or drops it.
+async fn publish_or_drop(
+    sys: &Sys,
+    call: &Call,
     stage: &Arc<dyn Stage>,
-    bytes: u64,
-    guard: &Guard,
+    guard: Guard,
 ) -> Result<Changed<Entry>> {
-    let http = x.talk.http;
-    let until = Deadline::within(http.services.sys.clock(), limits::publish_within(bytes));
+    let published = stage.publish(call, &[], &SetAttr::default(), &guard).await;
+    if published.is_err() {
+        let until = Deadline::within(sys.clock(), limits::CALL_DEADLINE);
+        let _ = stage.discard(&Call { until, ..call.clone() }).await;
+    }
+    published
+}
+
+/// The same of what must come to disk first. If that takes longer than anybody waits, it goes on, and is
+/// seen once it is through.
+async fn publish_large(x: &Exchange<'_, '_>, stage: Arc<dyn Stage>, guard: Guard) -> Result<Changed<Entry>> {
+    let sys = x.talk.http.services.sys.clone();
+    let until = Deadline::within(sys.clock(), limits::PUBLISH_WITHIN);
     let call = Call { until, ..x.call.clone() }.durable();
-    let none = SetAttr::default();
-    let published = http.services.sys.within(until, stage.publish(&call, &[], &none, guard));
-    keeping_session(http, &call, pin!(published)).await
+    let (own, at_work) = (sys.clone(), call.clone());
+    let task = sys.spawn(async move { publish_or_drop(&own, &at_work, &stage, guard).await });
+    let published = sys.within(until, async { task.await? });
+    keeping_session(x.talk.http, &call, pin!(published)).await
 }
 
 async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {

@@ -104,9 +104,10 @@ impl Inner {
         if !refusal {
             return;
         }
-        let because = match told.subject() {
-            Some(about) => format!("{about}: {}", error.detail()),
-            None => error.detail().to_owned(),
+        let because = match (told.subject(), &about) {
+            // What one side was called is nothing for whoever reads the audit of the other.
+            (None, _) | (_, About::Both(..)) => error.detail().to_owned(),
+            (Some(subject), _) => format!("{subject}: {}", error.detail()),
         };
         for subject in self.found(call, about) {
             let outcome = AuditOutcome::Failed(error.kind());

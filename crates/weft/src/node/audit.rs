@@ -7,7 +7,9 @@ use async_trait::async_trait;
 use weft_auth::Auth;
 use weft_core::form::{At, FileSystem, Want};
 use weft_core::proof::Caller;
-use weft_core::service::{Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict};
+use weft_core::service::{
+    Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict,
+};
 use weft_core::{Error, Result, Rights};
 use weft_kv::Engine;
 use weft_sys::Sys;
@@ -79,7 +81,7 @@ impl Audit for Guarded {
         }
         let mut page = self.auth.audit().records(caller, filter).await?;
         if !is_administrator && !caller.limits().paths.is_empty() {
-            page.records.iter_mut().for_each(|(_, record)| withhold_places(record));
+            page.records.iter_mut().for_each(|(_, record)| withhold_places(filter, record));
         }
         Ok(page)
     }
@@ -89,10 +91,12 @@ impl Audit for Guarded {
     }
 }
 
-/// Keeps back where a file was and what it met there: that may lie outside the paths of the credential
-/// that asks. What the file is called inside them, who asked knows.
-fn withhold_places(record: &mut AuditRecord) {
-    let about = &mut record.about;
-    (about.other, about.place, about.to) = (None, None, None);
-    about.also.clear();
+/// Keeps back where a file was, what it met there and what it was called: that may lie outside the paths
+/// of the credential that asks. What the file is called inside them, who asked knows.
+fn withhold_places(filter: &AuditFilter, record: &mut AuditRecord) {
+    let (object, container) = (filter.object, filter.container);
+    record.about = AuditSubject { object, container, ..AuditSubject::default() };
+    if record.outcome != AuditOutcome::Done {
+        record.because.clear();
+    }
 }

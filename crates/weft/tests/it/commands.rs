@@ -346,6 +346,9 @@ fn a_credential_of_some_paths_reads_the_audit_of_one_of_them_at_a_time() {
     node.run(&["cat", "/d/two"]).ok();
     // It was elsewhere for a while, which is not within the path.
     node.run(&["mv", "/d/one", "/d/zwei"]).ok();
+    let bob = node.add_user("bob", "his pass word");
+    node.run(&["acl", "grant", "/d", "bob", "traverse,attr-read"]).ok();
+    node.run_with(&bob, &["cat", "/d/zwei"]).fails(3, &["error:"]);
     node.run(&["mv", "/d/zwei", "/d/one"]).ok();
     node.run_with(&narrow, &["audit", "/d/one"]).fails(3, &["error:", "--only"]);
     let records = node.run_with(&narrow, &["audit", "/d/one", "--only", "--json"]).json();
@@ -353,6 +356,7 @@ fn a_credential_of_some_paths_reads_the_audit_of_one_of_them_at_a_time() {
     assert_eq!(objects.len(), 1, "{records:?}");
     let renames = records.iter().filter(|record| record["operation"] == "rename");
     assert_eq!(renames.count(), 2, "{records:?}");
+    assert!(records.iter().any(|record| record["outcome"] == "denied"), "{records:?}");
     assert!(!records.iter().any(|record| record.to_string().contains("zwei")), "{records:?}");
     let all = node.run(&["audit", "/d", "--json"]).json();
     assert!(all.iter().any(|record| record.to_string().contains("zwei")), "{all:?}");

@@ -127,9 +127,11 @@ fn a_byte_changed_on_the_way_out_is_caught_and_nothing_of_it_is_left() {
     }
     // Of a tree all else is copied.
     line.faults.down.store(usize::MAX, Ordering::Release);
-    let said = line.run(&node, &["cp", "-r", "weft:/t/.", &out("")]).fails(1, &["checksum"]);
-    assert!(said.err.contains("copied 1 files"), "{}", said.err);
-    assert_eq!(names(&dir), ["plain"]);
+    line.run(&node, &["cp", "-r", "weft:/t/.", &out("")]).fails(1, &["/t/large", "checksum"]);
+    // One byte of whatever comes together is changed: the small one may have come behind it.
+    let mut there = names(&dir);
+    there.retain(|name| name != "small");
+    assert_eq!(there, ["plain"]);
     line.faults.down.store(0, Ordering::Release);
     line.run(&node, &["cp", "-r", "weft:/t/.", &out("")]).ok();
     node.sh("cmp large out/large; cmp small out/small; cmp plain out/plain");

@@ -10,7 +10,9 @@ use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
 use weft_core::{Deadline, Error, ErrorKind, Result, StageId, limits};
 
-use super::{Content, ManagedStage, Parts, Standing, check_number, inline, must_match, pull_small, shown};
+use super::{
+    Content, ManagedStage, Parts, Standing, check_number, inline, must_match, no_stage, pull_small, shown,
+};
 use crate::managed::Volume;
 use crate::managed::act::{Act, fingerprint};
 use crate::managed::source::Inbound;
@@ -101,6 +103,7 @@ impl BriefStage {
         part: Option<(u32, PartRow)>,
         (set, guard): (&SetAttr, &Guard),
         given: &[Part],
+        number: u64,
     ) -> Result<Changed<Entry>> {
         let parts = Parts::from_iter(part);
         must_match(given, &parts)?;
@@ -113,7 +116,6 @@ impl BriefStage {
         });
         let volume = &self.below.volume;
         let print = fingerprint(call, &("publish", self.below.id, given, set, guard))?;
-        let number = volume.number().await?;
         let (id, row, set, guard) = (self.below.id, self.row.clone(), set.clone(), *guard);
         let published = volume.change_whenever(call, Ack::Durable, move |act| {
             act.once(&print, |act| {
@@ -168,12 +170,13 @@ impl Stage for BriefStage {
     ) -> Result<Changed<Entry>> {
         call.check(self.below.volume.sys.clock()).map_err(|e| e.op("publish"))?;
         let mut held = self.held(call).await?;
-        // Nothing is left for whoever goes away meanwhile: it must not be published twice.
-        let part = match std::mem::replace(&mut *held, Held::Below) {
-            Held::Below => return self.below.publish(call, parts, set, guard).await,
-            Held::Here(part) => part,
-        };
-        let published = self.publish_here(call, part.clone(), (set, guard), parts).await;
+        if matches!(&*held, Held::Below) {
+            return self.below.publish(call, parts, set, guard).await;
+        }
+        let number = self.below.volume.number().await.map_err(|e| e.op("publish"))?;
+        // Nothing is left for whoever goes away from here on: it must not be published twice.
+        let Held::Here(part) = std::mem::replace(&mut *held, Held::Below) else { return Err(no_stage()) };
+        let published = self.publish_here(call, part.clone(), (set, guard), parts, number).await;
         if published.as_ref().is_err_and(|error| !may_have_happened(error)) {
             *held = Held::Here(part);
         }

@@ -93,16 +93,21 @@ async fn take(
 async fn stage(job: &Job<'_>, target: &At, input: &mut Input<'_>) -> Result<u64> {
     let client = job.client;
     let stage = client.fs().stage(&client.call(), target, &StageHint::default()).await?;
-    let published = async {
+    let staged = async {
         let got = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, input).await?;
         let sent = Part { number: 1, bytes: input.bytes, digest: *input.hasher.finalize().as_bytes() };
-        must_be_as_sent(&got, &sent)?;
-        let call = client.call_within(limits::publish_within(sent.bytes));
-        stage.publish(&call, &[sent], &SetAttr::default(), &Guard::NONE).await?;
-        Ok(sent.bytes)
+        must_be_as_sent(&got, &sent).map(|()| sent)
     };
-    let published = published.await;
-    if published.is_err() {
+    let (published, may_come_about) = match staged.await {
+        Ok(sent) => {
+            let call = client.call_within(limits::publish_within(sent.bytes));
+            let published = stage.publish(&call, &[sent], &SetAttr::default(), &Guard::NONE).await;
+            let late = published.as_ref().is_err_and(|error| error.kind() == ErrorKind::Deadline);
+            (published.map(|_| sent.bytes), late)
+        }
+        Err(error) => (Err(error), false),
+    };
+    if published.is_err() && !may_come_about {
         // Nobody can go on with it: what was read is read. If it cannot be dropped either, the node
         // gives it up later.
         let _ = stage.discard(&client.call()).await;
