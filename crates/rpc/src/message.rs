@@ -203,7 +203,7 @@ pub enum StageAsk {
         /// What must be staged.
         parts: Vec<Part>,
         /// Attributes to set.
-        set: SetAttr,
+        set: Box<SetAttr>,
         /// What must be true.
         guard: Guard,
     },

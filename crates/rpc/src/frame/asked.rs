@@ -68,7 +68,7 @@ fn stage_asks() -> Vec<StageAsk> {
     vec![
         StageAsk::Put { number: 1, offset: 0, whole: false },
         StageAsk::Parts(2),
-        StageAsk::Publish { parts: Vec::new(), set: SetAttr::default(), guard: Guard::default() },
+        StageAsk::Publish { parts: Vec::new(), set: Box::default(), guard: Guard::default() },
         StageAsk::Discard,
     ]
 }

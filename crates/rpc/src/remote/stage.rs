@@ -50,7 +50,7 @@ impl Stage for RemoteStage {
         set: &SetAttr,
         guard: &Guard,
     ) -> Result<Changed<Entry>> {
-        let ask = StageAsk::Publish { parts: parts.to_vec(), set: set.clone(), guard: *guard };
+        let ask = StageAsk::Publish { parts: parts.to_vec(), set: Box::new(set.clone()), guard: *guard };
         take!(self.ask(call, ask).await?, Answer::Published(changed) => changed)
     }
 

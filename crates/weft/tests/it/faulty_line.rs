@@ -107,7 +107,7 @@ fn a_byte_changed_on_the_way_out_is_caught_and_nothing_of_it_is_left() {
     let bytes = marked(5 * MIB + 11);
     node.write("large", &bytes);
     node.write("small", &bytes[..700]);
-    node.write("plain", &noise(1, 700));
+    node.write("plain", noise(1, 700));
     node.run(&["mkdir", "/t"]).ok();
     node.run(&["cp", "large", "small", "plain", "weft:/t"]).ok();
     let dir = node.make_dir("out");

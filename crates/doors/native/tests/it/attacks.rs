@@ -10,7 +10,9 @@ use weft_core::form::{
     WriteAt,
 };
 use weft_core::{ErrorKind, FileId, Name, Rights, SessionId, TraceId};
-use weft_rpc::{CallBody, CallHeader, Frame, FrameReader, NodeAsk, ToClient, ToServer, encode};
+use weft_rpc::{
+    CallBody, CallHeader, Frame, FrameReader, NodeAsk, ToClient, ToServer, VERSION, VERSION_OLDEST, encode,
+};
 
 use crate::{ADMINISTRATOR, World};
 
@@ -97,7 +99,7 @@ async fn a_version_that_is_not_spoken_is_refused_with_what_is() {
             .await;
     let Some(ToClient::Refused(report)) = heard.last() else { panic!("it must be refused") };
     assert_eq!(report.kind, ErrorKind::Unsupported);
-    assert!(report.detail.contains("versions 1 to 2"));
+    assert!(report.detail.contains(&format!("versions {VERSION_OLDEST} to {VERSION}")), "{report:?}");
 }
 
 #[tokio::test]
