@@ -15,6 +15,7 @@ use weft_core::form::{
 };
 use weft_core::policy::PolicyEdit;
 use weft_core::{ContainerId, ErrorKind, FileId, Result, Rights, TraceId, VolumeId, limits};
+use weft_sys::SimDisk;
 
 use super::ADMINISTRATOR;
 use super::site::{Dice, Outcome, at, free, how, new_file, pattern, read_of, who};
@@ -375,8 +376,9 @@ pub struct Cut {
 /// Steps by kind.
 pub type Counts = BTreeMap<&'static str, u64>;
 
-/// Makes random steps on both sides until the disk goes off.
-pub async fn work(hand: &mut Hand, plain: &mut Hand, dice: &mut Dice) -> Cut {
+/// Makes random steps on both sides until `disk` goes off, which the step under way need not tell of:
+/// where something else met it first, what was staged may be lost, and `publish` says just that.
+pub async fn work(hand: &mut Hand, plain: &mut Hand, dice: &mut Dice, disk: &SimDisk) -> Cut {
     let mut cut = Cut {
         looks: vec![plain.look(None).await],
         durable: 0,
@@ -392,7 +394,8 @@ pub async fn work(hand: &mut Hand, plain: &mut Hand, dice: &mut Dice) -> Cut {
         let ack = if durable { Ack::Durable } else { Ack::Applied };
         let over = plain.is_over(&step).await;
         let got = hand.make(&step, ack).await;
-        if got == Err(ErrorKind::Unavailable) || got == Err(ErrorKind::Internal) {
+        let is_off = got.is_err() && disk.cut_at().is_some();
+        if is_off || got == Err(ErrorKind::Unavailable) || got == Err(ErrorKind::Internal) {
             let _ = plain.make(&step, ack).await;
             cut.done.push((step.clone(), false));
             cut.looks.push(plain.look(None).await);

@@ -50,7 +50,7 @@ fn power_cut(seed: u64, change: Option<u64>) -> Left {
         let mut plain = model(&volume.domain);
         let picked = 1 + dice.roll(40);
         disk.set_faults(|faults| faults.halt = Some(change.unwrap_or(picked)));
-        let cut = work(&mut hand, &mut plain, &mut dice).await;
+        let cut = work(&mut hand, &mut plain, &mut dice, &disk).await;
         let cut_at = disk.cut_at();
         drop((hand, volume));
         let disk = disk.crash(seed);

@@ -110,7 +110,7 @@ fn power_cut(seed: u64) -> (Counts, bool) {
         let halt = 1 + dice.roll(40);
         let off_at = disk.counts().changes + halt;
         disk.set_faults(|faults| faults.halt = Some(halt));
-        let cut = work(&mut hand, &mut plain, &mut dice).await;
+        let cut = work(&mut hand, &mut plain, &mut dice, &disk).await;
         let was_cut = disk.counts().changes >= off_at;
         drop((hand, node));
         let node = Node::start(&sys, &disk.crash(seed), false).await;
