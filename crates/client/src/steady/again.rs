@@ -53,8 +53,7 @@ impl Inner {
         dialled.session = Some(grant.clone());
         dialled.epoch += 1;
         let link = Link { epoch: dialled.epoch, remote, grant: Some(grant) };
-        let until = Deadline::within(self.sys.clock(), limits::RECLAIM_WITHIN);
-        let call = Call { until, once: None, ..call.clone() };
+        let call = Call { once: None, ..call.renewed(self.sys.clock(), limits::RECLAIM_WITHIN) };
         self.take_locks_again(&link, &call).await?;
         self.open_again(&link, &call).await?;
         let link = self.replace(link);

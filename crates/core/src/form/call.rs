@@ -1,6 +1,7 @@
 //! What accompanies every request: who asks, until when, from where, how durably.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -116,6 +117,13 @@ impl Call {
             return Err(Error::new(ErrorKind::Deadline, "the deadline passed before the call began"));
         }
         Ok(())
+    }
+
+    /// Returns this call with a deadline of its own, so long from now on: for what begins after waits
+    /// that are no time of its.
+    #[must_use]
+    pub fn renewed(&self, clock: &dyn Clock, within: Duration) -> Self {
+        Self { until: Deadline::within(clock, within), ..self.clone() }
     }
 
     /// Returns this call answered only once its change is on disk.

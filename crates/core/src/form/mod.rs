@@ -1,8 +1,8 @@
 //! The common request form: what every door, mount, CLI and node speaks.
 //!
-//! [`FileSystem`] is the one trait; its laws are on its methods, and by their numbers in `docs/LAWS.md`. Small requests go
-//! through it as calls; bytes are always pulled, as a [`Source`] of [`Piece`]s, so
-//! that whoever sends them can stop, queue and share.
+//! [`FileSystem`] is the one trait; its laws are on its methods, and by their numbers in
+//! `docs/LAWS.md`. Small requests go through it as calls; bytes are always pulled, as a [`Source`]
+//! of [`Piece`]s, so that whoever sends them can stop, queue and share.
 //!
 //! ```text
 //!  door ── Call + At ──▶ FileSystem ──▶ attributes, pages, changes

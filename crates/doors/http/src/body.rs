@@ -194,7 +194,8 @@ impl Body<'_> {
             // A sender that filled the last reads will fill this one: being woken for every packet
             // of it would cost more than the packets.
             let fast = size >= FAST_READ;
-            let timed = fast || self.progress.large.is_some();
+            // Room that nobody uses is for others; a fast one has some.
+            let timed = self.progress.large.is_some();
             self.socket.wake_at(if fast { size / 2 } else { 1 })?;
             if self.buffer.is_empty() {
                 // What was taken last may still be being stored: its memory is free next time.

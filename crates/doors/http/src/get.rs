@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind};
-use weft_core::form::{Call, OpenHow, Opened, Pin, Range};
+use weft_core::form::{OpenHow, Opened, Pin, Range};
 use weft_core::{Deadline, ErrorKind, Rights, limits};
 use weft_sys::net::More;
 
@@ -220,9 +220,9 @@ async fn several(
             head.extend_from_slice(part.as_bytes());
             let range = Range { at: stretch.at, length: Some(stretch.length) };
             // What the parts before it took is no time of this one.
-            let until = Deadline::within(http.services.sys.clock(), limits::CALL_DEADLINE);
-            let call = Call { until, ..x.call.clone() };
-            let mut source = http.services.sys.within(until, opened.file.read(&call, range)).await?;
+            let sys = &http.services.sys;
+            let call = x.call.renewed(sys.clock(), limits::CALL_DEADLINE);
+            let mut source = sys.within(call.until, opened.file.read(&call, range)).await?;
             outbound.send(&head, &mut *source, More::Follows).await?;
             head.clear();
         }

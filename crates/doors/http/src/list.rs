@@ -4,8 +4,8 @@ use std::pin::pin;
 
 use serde::Serialize;
 use weft_core::attr::Kind;
-use weft_core::form::{Call, Cursor, Entry, Page, PageMax, Want};
-use weft_core::{Deadline, Name, Result, Time, limits};
+use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
+use weft_core::{Name, Result, Time, limits};
 use weft_mover::Outbound;
 use weft_sys::net::More;
 
@@ -110,9 +110,8 @@ async fn page_of(x: &Exchange<'_, '_>, from: Cursor, left: Option<u64>) -> Resul
     let services = &x.talk.http.services;
     let entries = left.unwrap_or(u64::MAX).min(u64::from(limits::HTTP_PAGE_ENTRIES)) as u32;
     let want = Want { attr: true, rights: false };
-    let until = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
-    let (call, at) = (Call { until, ..x.call.clone() }, x.at());
-    services.sys.within(until, services.fs.list(&call, &at, from, PageMax::new(entries), want)).await
+    let (call, at) = (x.call.renewed(services.sys.clock(), limits::CALL_DEADLINE), x.at());
+    services.sys.within(call.until, services.fs.list(&call, &at, from, PageMax::new(entries), want)).await
 }
 
 /// Sends page after page. Only one is ever held.

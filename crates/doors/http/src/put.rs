@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Call, Entry, Guard, New, Stage, StageHint};
-use weft_core::{Deadline, ErrorKind, Result, limits};
+use weft_core::{ErrorKind, Result, limits};
 use weft_mover::Class;
 use weft_sys::Sys;
 
@@ -45,7 +45,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let bytes = match receive(&mut x, &stage, expected).await {
         Ok(bytes) => bytes,
         Err(failed) => {
-            discard(&mut x, &stage).await;
+            discard(&x.talk.http.services.sys, &x.call, &stage).await;
             return Err(failed);
         }
     };
@@ -67,9 +67,9 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
 }
 
 /// Drops what was staged. Nothing of it was visible; if this fails too, the sweep takes it.
-async fn discard(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>) {
-    x.renew();
-    let _ = x.within(stage.discard(&x.call)).await;
+async fn discard(sys: &Sys, call: &Call, stage: &Arc<dyn Stage>) {
+    let call = call.renewed(sys.clock(), limits::CALL_DEADLINE);
+    let _ = sys.within(call.until, stage.discard(&call)).await;
 }
 
 /// Returns the digests the file must have: one for each algorithm, however often each is said.
@@ -111,10 +111,6 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
     let mut body = x.talk.body();
     let mut found = None;
     let put = match http.services.mover.inbound(class, &mut body, stopped) {
-        Ok(mut inbound) if expected.is_empty() => {
-            found = Some(Vec::new());
-            keeping_session(http, &x.call, pin!(stage.put(&x.call, 1, 0, &mut inbound))).await
-        }
         Ok(inbound) => {
             let sums = expected.iter().map(|value| Sum::new(value.algorithm)).collect();
             let mut summed = Summed::new(&http.services.sys, inbound, sums);
@@ -157,8 +153,7 @@ async fn publish_or_drop(
 ) -> Result<Changed<Entry>> {
     let published = stage.publish(call, &[], &SetAttr::default(), &guard).await;
     if published.is_err() {
-        let until = Deadline::within(sys.clock(), limits::CALL_DEADLINE);
-        let _ = stage.discard(&Call { until, ..call.clone() }).await;
+        discard(sys, call, stage).await;
     }
     published
 }
@@ -167,11 +162,10 @@ async fn publish_or_drop(
 /// seen once it is through.
 async fn publish_large(x: &Exchange<'_, '_>, stage: Arc<dyn Stage>, guard: Guard) -> Result<Changed<Entry>> {
     let sys = x.talk.http.services.sys.clone();
-    let until = Deadline::within(sys.clock(), limits::PUBLISH_WITHIN);
-    let call = Call { until, ..x.call.clone() }.durable();
+    let call = x.call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
     let (own, at_work) = (sys.clone(), call.clone());
     let task = sys.spawn(async move { publish_or_drop(&own, &at_work, &stage, guard).await });
-    let published = sys.within(until, async { task.await? });
+    let published = sys.within(call.until, async { task.await? });
     keeping_session(x.talk.http, &call, pin!(published)).await
 }
 

@@ -41,8 +41,7 @@ impl Sums {
     }
 
     /// Returns the digest of an open file; none if that takes longer than `until`. The open is
-    /// pinned, so it is of one version. Whoever is told a digest that others had computed has read the
-    /// file as much as they did: it begins a read, which asks for the right and is recorded.
+    /// pinned, so it is of one version.
     pub async fn of(
         &self,
         sys: &Sys,
@@ -53,8 +52,7 @@ impl Sums {
     ) -> Result<Option<Value>> {
         let key = (opened.attr.id, opened.attr.version, algorithm);
         let found = async {
-            drop(opened.file.read(call, Range { at: 0, length: Some(0) }).await?);
-            match self.known.get(&key) {
+            match self.told(call, opened, &key).await? {
                 Some(value) => Ok(value),
                 None => self.compute(sys, call, opened, key).await,
             }
@@ -66,11 +64,19 @@ impl Sums {
         }
     }
 
+    /// Returns a digest that was computed before. Who is told it has read the file as much as who
+    /// computed it: a read is begun, which asks for the right and is recorded.
+    async fn told(&self, call: &Call, opened: &Opened, key: &Key) -> Result<Option<Value>> {
+        let Some(value) = self.known.get(key) else { return Ok(None) };
+        opened.file.read(call, Range { at: 0, length: Some(0) }).await?;
+        Ok(Some(value))
+    }
+
     async fn compute(&self, sys: &Sys, call: &Call, opened: &Opened, key: Key) -> Result<Value> {
         let new = || Ok::<_, Error>(Arc::new(Mutex::new(Begun { sum: Sum::new(key.2), bytes: 0 })));
         let begun = self.begun.get_or_insert_with(&key, new)?;
         let mut begun = begun.lock().await;
-        if let Some(value) = self.known.get(&key) {
+        if let Some(value) = self.told(call, opened, &key).await? {
             return Ok(value);
         }
         let rest = Range { at: begun.bytes, length: None };
@@ -133,10 +139,10 @@ impl<'s, S: Source> Summed<'s, S> {
         is_through.then(|| self.sums.into_iter().map(Sum::finish).collect())
     }
 
-    /// Sums bytes up: at once if they are few.
+    /// Sums bytes up: at once if that is little work.
     fn sum_up(&mut self, bytes: Bytes) {
         let add = |sums: &mut Vec<Sum>, bytes: &Bytes| sums.iter_mut().for_each(|sum| sum.update(bytes));
-        if bytes.len() <= INLINE_BYTES {
+        if self.sums.is_empty() || bytes.len() <= INLINE_BYTES {
             add(&mut self.sums, &bytes);
             self.ready = bytes;
             return;

@@ -8,11 +8,9 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
-use weft_core::{Deadline, Error, ErrorKind, Result, StageId, limits};
+use weft_core::{Error, ErrorKind, Result, StageId, limits};
 
-use super::{
-    Content, ManagedStage, Parts, Standing, check_number, inline, must_match, no_stage, pull_small, shown,
-};
+use super::{Content, ManagedStage, Parts, Standing, check_number, inline, must_match, pull_small, shown};
 use crate::managed::Volume;
 use crate::managed::act::{Act, fingerprint};
 use crate::managed::source::Inbound;
@@ -59,8 +57,7 @@ impl BriefStage {
         }
         // The sender may have taken long for the first bytes: that is the transfer's time, which has
         // bounds of its own, and not the call's.
-        let until = Deadline::within(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
-        let call = &Call { until, ..call.clone() };
+        let call = &call.renewed(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
         self.go_below(call, &mut held).await?;
         drop(held);
         self.below.put_after(call, number, offset, (first, data)).await
@@ -170,12 +167,13 @@ impl Stage for BriefStage {
     ) -> Result<Changed<Entry>> {
         call.check(self.below.volume.sys.clock()).map_err(|e| e.op("publish"))?;
         let mut held = self.held(call).await?;
-        if matches!(&*held, Held::Below) {
-            return self.below.publish(call, parts, set, guard).await;
-        }
+        let part = match &*held {
+            Held::Below => return self.below.publish(call, parts, set, guard).await,
+            Held::Here(part) => part.clone(),
+        };
         let number = self.below.volume.number().await.map_err(|e| e.op("publish"))?;
         // Nothing is left for whoever goes away from here on: it must not be published twice.
-        let Held::Here(part) = std::mem::replace(&mut *held, Held::Below) else { return Err(no_stage()) };
+        *held = Held::Below;
         let published = self.publish_here(call, part.clone(), (set, guard), parts, number).await;
         if published.as_ref().is_err_and(|error| !may_have_happened(error)) {
             *held = Held::Here(part);
