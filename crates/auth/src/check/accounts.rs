@@ -1,5 +1,6 @@
 //! Users, groups, members and what is withdrawn, against each other.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weft_core::{CallerId, CallerKind, CallerName, Error, Result};
@@ -205,19 +206,18 @@ impl Looker<'_> {
         }
         for (local, user) in &all.users {
             let Some(uid) = user.uid else { continue };
-            let says = owners.get(&uid).copied();
-            owners.entry(uid).or_insert(local);
-            if says.is_some_and(|owner| owner != local) {
-                let fix = Fix::put(tables::user_key(local), &UserRow { uid: None, ..user.clone() })?;
-                self.found.lost(
-                    "uid",
-                    format!("{uid}: {local} has it, and another"),
-                    "left to the other",
-                    [fix],
-                );
-            } else if says.is_none() {
-                let fix = Fix::put(tables::uid_key(uid), local)?;
-                self.found.mendable("uid", format!("{uid}: {local} has it"), "made again", [fix]);
+            match owners.entry(uid) {
+                Entry::Vacant(free) => {
+                    free.insert(local);
+                    let fix = Fix::put(tables::uid_key(uid), local)?;
+                    self.found.mendable("uid", format!("{uid}: {local} has it"), "made again", [fix]);
+                }
+                Entry::Occupied(owner) if *owner.get() != local => {
+                    let fix = Fix::put(tables::user_key(local), &UserRow { uid: None, ..user.clone() })?;
+                    let detail = format!("{uid}: {local} has it, and another");
+                    self.found.lost("uid", detail, "left to the other", [fix]);
+                }
+                Entry::Occupied(_) => {}
             }
         }
         Ok(())

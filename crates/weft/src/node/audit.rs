@@ -48,19 +48,17 @@ impl Guarded {
         let call = call_of(&self.sys, caller);
         let walked = self.fs.walk(&call, &At::id(member), Want { attr: true, rights: true }).await?;
         let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
-        if walked.attr.container != container || !may {
-            let refused = Error::denied("reading the audit of the container needs `audit-read` on it");
-            self.fs.refused(&call, "audit", &At::id(member), &refused).await;
-            return Err(refused);
-        }
-        // A container reaches beyond the paths of a credential; what lies there is not to be told.
-        if !caller.limits().paths.is_empty() && filter.object != Some(member) {
+        let refused = if walked.attr.container != container || !may {
+            Error::denied("reading the audit of the container needs `audit-read` on it")
+        } else if !caller.limits().paths.is_empty() && filter.object != Some(member) {
+            // A container reaches beyond the paths of a credential; what lies there is not to be told.
             let detail = "a credential that is limited to paths reads what is about one path only";
-            let refused = Error::denied(detail).hint("weft audit --only PATH");
-            self.fs.refused(&call, "audit", &At::id(member), &refused).await;
-            return Err(refused);
-        }
-        Ok(())
+            Error::denied(detail).hint("weft audit --only PATH")
+        } else {
+            return Ok(());
+        };
+        self.fs.refused(&call, "audit", &At::id(member), &refused).await;
+        Err(refused)
     }
 }
 

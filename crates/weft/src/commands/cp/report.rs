@@ -126,7 +126,7 @@ impl<'a> Report<'a> {
         }
         if json && !self.dry_run {
             out!("{}", tally.json())?;
-        } else if !json && !self.dry_run && !tally.says_itself() {
+        } else if !self.dry_run && !tally.says_itself() {
             note!("{}", tally.text());
             if tally.failed > 0 && tally.repeat.is_some() {
                 note!("hint: {goes_on}");

@@ -98,21 +98,23 @@ async fn stage(job: &Job<'_>, target: &At, input: &mut Input<'_>) -> Result<u64>
         let sent = Part { number: 1, bytes: input.bytes, digest: *input.hasher.finalize().as_bytes() };
         must_be_as_sent(&got, &sent).map(|()| sent)
     };
-    let (published, may_come_about) = match staged.await {
-        Ok(sent) => {
-            let call = client.call_within(limits::publish_within(sent.bytes));
-            let published = stage.publish(&call, &[sent], &SetAttr::default(), &Guard::NONE).await;
-            let late = published.as_ref().is_err_and(|error| error.kind() == ErrorKind::Deadline);
-            (published.map(|_| sent.bytes), late)
+    // Nobody can go on with it: what was read is read. If it cannot be dropped either, the node gives
+    // it up later.
+    let give_up = async || _ = stage.discard(&client.call()).await;
+    let sent = match staged.await {
+        Ok(sent) => sent,
+        Err(error) => {
+            give_up().await;
+            return Err(error);
         }
-        Err(error) => (Err(error), false),
     };
-    if published.is_err() && !may_come_about {
-        // Nobody can go on with it: what was read is read. If it cannot be dropped either, the node
-        // gives it up later.
-        let _ = stage.discard(&client.call()).await;
+    let call = client.call_within(limits::publish_within(sent.bytes));
+    let published = stage.publish(&call, &[sent], &SetAttr::default(), &Guard::NONE).await;
+    // What takes longer than anybody waits may come about.
+    if published.as_ref().is_err_and(|error| error.kind() != ErrorKind::Deadline) {
+        give_up().await;
     }
-    published
+    published.map(|_| sent.bytes)
 }
 
 /// Does what may wait for somebody else away from the thread that speaks to the node.
