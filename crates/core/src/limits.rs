@@ -287,8 +287,16 @@ pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
 pub const SHADOW_FILE_BYTES_MAX: u64 = 1 << 30;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of the metadata tree kept in memory: half of them rows, the rest pages.
+/// Bytes of the metadata tree kept in memory where nobody says how much there is: half of them rows,
+/// the rest pages.
 pub const KV_TREE_CACHE_BYTES: usize = 128 << 20;
+/// The share of its memory that a node keeps the metadata tree in, once that is so large: one part of
+/// so many, within the two bounds below.
+pub const KV_TREE_CACHE_SHARE: u64 = 16;
+/// Bytes of the metadata tree that a node keeps in memory on the smallest machine.
+pub const KV_TREE_CACHE_BYTES_MIN: u64 = 32 << 20;
+/// Bytes of the metadata tree that a node keeps in memory on the largest machine.
+pub const KV_TREE_CACHE_BYTES_MAX: u64 = 4 << 30;
 /// Rows behind one that is read from the metadata tree that are kept in memory with it.
 pub const KV_ROWS_AHEAD: usize = 4;
 /// Notes of one kind kept for a subscriber that does not acknowledge them.

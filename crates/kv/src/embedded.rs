@@ -31,7 +31,7 @@ use async_trait::async_trait;
 use weft_core::form::Ack;
 use weft_core::limits::{
     KV_COMPANY_WAIT, KV_FLUSH_AT_ONCE, KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX,
-    KV_TREE_CACHE_BYTES,
+    KV_TREE_CACHE_BYTES, KV_TREE_CACHE_BYTES_MAX, KV_TREE_CACHE_BYTES_MIN, KV_TREE_CACHE_SHARE,
 };
 use weft_core::{Error, Result};
 use weft_sys::disk::DiskLock;
@@ -83,6 +83,16 @@ impl Default for Options {
             company_wait: KV_COMPANY_WAIT,
             flush_at_once: KV_FLUSH_AT_ONCE,
         }
+    }
+}
+
+impl Options {
+    /// Returns the defaults for a process that may use so many bytes of memory
+    /// ([`weft_sys::process::memory`]): as much of the tree as fits into a share of it is kept there.
+    #[must_use]
+    pub fn within(memory: u64) -> Self {
+        let cache = (memory / KV_TREE_CACHE_SHARE).clamp(KV_TREE_CACHE_BYTES_MIN, KV_TREE_CACHE_BYTES_MAX);
+        Self { cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX), ..Self::default() }
     }
 }
 
@@ -229,5 +239,19 @@ impl Engine for Embedded {
 
     async fn close(&self) -> Result<()> {
         self.queue.close().await.map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_machine_keeps_more_of_the_tree_within_bounds() {
+        let kept = |memory: u64| Options::within(memory).cache_bytes as u64;
+        assert_eq!(kept(2 << 30), 128 << 20);
+        assert_eq!(kept(32 << 30), 2 << 30);
+        assert_eq!([kept(0), kept(256 << 20)], [KV_TREE_CACHE_BYTES_MIN; 2]);
+        assert_eq!([kept(1 << 40), kept(u64::MAX)], [KV_TREE_CACHE_BYTES_MAX; 2]);
     }
 }

@@ -1,5 +1,5 @@
-//! This process: as whom it runs, what it may read of its user's secrets, and the
-//! terminal it talks to.
+//! This process: as whom it runs, how much memory it may use, what it may read of its user's
+//! secrets, and the terminal it talks to.
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read};
@@ -29,6 +29,27 @@ pub fn umask() -> u16 {
     let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::umask(umask);
     (umask.bits() & 0o777) as u16
+}
+
+/// Returns how many bytes of memory this process may use: as many as the machine has, or fewer where
+/// its own limit or one of the control groups (version 2) around it says so.
+pub fn memory() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    let machine = rustix::system::sysinfo();
+    let all = machine.totalram.saturating_mul(u64::from(machine.mem_unit));
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+    let allowed = [getrlimit(Resource::As).current, allowed_by_groups(Path::new("/sys/fs/cgroup"), group)];
+    allowed.into_iter().flatten().fold(all, u64::min)
+}
+
+/// Returns what the control group `group` of the hierarchy that is mounted at `root` and all above it
+/// allow; none if none of them says a number. Inside a container the name may be that outside.
+fn allowed_by_groups(root: &Path, group: &str) -> Option<u64> {
+    let own = root.join(group);
+    let groups = own.ancestors().take_while(|group| group.starts_with(root));
+    let says = |group: &Path| std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok();
+    groups.filter_map(says).min()
 }
 
 /// Has the memory of large blocks go back to the machine as soon as they are freed. The C
@@ -104,6 +125,33 @@ mod tests {
     use weft_core::ErrorKind;
 
     use super::*;
+
+    #[test]
+    fn memory_is_what_the_least_of_the_groups_around_allows() {
+        let root = tempfile::tempdir().expect("a temporary directory can be made");
+        let inner = root.path().join("a/b");
+        std::fs::create_dir_all(&inner).expect("it can be filled");
+        let says = |group: &str, most: &str| {
+            std::fs::write(root.path().join(group).join("memory.max"), most).expect("it can be written");
+        };
+        let allowed = |group| allowed_by_groups(root.path(), group);
+        assert_eq!(allowed("a/b"), None, "nobody says anything");
+        says("a/b", "max\n");
+        assert_eq!(allowed("a/b"), None);
+        says("a", "4096\n");
+        assert_eq!(allowed("a/b"), Some(4096), "what is around counts");
+        says("a/b", "1024\n");
+        assert_eq!(allowed("a/b"), Some(1024));
+        assert_eq!(allowed("a"), Some(4096));
+        says("", "512\n");
+        assert_eq!(allowed("a"), Some(512), "the least counts");
+        assert_eq!(allowed("of/somewhere/else"), Some(512), "names that are none here are passed over");
+    }
+
+    #[test]
+    fn a_process_has_some_memory() {
+        assert!(memory() >= 64 << 20, "{}", memory());
+    }
 
     fn secret(dir: &Path, mode: u32) -> PathBuf {
         let path = dir.join("token");

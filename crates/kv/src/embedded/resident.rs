@@ -22,7 +22,7 @@ const RINGS: usize = 16;
 /// Places in a bucket of the index: a line of the processor's cache. Rows that all want the same
 /// bucket push each other out, whoever chose their keys.
 const BUCKET_PLACES: usize = 8;
-/// Bytes of a ring for each bucket: rows of the usual size fill half of it.
+/// Bytes of a ring for each bucket, at the most: rows of the usual size fill half of its places.
 const BUCKET_RING_BYTES: usize = 512;
 const BUCKET_BYTES: usize = BUCKET_PLACES * size_of::<u64>();
 
@@ -39,9 +39,12 @@ struct Ring {
     bytes: Vec<u8>,
     /// How many bytes there may be.
     room: usize,
+    /// How many buckets there may be: a power of two, so that each gets as many rows as the others.
+    buckets_max: usize,
     /// How many bytes were ever written here: where the next row begins, and which are still there.
     written: u64,
-    /// [`Place`]s, by the hash of the key.
+    /// [`Place`]s, by the hash of the key. It grows with the bytes: hashes touch all of it, so that an
+    /// index for many rows would take its memory at the first few.
     index: Vec<u64>,
 }
 
@@ -56,6 +59,10 @@ struct Held<'a> {
     since: u64,
     key: &'a [u8],
     value: &'a [u8],
+}
+
+fn hash_of(key: &[u8]) -> u64 {
+    XxHash3_64::oneshot(key)
 }
 
 impl Place {
@@ -82,16 +89,45 @@ impl Ring {
     /// Of a row: since when it is so, how long are key and value.
     const HEAD: usize = 16;
 
-    fn new(buckets: usize) -> Self {
-        let (room, index) = (buckets * BUCKET_RING_BYTES, vec![0; buckets * BUCKET_PLACES]);
+    /// Makes a ring and its index, of so many bytes together.
+    fn new(bytes: usize) -> Self {
+        let bytes = bytes.max(BUCKET_RING_BYTES + BUCKET_BYTES).next_multiple_of(Place::WORD as usize);
+        let buckets_max = (bytes / (BUCKET_RING_BYTES + BUCKET_BYTES)).next_power_of_two();
+        let room = bytes - buckets_max * BUCKET_BYTES;
         // Memory that nothing was written to is none yet.
-        Self { bytes: Vec::with_capacity(room), room, written: 0, index }
+        let (bytes, mut index) = (Vec::with_capacity(room), Vec::with_capacity(buckets_max * BUCKET_PLACES));
+        index.resize(BUCKET_PLACES, 0);
+        Self { bytes, room, buckets_max, written: 0, index }
     }
 
-    /// Returns where the bucket for a key begins in the index.
+    fn buckets(&self) -> usize {
+        self.index.len() / BUCKET_PLACES
+    }
+
+    /// Returns where the bucket for a key begins in the index: that which as many bits of the hash
+    /// name as the buckets need, or with one bit fewer where that is none yet (linear hashing).
     fn bucket(&self, hash: u64) -> usize {
-        let buckets = (self.index.len() / BUCKET_PLACES) as u64;
-        (((hash >> 32) * buckets) >> 32) as usize * BUCKET_PLACES
+        let (bits, most) = ((hash >> 32) as usize, self.buckets().next_power_of_two());
+        let bucket = bits & (most - 1);
+        (if bucket < self.buckets() { bucket } else { bucket - most / 2 }) * BUCKET_PLACES
+    }
+
+    /// Adds buckets as long as too many rows share one, each of which takes from another those that
+    /// have its bit. The last is there when half of the ring is full: until then some have twice the
+    /// rows of others.
+    fn grow(&mut self) {
+        let rows_of_one = self.room / self.buckets_max / 2;
+        while self.buckets() < self.buckets_max && self.buckets() * rows_of_one < self.bytes.len() {
+            let new = self.index.len();
+            let old = new - (self.buckets() + 1).next_power_of_two() / 2 * BUCKET_PLACES;
+            self.index.resize(new + BUCKET_PLACES, 0);
+            for slot in 0..BUCKET_PLACES {
+                let place = Place(self.index[old + slot]).begin().filter(|at| self.is_there(*at));
+                if place.is_some_and(|at| self.bucket(hash_of(self.read(at).key)) == new) {
+                    self.index.swap(old + slot, new + slot);
+                }
+            }
+        }
     }
 
     /// Returns the place in the index, the beginning and the content of the row under `key`.
@@ -132,6 +168,7 @@ impl Ring {
         // None comes before any: a place that is free, or else the oldest.
         let slot = known.or_else(|| (bucket..bucket + BUCKET_PLACES).min_by_key(age)).unwrap_or(bucket);
         self.index[slot] = self.append(held).map_or(0, |at| Place::new(hash, at).0);
+        self.grow();
     }
 
     /// Writes a row behind the last one and returns where it begins.
@@ -169,8 +206,7 @@ impl Resident {
     /// Makes room for so many bytes of rows.
     pub(super) fn new(bytes: u64) -> Self {
         let ring = usize::try_from(bytes).unwrap_or(usize::MAX) / RINGS;
-        let buckets = (ring / (BUCKET_RING_BYTES + BUCKET_BYTES)).max(1);
-        let rings = (0..RINGS).map(|_| RwLock::new(Ring::new(buckets))).collect();
+        let rings = (0..RINGS).map(|_| RwLock::new(Ring::new(ring))).collect();
         Self { rings, newest: RwLock::new(0) }
     }
 
@@ -189,7 +225,7 @@ impl Resident {
 
     /// Returns the value under `key` in the tree that ends with commit `applied`, if it is here.
     pub(super) fn get(&self, key: &[u8], applied: u64) -> Option<Bytes> {
-        let hash = XxHash3_64::oneshot(key);
+        let hash = hash_of(key);
         let ring = self.read(hash);
         let (_, at, held) = ring.find(key, hash).filter(|(.., held)| held.since <= applied)?;
         let (value, old) = (Bytes::copy_from_slice(held.value), ring.is_old(at));
@@ -215,7 +251,7 @@ impl Resident {
         if let Ok(newest) = self.newest.try_read()
             && *newest == applied
         {
-            let hash = XxHash3_64::oneshot(key);
+            let hash = hash_of(key);
             let mut ring = self.write(hash);
             // What is here is as it is in the newest tree.
             if ring.find(key, hash).is_none() {
@@ -229,7 +265,7 @@ impl Resident {
     pub(super) fn follow(&self, overlay: &Overlay, applied: u64) {
         let mut newest = self.newest.write().unwrap_or_else(PoisonError::into_inner);
         let Ok(()) = overlay.try_for_each(|key, value| {
-            let hash = XxHash3_64::oneshot(key);
+            let hash = hash_of(key);
             let mut ring = self.write(hash);
             let slot = ring.find(key, hash).map(|(slot, ..)| slot);
             match (slot, value) {
@@ -357,6 +393,28 @@ mod tests {
         }
         assert_eq!(resident.get(&0_u32.to_be_bytes(), 1), None, "the oldest gave room");
         assert!(resident.get(&199_999_u32.to_be_bytes(), 1).is_some());
+    }
+
+    #[test]
+    fn an_index_grows_with_its_rows_and_loses_few_of_them() {
+        let resident = Resident::new(1 << 30);
+        let places = || -> usize { resident.rings.iter().map(|ring| ring.read().unwrap().index.len()).sum() };
+        let key = |row: u32| [&b"the directory"[..], &row.to_be_bytes()].concat();
+        let mut rows = 0_u32;
+        for step in [100_u32, 900, 9_000, 90_000] {
+            for row in rows..rows + step {
+                resident.keep(&key(row), &row.to_le_bytes().repeat(15), 0);
+            }
+            rows += step;
+            let found = (0..rows).filter(|row| {
+                let held = resident.get(&key(*row), 0);
+                assert!(held.as_ref().is_none_or(|held| **held == row.to_le_bytes().repeat(15)), "{row}");
+                held.is_some()
+            });
+            let (found, most) = (found.count(), RINGS * BUCKET_PLACES + rows as usize * 6);
+            assert!(found * 100 >= rows as usize * 98, "{found} of {rows} are there");
+            assert!(places() <= most, "{} places for {rows} rows", places());
+        }
     }
 
     #[test]

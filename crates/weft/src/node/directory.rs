@@ -194,7 +194,8 @@ impl NodeDirectory {
 
     /// Opens the metadata engine.
     pub fn engine(&self, sys: &Sys) -> Result<Arc<dyn Engine>> {
-        let opened = Embedded::open(sys.clone(), self.disk(META)?, weft_kv::Options::default());
+        let options = weft_kv::Options::within(process::memory());
+        let opened = Embedded::open(sys.clone(), self.disk(META)?, options);
         Ok(Arc::new(opened.map_err(|error| self.of_metadata(error))?))
     }
 
