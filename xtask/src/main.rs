@@ -93,7 +93,8 @@ fn generate(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Runs a bench of `bench/` on a release build: figures of a debug build mean nothing.
+/// Runs a bench of `bench/` as it would be shipped: figures of another build say little. Whoever tries
+/// one thing after another runs the package with `--release`, which is built in a third of the time.
 fn bench(root: &Path, words: &[&str]) -> Result<bool, String> {
     let cargo = |words: &[&str]| {
         let status = Command::new(env!("CARGO")).current_dir(root).args(words).status();
@@ -102,7 +103,7 @@ fn bench(root: &Path, words: &[&str]) -> Result<bool, String> {
     // What cannot be installed here is reported by the bench that needs it.
     let install = format!(". xtask/machine.sh; packages {BENCH_PACKAGES}");
     Command::new("bash").current_dir(root).args(["-c", &install]).status().map_err(|e| e.to_string())?;
-    let built = cargo(&["build", "--release", "--package", "weft", "--package", "weft-bench"])?;
-    let run = ["run", "--release", "--quiet", "--package", "weft-bench", "--"];
+    let built = cargo(&["build", "--profile", "dist", "--package", "weft", "--package", "weft-bench"])?;
+    let run = ["run", "--profile", "dist", "--quiet", "--package", "weft-bench", "--"];
     Ok(built && cargo(&[&run, words].concat())?)
 }
