@@ -19,8 +19,9 @@
 #include <time.h>
 
 enum { INODE_BYTES = 96, NOTE_BYTES = 120, NAME_MAX_BYTES = 64, GROUP_MAX = 256, PAGE = 1000 };
+/* More memory than any figure fills: Weft takes what fits its machine. */
 static const char *const schema =
-    "pragma journal_mode=wal; pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-262144;"
+    "pragma journal_mode=wal; pragma synchronous=full; pragma temp_store=memory; pragma cache_size=-2097152;"
     "pragma wal_autocheckpoint=4000;"
     "create table if not exists inode(id integer primary key, body blob);"
     "create table if not exists entry(dir integer, name blob, id integer, cookie integer, primary key(dir, name)) without rowid;"

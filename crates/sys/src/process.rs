@@ -32,24 +32,37 @@ pub fn umask() -> u16 {
 }
 
 /// Returns how many bytes of memory this process may use: as many as the machine has, or fewer where
-/// its own limit or one of the control groups (version 2) around it says so.
+/// its own limits or the control groups around it say so.
 pub fn memory() -> u64 {
     use rustix::process::{Resource, getrlimit};
     let machine = rustix::system::sysinfo();
-    let all = machine.totalram.saturating_mul(u64::from(machine.mem_unit));
+    let all = machine.totalram.saturating_mul(u64::from(machine.mem_unit)).min(usize::MAX as u64);
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
-    let allowed = [getrlimit(Resource::As).current, allowed_by_groups(Path::new("/sys/fs/cgroup"), group)];
-    allowed.into_iter().flatten().fold(all, u64::min)
+    let groups = allowed_by_groups(Path::new("/sys/fs/cgroup"), &groups);
+    [getrlimit(Resource::As).current, getrlimit(Resource::Data).current, groups]
+        .into_iter()
+        .flatten()
+        .fold(all, u64::min)
 }
 
-/// Returns what the control group `group` of the hierarchy that is mounted at `root` and all above it
-/// allow; none if none of them says a number. Inside a container the name may be that outside.
-fn allowed_by_groups(root: &Path, group: &str) -> Option<u64> {
-    let own = root.join(group);
-    let groups = own.ancestors().take_while(|group| group.starts_with(root));
-    let says = |group: &Path| std::fs::read_to_string(group.join("memory.max")).ok()?.trim().parse().ok();
-    groups.filter_map(says).min()
+/// Returns what the control groups that `/proc/self/cgroup` tells of, and all above them, allow; none if
+/// no number is said below `root`, where they are mounted. Inside a container the names may be those
+/// outside.
+fn allowed_by_groups(root: &Path, groups: &str) -> Option<u64> {
+    let allowed = groups.lines().filter_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, group) = (fields.next()?, fields.next()?);
+        // Version 2 has one hierarchy for all, version 1 one that is named after what it controls.
+        let (root, name) = match controllers {
+            "" => (root.to_owned(), "memory.max"),
+            "memory" => (root.join("memory"), "memory.limit_in_bytes"),
+            _ => return None,
+        };
+        let own = root.join(group.trim_start_matches('/'));
+        let groups = own.ancestors().take_while(|group| group.starts_with(&root));
+        groups.filter_map(|group| std::fs::read_to_string(group.join(name)).ok()?.trim().parse().ok()).min()
+    });
+    allowed.min()
 }
 
 /// Has the memory of large blocks go back to the machine as soon as they are freed. The C
@@ -129,28 +142,40 @@ mod tests {
     #[test]
     fn memory_is_what_the_least_of_the_groups_around_allows() {
         let root = tempfile::tempdir().expect("a temporary directory can be made");
-        let inner = root.path().join("a/b");
-        std::fs::create_dir_all(&inner).expect("it can be filled");
-        let says = |group: &str, most: &str| {
-            std::fs::write(root.path().join(group).join("memory.max"), most).expect("it can be written");
+        let says = |file: &str, most: &str| {
+            let path = root.path().join(file);
+            std::fs::create_dir_all(path.parent().expect("a group lies in one")).expect("it can be filled");
+            std::fs::write(path, most).expect("it can be written");
         };
-        let allowed = |group| allowed_by_groups(root.path(), group);
-        assert_eq!(allowed("a/b"), None, "nobody says anything");
-        says("a/b", "max\n");
-        assert_eq!(allowed("a/b"), None);
-        says("a", "4096\n");
-        assert_eq!(allowed("a/b"), Some(4096), "what is around counts");
-        says("a/b", "1024\n");
-        assert_eq!(allowed("a/b"), Some(1024));
-        assert_eq!(allowed("a"), Some(4096));
-        says("", "512\n");
-        assert_eq!(allowed("a"), Some(512), "the least counts");
-        assert_eq!(allowed("of/somewhere/else"), Some(512), "names that are none here are passed over");
+        let allowed = |groups| allowed_by_groups(root.path(), groups);
+        assert_eq!(allowed("0::/a/b\n"), None, "nobody says anything");
+        says("a/b/memory.max", "max\n");
+        assert_eq!(allowed("0::/a/b\n"), None);
+        says("a/memory.max", "4096\n");
+        assert_eq!(allowed("0::/a/b\n"), Some(4096), "what is around counts");
+        says("a/b/memory.max", "1024\n");
+        assert_eq!(allowed("0::/a/b\n"), Some(1024));
+        assert_eq!(allowed("0::/a\n"), Some(4096));
+        says("memory.max", "512\n");
+        assert_eq!(allowed("0::/a\n"), Some(512), "the least counts");
+        assert_eq!(allowed("0::/of/somewhere/else\n"), Some(512), "names that are none here are passed over");
+        assert_eq!(allowed(""), None);
+        // Version 1, alone or beside the other.
+        says("memory/c/memory.limit_in_bytes", "256\n");
+        assert_eq!(allowed("9:name=systemd:/c\n4:memory:/c/d\n1:cpu:/\n"), Some(256));
+        assert_eq!(allowed("4:memory:/c\n0::/\n"), Some(256));
+        assert_eq!(allowed("1:cpu:/c\n"), None, "what limits something else is none of it");
     }
 
     #[test]
-    fn a_process_has_some_memory() {
-        assert!(memory() >= 64 << 20, "{}", memory());
+    fn a_process_may_use_no_more_memory_than_its_own_limit() {
+        use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+        let (before, all) = (getrlimit(Resource::Data), memory());
+        assert!(all >= 64 << 20, "{all}");
+        let less = all - 1;
+        setrlimit(Resource::Data, Rlimit { current: Some(less), ..before }).expect("it can be lowered");
+        assert_eq!(memory(), less);
+        setrlimit(Resource::Data, before).expect("it can be raised again");
     }
 
     fn secret(dir: &Path, mode: u32) -> PathBuf {

@@ -22,7 +22,7 @@ const RINGS: usize = 16;
 /// Places in a bucket of the index: a line of the processor's cache. Rows that all want the same
 /// bucket push each other out, whoever chose their keys.
 const BUCKET_PLACES: usize = 8;
-/// Bytes of a ring for each bucket, at the most: rows of the usual size fill half of its places.
+/// Bytes of a ring for each bucket, about: rows of the usual size fill half of its places.
 const BUCKET_RING_BYTES: usize = 512;
 const BUCKET_BYTES: usize = BUCKET_PLACES * size_of::<u64>();
 
@@ -112,7 +112,7 @@ impl Ring {
         (if bucket < self.buckets() { bucket } else { bucket - most / 2 }) * BUCKET_PLACES
     }
 
-    /// Adds buckets as long as too many rows share one, each of which takes from another those that
+    /// Adds buckets as long as too many bytes share one, each of which takes from another the rows that
     /// have its bit. The last is there when half of the ring is full: until then some have twice the
     /// rows of others.
     fn grow(&mut self) {

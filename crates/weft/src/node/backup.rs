@@ -32,6 +32,7 @@ use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open, RealDisk, Sys, fault};
 use weft_volume::managed;
 
+use super::directory::engine_options;
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
 
 #[cfg(test)]
@@ -216,8 +217,8 @@ fn is_below(path: &Path, dir: &Path) -> Result<bool> {
 pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
     let source = RealDisk::open(from)?;
     let meta = directory.disk("meta")?;
-    Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::default())?;
-    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, weft_kv::Options::default())?);
+    Embedded::restore(sys, &*source.beneath("meta")?, &meta, engine_options())?;
+    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, engine_options())?);
     let restored =
         weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
             .await?;

@@ -194,14 +194,13 @@ impl NodeDirectory {
 
     /// Opens the metadata engine.
     pub fn engine(&self, sys: &Sys) -> Result<Arc<dyn Engine>> {
-        let options = weft_kv::Options::within(process::memory());
-        let opened = Embedded::open(sys.clone(), self.disk(META)?, options);
+        let opened = Embedded::open(sys.clone(), self.disk(META)?, engine_options());
         Ok(Arc::new(opened.map_err(|error| self.of_metadata(error))?))
     }
 
     /// Checks every byte that the metadata engine stands on, while nobody has it open.
     pub fn check_engine(&self, sys: &Sys) -> Result<()> {
-        let checked = Embedded::check(sys, &self.disk(META)?, weft_kv::Options::default());
+        let checked = Embedded::check(sys, &self.disk(META)?, engine_options());
         checked.map(drop).map_err(|error| self.of_metadata(error))
     }
 
@@ -258,6 +257,11 @@ impl NodeDirectory {
         }
         Ok(())
     }
+}
+
+/// Returns how large the parts of a node's metadata engine are: as fits the machine.
+pub fn engine_options() -> weft_kv::Options {
+    weft_kv::Options::within(process::memory())
 }
 
 /// Writes a file that only we may read.
