@@ -94,7 +94,7 @@ fn generate(root: &Path) -> Result<bool, String> {
 }
 
 /// Runs a bench of `bench/` as it would be shipped: figures of another build say little. Whoever tries
-/// one thing after another runs the package with `--release`, which is built in a third of the time.
+/// one thing after another runs the package with `--release`, which is built sooner.
 fn bench(root: &Path, words: &[&str]) -> Result<bool, String> {
     let cargo = |words: &[&str]| {
         let status = Command::new(env!("CARGO")).current_dir(root).args(words).status();
