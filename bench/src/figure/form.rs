@@ -19,7 +19,7 @@ use weft_core::service::{Evidence, ObjectStore};
 use weft_core::{Deadline, FileId, Name, Rights, SessionId, TraceId, VolumeId};
 use weft_kv::{Ack, Embedded, Engine, Options, SpaceId};
 use weft_store::Directory;
-use weft_sys::{Disk, RealDisk, Sys, process};
+use weft_sys::{Disk, RealDisk, Sys};
 use weft_volume::managed::{AUDITS, Config, Managed};
 
 use super::rows::Work;
@@ -60,10 +60,10 @@ pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
 
 async fn open(folder: &Path) -> Result<Tree> {
     // Whoever asks is the administrator of the domain it made.
-    let uid = process::uid();
+    let uid = weft_sys::process::uid();
     let (sys, disk) = (Sys::real(), RealDisk::open(folder)?);
     let engine: Arc<dyn Engine> =
-        Arc::new(Embedded::open(sys.clone(), disk.beneath("meta")?, Options::within(process::memory()))?);
+        Arc::new(Embedded::open(sys.clone(), disk.beneath("meta")?, Options::of_machine())?);
     let settings = Settings { founder_uid: Some(uid), ..Settings::default() };
     let private = disk.beneath("auth")?;
     std::fs::set_permissions(folder.join("auth"), std::os::unix::fs::PermissionsExt::from_mode(0o700))?;

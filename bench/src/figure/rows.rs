@@ -10,7 +10,7 @@ use std::time::Instant;
 use weft_kv::{
     Ack, Embedded, Engine, NoteKind, Options, Order, Read, Schema, Space, SpaceId, SpaceTxn, Txn, prefix_end,
 };
-use weft_sys::{RealDisk, Sys, process};
+use weft_sys::{RealDisk, Sys};
 
 use crate::Result;
 
@@ -51,8 +51,7 @@ impl Work {
 /// Does one side's work.
 pub async fn run(folder: &Path, what: &str, work: Work) -> Result<f64> {
     let sys = Sys::real();
-    let engine =
-        Arc::new(Embedded::open(sys, Arc::new(RealDisk::open(folder)?), Options::within(process::memory()))?);
+    let engine = Arc::new(Embedded::open(sys, Arc::new(RealDisk::open(folder)?), Options::of_machine())?);
     let space = Space::open(engine.clone(), SpaceId(1), &Schema { version: 1, migrations: &[] }).await?;
     let readers: Vec<_> = FEEDS.into_iter().map(|kind| tokio::spawn(follow(space.clone(), kind))).collect();
     let base = files(&space)?;

@@ -35,7 +35,7 @@ use weft_core::limits::{
 };
 use weft_core::{Error, Result};
 use weft_sys::disk::DiskLock;
-use weft_sys::{Disk, Sys};
+use weft_sys::{Disk, Sys, process};
 
 use self::desk::{Desk, Wish};
 use self::feed::{Feeds, Subscription, all_counts};
@@ -87,10 +87,14 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Returns the defaults for a process that may use so many bytes of memory
-    /// ([`weft_sys::process::memory`]): as much of the tree as fits into a share of it is kept there.
+    /// Returns the defaults for the machine we are on: as much of the tree as fits into a share of the
+    /// memory that this process may use is kept there.
     #[must_use]
-    pub fn within(memory: u64) -> Self {
+    pub fn of_machine() -> Self {
+        Self::within(process::memory())
+    }
+
+    fn within(memory: u64) -> Self {
         let cache = (memory / KV_TREE_CACHE_SHARE).clamp(KV_TREE_CACHE_BYTES_MIN, KV_TREE_CACHE_BYTES_MAX);
         Self { cache_bytes: usize::try_from(cache).unwrap_or(usize::MAX), ..Self::default() }
     }

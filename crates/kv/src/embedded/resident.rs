@@ -116,8 +116,8 @@ impl Ring {
     /// have its bit. The last is there when half of the ring is full: until then some have twice the
     /// rows of others.
     fn grow(&mut self) {
-        let rows_of_one = self.room / self.buckets_max / 2;
-        while self.buckets() < self.buckets_max && self.buckets() * rows_of_one < self.bytes.len() {
+        let bytes_of_one = self.room / self.buckets_max / 2;
+        while self.buckets() < self.buckets_max && self.buckets() * bytes_of_one < self.bytes.len() {
             let new = self.index.len();
             let old = new - (self.buckets() + 1).next_power_of_two() / 2 * BUCKET_PLACES;
             self.index.resize(new + BUCKET_PLACES, 0);

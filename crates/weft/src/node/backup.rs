@@ -32,7 +32,6 @@ use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open, RealDisk, Sys, fault};
 use weft_volume::managed;
 
-use super::directory::engine_options;
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
 
 #[cfg(test)]
@@ -217,8 +216,9 @@ fn is_below(path: &Path, dir: &Path) -> Result<bool> {
 pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
     let source = RealDisk::open(from)?;
     let meta = directory.disk("meta")?;
-    Embedded::restore(sys, &*source.beneath("meta")?, &meta, engine_options())?;
-    let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, engine_options())?);
+    Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::of_machine())?;
+    let engine: Arc<dyn Engine> =
+        Arc::new(Embedded::open(sys.clone(), meta, weft_kv::Options::of_machine())?);
     let restored =
         weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
             .await?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::{Error, ErrorKind, Result};
-use weft_kv::{Embedded, Engine};
+use weft_kv::{Embedded, Engine, Options};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, RealDisk, ShadowDisk, Sys, fault, process};
 
@@ -194,13 +194,13 @@ impl NodeDirectory {
 
     /// Opens the metadata engine.
     pub fn engine(&self, sys: &Sys) -> Result<Arc<dyn Engine>> {
-        let opened = Embedded::open(sys.clone(), self.disk(META)?, engine_options());
+        let opened = Embedded::open(sys.clone(), self.disk(META)?, Options::of_machine());
         Ok(Arc::new(opened.map_err(|error| self.of_metadata(error))?))
     }
 
     /// Checks every byte that the metadata engine stands on, while nobody has it open.
     pub fn check_engine(&self, sys: &Sys) -> Result<()> {
-        let checked = Embedded::check(sys, &self.disk(META)?, engine_options());
+        let checked = Embedded::check(sys, &self.disk(META)?, Options::of_machine());
         checked.map(drop).map_err(|error| self.of_metadata(error))
     }
 
@@ -257,11 +257,6 @@ impl NodeDirectory {
         }
         Ok(())
     }
-}
-
-/// Returns how large the parts of a node's metadata engine are: as fits the machine.
-pub fn engine_options() -> weft_kv::Options {
-    weft_kv::Options::within(process::memory())
 }
 
 /// Writes a file that only we may read.
