@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use weft_core::attr::{Kind, SetAttr};
 use weft_core::form::{At, Expect, LinkTarget, New, Reference, Replace, Want};
-use weft_core::{CallerName, ErrorKind, FileId, Name, VolumeId, limits};
+use weft_core::{CallerName, ContainerId, ErrorKind, FileId, Name, VolumeId, limits};
 
 use super::Subject;
 use super::site::*;
@@ -92,7 +92,7 @@ pub async fn every_kind_is_made_and_shown(subject: &dyn Subject) {
         ("link", New::Symlink(Bytes::from_static(b"file")), Kind::Symlink),
         ("pipe", New::Fifo, Kind::Fifo),
         ("node", New::Reference(Reference::Node(node.clone())), Kind::Reference),
-        ("volume", New::Reference(Reference::Volume(VolumeId(9))), Kind::Reference),
+        ("container", New::Reference(Reference::Container(ContainerId(9))), Kind::Reference),
     ];
     for (path, new, kind) in kinds.clone() {
         let made = site.fs.make(&site.call(), &at(path), new, &SetAttr::default()).await.works();
@@ -111,6 +111,19 @@ pub async fn every_kind_is_made_and_shown(subject: &dyn Subject) {
     let reference = site.fs.target(&site.call(), &at("node")).await.works();
     assert_eq!(reference, LinkTarget::Reference(Reference::Node(node)));
     assert_eq!(site.fs.target(&site.call(), &at("file")).await.fails(), ErrorKind::Invalid);
+}
+
+/// Nobody leads others to a volume of its choice: a junction is not made by a request, whatever
+/// rights its caller has, and where it would have come to lie is nothing.
+pub async fn a_junction_is_not_made_by_a_request(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    site.dir("taken").await;
+    for path in ["volume", "taken", "none/volume"] {
+        let new = New::Reference(Reference::Volume(VolumeId(9)));
+        let answer = site.fs.make(&site.call(), &at(path), new, &SetAttr::default()).await;
+        assert_eq!(answer.fails(), ErrorKind::NotPermitted, "{path}");
+    }
+    assert_eq!(site.find("volume").await.fails(), ErrorKind::NotFound);
 }
 
 /// Making a file again with the verifier it was made with finds it; another verifier

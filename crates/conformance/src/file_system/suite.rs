@@ -43,6 +43,7 @@ laws! { $
         a_taken_name_is_not_made_again,
         making_needs_a_directory_that_is_there,
         every_kind_is_made_and_shown,
+        a_junction_is_not_made_by_a_request,
         an_exclusive_verifier_finds_what_it_made,
         hard_links_are_one_file,
         a_file_has_so_many_names_and_no_more,

@@ -62,6 +62,21 @@ pub enum New {
     Reference(Reference),
 }
 
+impl New {
+    /// Checks that a request may make this. A junction is no entry like others: whoever made one
+    /// would lead everybody to a volume of its choice, so only the node makes it (request-form
+    /// law 20). Fails with `NotPermitted`.
+    pub fn check(&self) -> Result<()> {
+        match self {
+            Self::Reference(Reference::Volume(_)) => {
+                Err(Error::not_permitted("a junction is made by sharing, and by nothing else")
+                    .hint("weft share"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Whether reads of one open may see two versions (request-form law 4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Pin {
@@ -242,7 +257,7 @@ pub trait FileSystem: Send + Sync {
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page>;
 
     /// Makes something. Needs `insert`. `Exists` if the name is taken. What `set` does
-    /// not say, the new inode has from its caller and directory.
+    /// not say, the new inode has from its caller and directory. `NotPermitted` for a junction.
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>>;
 
     /// Gives a file another name in the same container. Needs `attr-write` on the file and `insert`.
@@ -261,7 +276,8 @@ pub trait FileSystem: Send + Sync {
         guard: &Guard,
     ) -> Result<Changed<()>>;
 
-    /// Removes a name. Needs `remove`. The inode lives while it has names or opens.
+    /// Removes a name. Needs `remove`. The inode lives while it has names or opens. A junction is
+    /// neither removed nor replaced (`NotPermitted`), and may be renamed.
     async fn remove(&self, call: &Call, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>>;
 
     /// Returns where a symbolic link leads, or what a reference refers to. `Invalid`

@@ -70,6 +70,7 @@ impl Act<'_> {
     }
 
     pub(super) fn make(&mut self, at: &At, new: &New, set: &SetAttr) -> Result<Changed<Entry>> {
+        new.check()?;
         let place = self.locate(at)?;
         let taken = || Error::exists("the name is taken");
         let (dir, name) = place.name.ok_or_else(taken)?;

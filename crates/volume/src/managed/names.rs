@@ -34,6 +34,7 @@ impl View<'_> {
 
 impl Act<'_, '_> {
     pub(super) fn make(&mut self, at: &At, new: &New, set: &SetAttr, number: u64) -> Result<Changed<Entry>> {
+        new.check()?;
         let place = self.view().locate(at)?;
         let (dir, name) = place.above.ok_or_else(taken)?;
         self.view().need(&dir, Rights::INSERT)?;
