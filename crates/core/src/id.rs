@@ -74,6 +74,11 @@ impl FileId {
     /// The largest serial.
     pub const SERIAL_MAX: u64 = (1 << 48) - 1;
 
+    /// Returns the id that the root of a volume has in every volume.
+    pub const fn root_of(volume: VolumeId) -> Self {
+        Self { volume, serial: 1, generation: 0 }
+    }
+
     /// Makes an id. The serial's upper 16 bits must be zero.
     pub fn new(volume: VolumeId, serial: u64, generation: u32) -> Self {
         assert!(serial <= Self::SERIAL_MAX, "a file's serial has 48 bits");
@@ -203,6 +208,8 @@ mod tests {
         }
         assert!(ids.windows(2).all(|w| w[0] < w[1] && w[0].to_bytes() < w[1].to_bytes()));
         assert_eq!(ids[2].inode(), 1 << 48 | 1);
+        assert_eq!(FileId::root_of(VolumeId(1)), ids[2]);
+        assert_eq!(FileId::root_of(VolumeId(0)), FileId::ROOT);
     }
 
     #[test]

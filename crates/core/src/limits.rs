@@ -220,6 +220,8 @@ pub const RESTORE_NUMBERS_GAP: u64 = 1 << 38;
 pub const RESTORE_STARTS_GAP: u32 = 1024;
 /// Directories on one way from a place to the root of its volume.
 pub const TREE_DEPTH_MAX: usize = 65_536;
+/// Volumes that are joined to one tree.
+pub const MEMBERS_MAX: usize = 1024;
 /// Policies of containers kept parsed.
 pub const POLICIES_CACHED: usize = 4096;
 /// Capabilities of this node's own calls kept for reuse.

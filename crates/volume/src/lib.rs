@@ -2,8 +2,9 @@
 //!
 //! A volume is a [`FileSystem`](weft_core::form::FileSystem): [`managed::Managed`] keeps
 //! names, policies, locks and stages in `kv` and larger files' bytes in an
-//! [`ObjectStore`](weft_core::service::ObjectStore). What it must never know: protocols,
-//! keys, a concrete store or issuer.
+//! [`ObjectStore`](weft_core::service::ObjectStore). [`tree::Tree`] joins
+//! others to one of them. What it must never know: protocols, keys, a concrete store or issuer.
 
 pub mod audited;
 pub mod managed;
+pub mod tree;

@@ -40,6 +40,20 @@ pub struct Supports {
     pub file_bytes_max: u64,
 }
 
+impl Supports {
+    /// What can be done where there is no volume.
+    pub const NOTHING: Self = Self {
+        links: false,
+        exchange: false,
+        tags: false,
+        locks: false,
+        watch: false,
+        publish_keeps_id: false,
+        holes: false,
+        file_bytes_max: 0,
+    };
+}
+
 /// What a walk or listing should bring beyond id, kind and name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Want {

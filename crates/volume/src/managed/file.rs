@@ -93,6 +93,7 @@ impl View<'_> {
     }
 
     fn may_open(&self, node: &Node, need: Rights) -> Result<()> {
+        self.must_be_here(node)?;
         if need.is_empty() {
             self.need_any(node)?;
         }

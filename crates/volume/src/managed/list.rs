@@ -12,6 +12,7 @@ impl View<'_> {
     pub(super) fn walk(&self, at: &At, want: Want) -> Result<Walked> {
         let place = self.locate(at)?;
         let node = place.node.ok_or_else(hidden)?;
+        self.must_be_here(&node)?;
         let rights = self.rights(&node)?;
         if rights.is_empty() {
             return Err(self.refusal(&node, Rights::ALL));

@@ -27,8 +27,16 @@ pub(super) struct Spot {
     pub(super) held: Option<(Node, Link)>,
 }
 
+/// Where following an address ended.
+pub(super) enum Led {
+    /// Where it leads.
+    To(Place),
+    /// At a junction that is in the way, with the steps that are left beyond it.
+    Beyond(Place, Vec<Step>),
+}
+
 /// One step of a path or of a symbolic link's target.
-enum Step {
+pub(super) enum Step {
     Into(Name),
     Up,
     Here,
@@ -55,6 +63,14 @@ impl View<'_> {
     /// Finds where an address leads. Fails with `Stale` if its base is gone; what the
     /// path does not lead to is a place without a node, if its directory is there.
     pub(super) fn locate(&self, at: &At) -> Result<Place> {
+        match self.lead(at)? {
+            Led::To(place) => Ok(place),
+            Led::Beyond(junction, _) => Err(self.not_here(&junction.node.ok_or_else(hidden)?)),
+        }
+    }
+
+    /// Follows an address as far as this volume goes, and asks for rights at every step.
+    pub(super) fn lead(&self, at: &At) -> Result<Led> {
         self.led_by(at, |dir, step| self.step(dir, step))
     }
 
@@ -76,7 +92,10 @@ impl View<'_> {
             reached = Some(place.clone());
             Ok(place)
         });
-        led.or_else(|error| reached.ok_or(error))
+        match led {
+            Ok(Led::To(place) | Led::Beyond(place, _)) => Ok(place),
+            Err(error) => reached.ok_or(error),
+        }
     }
 
     /// Says what an address leads to, or how far, for a record.
@@ -101,7 +120,7 @@ impl View<'_> {
     }
 
     /// Follows an address: names by `step`, symbolic links as they say.
-    fn led_by(&self, at: &At, mut step_by: impl FnMut(Node, Step) -> Result<Place>) -> Result<Place> {
+    fn led_by(&self, at: &At, mut step_by: impl FnMut(Node, Step) -> Result<Place>) -> Result<Led> {
         let mut place = Place::at(self.node(at.base)?);
         let mut names = at.path.names();
         let mut name = names.next();
@@ -121,11 +140,17 @@ impl View<'_> {
                 place = Place::at(start);
                 continue;
             }
+            if let Some(node) = place.node.as_ref().filter(|_| more)
+                && self.joined(node)?.is_some()
+            {
+                let named = name.into_iter().chain(names).map(Step::Into);
+                return Ok(Led::Beyond(place, detour.into_iter().rev().chain(named).collect()));
+            }
             let step = match detour.pop() {
                 Some(step) => step,
                 None => match std::mem::replace(&mut name, names.next()) {
                     Some(name) => Step::Into(name),
-                    None => return Ok(place),
+                    None => return Ok(Led::To(place)),
                 },
             };
             place = step_by(place.node.ok_or_else(hidden)?, step)?;
@@ -202,9 +227,11 @@ impl View<'_> {
         }
     }
 
-    /// Finds what is at an address; `NotFound` if nothing is.
+    /// Finds what is at an address; `NotFound` if nothing is, `Unavailable` if it is another volume.
     pub(super) fn existing(&self, at: &At) -> Result<Node> {
-        self.locate(at)?.node.ok_or_else(hidden)
+        let node = self.locate(at)?.node.ok_or_else(hidden)?;
+        self.must_be_here(&node)?;
+        Ok(node)
     }
 
     /// Finds the directory and name an address stands for, whether anything is there

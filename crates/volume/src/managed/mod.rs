@@ -43,6 +43,7 @@ mod file_system;
 mod files;
 mod full;
 mod grants;
+mod junctions;
 mod landing;
 mod lease;
 mod left;
@@ -94,6 +95,8 @@ use crate::audited::Witness;
 
 pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
 pub use self::full::Unfinished;
+pub use self::junctions::Across;
+pub(crate) use self::junctions::unserved;
 pub use self::restored::after_restore;
 pub use self::sweep::Swept;
 

@@ -35,6 +35,17 @@ impl View<'_> {
 impl Act<'_, '_> {
     pub(super) fn make(&mut self, at: &At, new: &New, set: &SetAttr, number: u64) -> Result<Changed<Entry>> {
         new.check()?;
+        self.make_any(at, new, set, number)
+    }
+
+    /// Makes anything, a junction too.
+    pub(super) fn make_any(
+        &mut self,
+        at: &At,
+        new: &New,
+        set: &SetAttr,
+        number: u64,
+    ) -> Result<Changed<Entry>> {
         let place = self.view().locate(at)?;
         let (dir, name) = place.above.ok_or_else(taken)?;
         self.view().need(&dir, Rights::INSERT)?;
@@ -182,9 +193,10 @@ impl Act<'_, '_> {
     pub(super) fn remove(&mut self, at: &At, kind: Expect, guard: &Guard) -> Result<Changed<()>> {
         let view = self.view();
         let spot = view.spot(at)?;
-        let (mut node, link) = spot.held.ok_or_else(hidden)?;
+        let (node, link) = spot.held.ok_or_else(hidden)?;
         let (dir, name) = (spot.dir, spot.name);
         view.need(&dir, Rights::REMOVE)?;
+        view.must_not_end(&node)?;
         view.guard(guard, Some(&node))?;
         match (node.inode.is_directory(), kind) {
             (true, Expect::NotDirectory) => {
@@ -194,14 +206,24 @@ impl Act<'_, '_> {
             _ => {}
         }
         view.must_be_empty(&node)?;
-        let (before, above) = (self.before(&node)?, self.before(&dir)?);
+        self.remove_name((&dir, &name), node, &link)
+    }
+
+    /// Removes a name. Rights were checked.
+    pub(super) fn remove_name(
+        &mut self,
+        (dir, name): (&Node, &Name),
+        mut node: Node,
+        link: &Link,
+    ) -> Result<Changed<()>> {
+        let (before, above) = (self.before(&node)?, self.before(dir)?);
         self.catch_up(&mut node)?;
         self.record(&Deed {
-            place: Some((&dir, &name)),
-            ..Deed::of(ChangeKind::Remove, "remove", &node, (&dir, Rights::REMOVE))
+            place: Some((dir, name)),
+            ..Deed::of(ChangeKind::Remove, "remove", &node, (dir, Rights::REMOVE))
         })?;
-        entries::remove(self.txn, dir.serial(), &name, &link)?;
-        self.touch_names(&dir, -1, -i64::from(node.inode.is_directory()))?;
+        entries::remove(self.txn, dir.serial(), name, link)?;
+        self.touch_names(dir, -1, -i64::from(node.inode.is_directory()))?;
         self.lose_name(&mut node)?;
         Ok(Changed {
             value: (),

@@ -5,7 +5,7 @@ use weft_core::acl::{Acl, AclEntry};
 use weft_core::attr::Changed;
 use weft_core::form::{At, ChangeKind, Protected, Scope};
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, limits};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
 
 use super::act::{Act, Deed};
 use super::rename::Epochs;
@@ -107,15 +107,7 @@ impl Act<'_, '_> {
             node = self.view().node(node.id)?;
         }
         self.edit(container, edit, &mut epochs)?;
-        let mut traverse_added = Vec::new();
-        for (above, acl) in traverse {
-            let (mut head, mut rules) =
-                (containers::head(self.txn, above)?, containers::rules(self.txn, above)?);
-            head.serial += 1;
-            rules.acl = acl;
-            containers::put(self.txn, above, head, &rules)?;
-            traverse_added.push(above);
-        }
+        let traverse_added = self.mend(traverse)?;
         self.touch(&mut node)?;
         let mut also = traverse_added.clone();
         also.push(enclosing);
@@ -124,6 +116,39 @@ impl Act<'_, '_> {
         let value = Protected { container, made, members_left, traverse_added, untouched_above };
         let file = self.wcc(node.id, before)?;
         Ok((Changed { value, file, parents: [None, None] }, epochs))
+    }
+
+    /// Writes mended ACLs. Returns whose they are.
+    fn mend(&mut self, mended: Vec<(ContainerId, Acl)>) -> Result<Vec<ContainerId>> {
+        let mut changed = Vec::new();
+        for (container, acl) in mended {
+            let (mut head, mut rules) =
+                (containers::head(self.txn, container)?, containers::rules(self.txn, container)?);
+            head.serial += 1;
+            rules.acl = acl;
+            containers::put(self.txn, container, head, &rules)?;
+            changed.push(container);
+        }
+        Ok(changed)
+    }
+
+    /// Lets whoever was given something beyond a junction pass on the way to it, as far as the caller
+    /// may change that. Returns the containers that were changed, and those that were not the
+    /// caller's to change.
+    pub(super) fn let_pass(
+        &mut self,
+        junction: FileId,
+        gained: &[AclEntry],
+    ) -> Result<(Vec<ContainerId>, Vec<ContainerId>)> {
+        let view = self.view();
+        let node = view.node(junction)?;
+        let (mended, untouched) = view.traverse_above(&node, gained)?;
+        let Some((nearest, _)) = mended.first() else { return Ok((Vec::new(), untouched)) };
+        let by = view.root_of(&containers::rules(self.txn, *nearest)?, &node);
+        let changed = self.mend(mended)?;
+        let deed = Deed::of(ChangeKind::Policy, "protect", &node, (&by, Rights::ACL_WRITE));
+        self.record(&Deed { also: changed.clone(), ..deed })?;
+        Ok((changed, untouched))
     }
 
     /// Makes a container with the enclosing one's policy. Few members move at once; of

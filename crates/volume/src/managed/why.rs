@@ -17,28 +17,55 @@ impl View<'_> {
     /// Explains for the caller itself; for somebody else, by name, to whoever may change the
     /// policy there.
     pub(super) fn why(&self, at: &At, need: Rights, who: Option<&CallerName>) -> Result<Why> {
-        let caller = &self.call.caller;
-        let other = who.filter(|who| *who != caller.name());
-        let groups = match other {
-            Some(who) => {
-                self.need(&self.existing(at)?, Rights::ACL_WRITE)?;
-                self.volume.groups.groups_of(who)?
-            }
-            None => Vec::new(),
-        };
-        let who = other.map_or_else(|| caller.subject(), |who| Subject::named(who, &groups));
-        let mut why = Why::begin(caller, &who);
-        for (dir, place) in self.passed(at)? {
-            let told = other.is_none() || self.has(&dir, Rights::ACL_WRITE)?;
-            if told && !why.add(self.explain(&dir, &place, Rights::TRAVERSE, &who)?) {
+        if self.other(who).is_some() {
+            self.need(&self.existing(at)?, Rights::ACL_WRITE)?;
+        }
+        self.judged_for(who, |who| {
+            let mut why = self.on_the_way(at, who)?;
+            if !why.allowed {
                 return Ok(why);
             }
+            let node = self.existing(at)?;
+            if !self.may_know(&node)? {
+                return Err(hidden());
+            }
+            why.add(self.explain(&node, at, need, who)?);
+            Ok(why)
+        })
+    }
+
+    /// Explains only the way that an address takes through this volume: for one that leads out of it.
+    pub(super) fn why_may_pass(&self, at: &At, who: Option<&CallerName>) -> Result<Why> {
+        self.judged_for(who, |who| self.on_the_way(at, who))
+    }
+
+    /// Returns whom an explanation is about if that is not the caller.
+    fn other<'n>(&self, who: Option<&'n CallerName>) -> Option<&'n CallerName> {
+        who.filter(|who| *who != self.call.caller.name())
+    }
+
+    fn judged_for<T>(
+        &self,
+        who: Option<&CallerName>,
+        judge: impl FnOnce(&Subject<'_>) -> Result<T>,
+    ) -> Result<T> {
+        match self.other(who) {
+            Some(who) => judge(&Subject::named(who, &self.volume.groups.groups_of(who)?)),
+            None => judge(&self.call.caller.subject()),
         }
-        let node = self.existing(at)?;
-        if !self.may_know(&node)? {
-            return Err(hidden());
+    }
+
+    /// Explains each directory that an address passes, up to the first that may not be passed. Of
+    /// somebody else, only those whose policy the caller may change.
+    fn on_the_way(&self, at: &At, who: &Subject<'_>) -> Result<Why> {
+        let caller = &self.call.caller;
+        let mut why = Why::begin(caller, who);
+        for (dir, place) in self.passed(at)? {
+            let told = who.name() == caller.name() || self.has(&dir, Rights::ACL_WRITE)?;
+            if told && !why.add(self.explain(&dir, &place, Rights::TRAVERSE, who)?) {
+                break;
+            }
         }
-        why.add(self.explain(&node, at, need, &who)?);
         Ok(why)
     }
 
@@ -69,6 +96,9 @@ impl View<'_> {
         for name in at.path.names() {
             let dir = At { base: at.base, path: here.clone(), follow: Follow::Last };
             let Ok(Some(node)) = self.locate(&dir).map(|place| place.node) else { break };
+            if self.joined(&node)?.is_some() {
+                break;
+            }
             let may_pass = self.has(&node, Rights::TRAVERSE)?;
             passed.push((node, dir));
             if !may_pass {

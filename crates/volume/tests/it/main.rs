@@ -16,6 +16,7 @@ mod space;
 mod splits;
 mod suite;
 mod together;
+mod tree;
 mod unsteady_engine;
 mod unsteady_store;
 mod upkeep;

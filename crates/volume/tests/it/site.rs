@@ -10,7 +10,7 @@ use weft_conformance::file_system::{ADMINISTRATOR, Subject};
 use weft_core::form::FileSystem;
 use weft_core::model::ModelStore;
 use weft_core::service::{ObjectStore, SessionWatcher};
-use weft_core::{Clock, SessionId, VolumeId};
+use weft_core::{Clock, FileId, SessionId, VolumeId};
 use weft_kv::{Embedded, Engine, Options, SpaceId};
 use weft_sys::{Disk, SimClock, SimDisk, Sys};
 use weft_volume::managed::{Config, Managed};
@@ -40,6 +40,7 @@ pub struct Volume {
     /// So many of the next reads of notes fail.
     pub unreadable: Arc<AtomicU32>,
     pub gate: Arc<Gate>,
+    pub number: VolumeId,
     running: Mutex<Option<Running>>,
 }
 
@@ -54,9 +55,19 @@ impl Volume {
     pub async fn fresh(seed: u64) -> Self {
         let sys = Sys::simulated(seed);
         let clock = sys.sim_clock().expect("it is simulated").clone();
-        let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
+        let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0), VolumeId(1)]);
         let store = ModelStore::new(clock.clone() as Arc<dyn Clock>);
         Self::on_disk(sys, domain, Arc::new(SimDisk::new()), store, true).await
+    }
+
+    /// Makes another volume on the same machine, on a disk of its own: number 1.
+    pub async fn beside(&self) -> Self {
+        let store = ModelStore::new(self.clock.clone() as Arc<dyn Clock>);
+        let (sys, domain) = (self.sys.clone(), self.domain.clone());
+        let mut other = Self::at_rest(sys, domain, Arc::new(SimDisk::new()), store);
+        other.number = VolumeId(1);
+        other.begin(true).await;
+        other
     }
 
     /// Makes or opens a volume.
@@ -89,6 +100,7 @@ impl Volume {
             full: Arc::default(),
             unreadable: Arc::default(),
             gate: Arc::default(),
+            number: FileId::ROOT.volume(),
             running: Mutex::new(None),
         }
     }
@@ -128,7 +140,7 @@ impl Volume {
             issuer: self.domain.clone(),
             groups: self.domain.clone(),
             store: self.store.clone(),
-            volume: VolumeId(0),
+            volume: self.number,
             node: Arc::new(move || domain.caller("node:n1")),
             audited: false,
         }

@@ -19,7 +19,11 @@ impl View<'_> {
     pub(super) fn may_publish(&self, spot: &Spot) -> Result<()> {
         let (node, right) = spot.published_by();
         self.need(node, right)?;
-        spot.held.as_ref().map_or(Ok(()), |(node, _)| must_have_bytes(node))
+        let Some((node, _)) = &spot.held else { return Ok(()) };
+        match self.joined(node)? {
+            Some(_) => Err(Error::new(ErrorKind::IsDirectory, "it is a share")),
+            None => must_have_bytes(node),
+        }
     }
 
     /// Says what a new stage for a name is to be.
