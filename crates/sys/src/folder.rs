@@ -55,6 +55,24 @@ pub enum Sort {
     Other,
 }
 
+impl Sort {
+    pub(crate) fn of_mode(mode: u32) -> Self {
+        Self::known(FileType::from_raw_mode(mode)).unwrap_or(Self::Other)
+    }
+
+    /// Returns what a kind of file is; `None` if the kernel does not say which it is.
+    pub(crate) fn known(kind: FileType) -> Option<Self> {
+        Some(match kind {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            FileType::Fifo => Self::Fifo,
+            FileType::Unknown => return None,
+            _ => Self::Other,
+        })
+    }
+}
+
 impl Folder {
     /// Opens a directory, symbolic links followed: the path is whoever's who typed it.
     pub fn open(path: &Path) -> Result<Self> {
@@ -272,13 +290,7 @@ const LOOKED_THROUGH: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlag
 
 impl Seen {
     fn of(stat: &Stat) -> Self {
-        let sort = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Sort::File,
-            FileType::Directory => Sort::Directory,
-            FileType::Symlink => Sort::Symlink,
-            FileType::Fifo => Sort::Fifo,
-            _ => Sort::Other,
-        };
+        let sort = Sort::of_mode(stat.st_mode);
         let mtime = Time::from_unix(stat.st_mtime, stat.st_mtime_nsec as u32);
         Self { sort, mode: (stat.st_mode & 0o7777) as u16, size: stat.st_size as u64, mtime }
     }

@@ -14,6 +14,7 @@
 //!   net  ── sockets, with `sendfile`           tokio
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
 //!   Folder ── a directory of people: no link below it is followed (real only)
+//!   Beneath ── one that is served in place: nothing leads out of it (real only)
 //! ```
 //!
 //! A crate takes a [`Sys`] and, if it keeps anything, an `Arc<dyn Disk>` of its own
@@ -25,6 +26,7 @@
 //! the simulator drops unsynced names. Trusting a file after a failed flush: the simulator keeps
 //! such bytes readable and loses them at the next crash, as Linux does.
 
+pub mod beneath;
 pub mod clock;
 pub mod disk;
 pub mod fault;
@@ -39,6 +41,7 @@ use std::sync::Arc;
 
 use weft_core::{Clock, Time};
 
+pub use beneath::Beneath;
 pub use clock::{RealClock, SimClock};
 pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, ShadowDisk, SimDisk};
 pub use folder::{Folder, Seen, Sort};

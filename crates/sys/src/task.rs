@@ -114,6 +114,11 @@ impl Sys {
         self.sleep_until(self.clock().tick().plus(span)).await;
     }
 
+    /// Waits for `span` on the machine's own clock, in a simulation as well: for what the kernel stamps.
+    pub async fn real_sleep(&self, span: Duration) {
+        tokio::time::sleep(span).await;
+    }
+
     /// Waits for `work`, at most until `deadline`; then it is dropped and the answer is
     /// `Deadline`.
     pub async fn within<T>(&self, deadline: Deadline, work: impl Future<Output = Result<T>>) -> Result<T> {

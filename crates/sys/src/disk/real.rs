@@ -1,6 +1,7 @@
 //! The machine's file system below one directory.
 
 use std::ffi::CStr;
+use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -194,13 +195,52 @@ struct RealLock {
 
 impl DiskLock for RealLock {}
 
+/// A regular file of the machine.
 #[derive(Debug)]
-struct RealFile {
+pub struct RealFile {
     file: OwnedFd,
+    /// For error texts only; may be empty.
     shown: String,
 }
 
 impl RealFile {
+    /// Takes a file that was opened elsewhere, and which errors shall not name.
+    pub(crate) fn of(file: OwnedFd) -> Self {
+        Self { file, shown: String::new() }
+    }
+
+    /// Brings bytes and attributes to disk: for who flushes files of people, at no site of the node's own.
+    pub fn flush(&self) -> Result<()> {
+        fs::fsync(&self.file).map_err(|errno| self.failed(errno, "flush"))
+    }
+
+    /// Cuts or extends with zeroes.
+    pub fn set_length(&self, length: u64) -> Result<()> {
+        self.set_len(length)
+    }
+
+    /// Writes at the end, wherever that is by then. Returns where the bytes went, if nobody else wrote
+    /// there meanwhile.
+    pub fn append(&self, bytes: &[u8]) -> Result<u64> {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = [io::IoSlice::new(&bytes[done..])];
+            match rustix::io::pwritev2(&self.file, &rest, 0, rustix::io::ReadWriteFlags::APPEND) {
+                Ok(0) => return Err(self.failed(Errno::IO, "append to")),
+                Ok(written) => done += written,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(self.failed(errno, "append to")),
+            }
+        }
+        Ok(self.len()?.saturating_sub(bytes.len() as u64))
+    }
+
+    /// Makes zeros of a range, as far as the file reaches.
+    pub fn punch_within(&self, at: u64, length: u64) -> Result<()> {
+        let length = length.min(self.len()?.saturating_sub(at));
+        if length == 0 { Ok(()) } else { self.punch(at, length) }
+    }
+
     fn failed(&self, errno: Errno, op: &'static str) -> Error {
         failed(errno, op, &self.shown)
     }
@@ -324,7 +364,7 @@ fn begin_writing(file: BorrowedFd<'_>, at: u64, len: u64) {
 fn begin_writing(_: BorrowedFd<'_>, _: u64, _: u64) {}
 
 impl OpenedFile for RealFile {
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
         Ok(self.pread(buffer, at)?)
     }
 

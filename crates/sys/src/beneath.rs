@@ -1,0 +1,218 @@
+//! A directory of people's own, and everything beneath it: what an export serves in place.
+//!
+//! Others change it at any moment: names become symbolic links, directories move away, devices and
+//! pipes appear where files were. So a path is never walked by hand: the kernel resolves it in one
+//! step, following no link and crossing no mount, or refuses (`openat2`). What was found is held by
+//! a descriptor that opens nothing ([`Held`]); only after it has shown itself to be a regular file
+//! or a directory is that same inode opened, so that no device is ever touched and no pipe waited for.
+//!
+//! Errors say what the machine answered and no path: whoever asks knows the place by another name.
+
+mod clock;
+mod handle;
+mod held;
+mod listing;
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::io::Errno;
+use weft_core::{Error, ErrorKind, Result};
+
+use crate::fault;
+
+pub use clock::{coarse_now, coarse_tick};
+pub use held::{Facts, Held};
+pub use listing::Listed;
+
+/// A directory, and what lies beneath it.
+pub struct Beneath {
+    root: OwnedFd,
+}
+
+/// How much a file system holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// Bytes in all.
+    pub bytes_total: u64,
+    /// Bytes that the node's user may still fill.
+    pub bytes_free: u64,
+    /// Files there are, as far as the file system counts them.
+    pub files: u64,
+}
+
+/// What a new name is to stand for.
+#[derive(Clone, Copy, Debug)]
+pub enum Fresh<'a> {
+    /// An empty file.
+    File,
+    /// An empty directory.
+    Directory,
+    /// A symbolic link to these bytes.
+    Symlink(&'a [u8]),
+    /// A named pipe.
+    Fifo,
+}
+
+/// What a rename does to what has the new name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Onto {
+    /// Nothing: `Exists`.
+    Nothing,
+    /// Replaces it, as POSIX says.
+    Anything,
+    /// Swaps the two.
+    Exchange,
+}
+
+const WITHIN: ResolveFlags = ResolveFlags::BENEATH
+    .union(ResolveFlags::NO_XDEV)
+    .union(ResolveFlags::NO_SYMLINKS)
+    .union(ResolveFlags::NO_MAGICLINKS);
+
+const HELD: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Returns what the machine's answer means.
+pub(crate) fn refused(errno: Errno) -> Error {
+    let cause = io::Error::from(errno);
+    let (kind, detail) = match errno {
+        // What is mounted below is somebody else's: it is not there.
+        Errno::XDEV => (ErrorKind::NotFound, "what is mounted there does not belong to the share"),
+        _ => fault::meaning(&cause),
+    };
+    Error::new(kind, detail).caused_by(cause)
+}
+
+impl Beneath {
+    /// Opens a directory by an absolute path that no symbolic link is part of. `Loop` if one is.
+    pub fn open(path: &Path) -> Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
+        Ok(Self { root: root.map_err(refused)? })
+    }
+
+    /// Holds the directory itself.
+    pub fn itself(&self) -> Result<Held> {
+        let fd = self.root.try_clone().map_err(|e| Error::internal("no descriptor is left").caused_by(e))?;
+        Ok(Held::of(fd))
+    }
+
+    /// Finds what is at a path: names, with a slash between two; empty means the directory itself.
+    /// A symbolic link at the end is what is found; one before it is `Loop`.
+    pub fn find(&self, path: &[u8]) -> Result<Held> {
+        if path.is_empty() {
+            return self.itself();
+        }
+        let found = again(|| fs::openat2(&self.root, OsStr::from_bytes(path), HELD, Mode::empty(), WITHIN));
+        found.map(Held::of).map_err(refused)
+    }
+
+    /// Returns how much the file system holds.
+    pub fn holds(&self) -> Result<Holds> {
+        let space = fs::fstatvfs(&self.root).map_err(refused)?;
+        Ok(Holds {
+            bytes_total: space.f_blocks.saturating_mul(space.f_frsize),
+            bytes_free: space.f_bavail.saturating_mul(space.f_frsize),
+            files: space.f_files.saturating_sub(space.f_ffree),
+        })
+    }
+
+    /// Returns whether looking at names in it may wait for a network or for another program: on
+    /// such file systems nothing may be done where others wait behind it.
+    pub fn may_stall(&self) -> bool {
+        const ALWAYS_HERE: [u64; 6] = [
+            0xef53,      /* ext4 */
+            0x5846_5342, /* XFS */
+            0x9123_683e, /* btrfs */
+            0x0102_1994, /* tmpfs */
+            0xf2f5_2010,
+            0x2fc1_2fc1, /* ZFS */
+        ];
+        fs::fstatfs(&self.root).map_or(true, |stat| !ALWAYS_HERE.contains(&(stat.f_type as u64)))
+    }
+}
+
+/// What is done to the names in a directory that is held.
+impl Held {
+    /// Makes something under a free name. The process's own mask takes bits of `mode`.
+    pub fn make(&self, name: &[u8], new: Fresh<'_>, mode: u16) -> Result<Self> {
+        let (bits, path) = (Mode::from_raw_mode(u32::from(mode)), OsStr::from_bytes(name));
+        match new {
+            Fresh::File => {
+                let flags =
+                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                return fs::openat(self.fd(), path, flags, bits).map(Self::of).map_err(refused);
+            }
+            Fresh::Directory => fs::mkdirat(self.fd(), path, bits),
+            Fresh::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), self.fd(), path),
+            Fresh::Fifo => fs::mknodat(self.fd(), path, FileType::Fifo, bits, 0),
+        }
+        .map_err(refused)?;
+        self.inside(name)
+    }
+
+    /// Finds one name in it.
+    pub fn inside(&self, name: &[u8]) -> Result<Self> {
+        let path = OsStr::from_bytes(name);
+        let found = again(|| fs::openat2(self.fd(), path, HELD, Mode::empty(), WITHIN));
+        found.map(Self::of).map_err(refused)
+    }
+
+    /// Gives what a name stands for a second name in another directory; `Exists` if that is taken.
+    pub fn link(&self, name: &[u8], to: &Self, new: &[u8]) -> Result<()> {
+        let (name, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+        fs::linkat(self.fd(), name, to.fd(), new, AtFlags::empty()).map_err(crossed)
+    }
+
+    /// Renames into another directory.
+    pub fn rename(&self, name: &[u8], to: &Self, new: &[u8], onto: Onto) -> Result<()> {
+        let flags = match onto {
+            Onto::Nothing => RenameFlags::NOREPLACE,
+            Onto::Anything => RenameFlags::empty(),
+            Onto::Exchange => RenameFlags::EXCHANGE,
+        };
+        let (name, new) = (OsStr::from_bytes(name), OsStr::from_bytes(new));
+        fs::renameat_with(self.fd(), name, to.fd(), new, flags).map_err(crossed)
+    }
+
+    /// Removes a name; of a directory, which must be empty, if `directory` says so.
+    pub fn remove(&self, name: &[u8], directory: bool) -> Result<()> {
+        let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        fs::unlinkat(self.fd(), OsStr::from_bytes(name), flags).map_err(refused)
+    }
+}
+
+/// Two names that one file system cannot join, or a directory that would lie below itself.
+fn crossed(errno: Errno) -> Error {
+    match errno {
+        Errno::XDEV => Error::new(ErrorKind::CrossVolume, "the two names are on different file systems"),
+        Errno::INVAL => Error::new(ErrorKind::Loop, "a directory cannot come to lie below itself"),
+        errno => refused(errno),
+    }
+}
+
+/// Names that others change while the kernel looks may have to be looked up again.
+const LOOKS_MAX: usize = 16;
+
+fn again<T>(mut look: impl FnMut() -> rustix::io::Result<T>) -> rustix::io::Result<T> {
+    for _ in 1..LOOKS_MAX {
+        match look() {
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            done => return done,
+        }
+    }
+    look()
+}
+
+impl AsFd for Beneath {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.root.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests;

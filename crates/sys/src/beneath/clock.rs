@@ -1,0 +1,18 @@
+//! The clock that the machine stamps files with.
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_getres, clock_gettime};
+use weft_core::Time;
+
+/// Returns the time that a file which is changed just now is stamped with.
+pub fn coarse_now() -> Time {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    Time::from_unix(now.tv_sec, now.tv_nsec as u32)
+}
+
+/// Returns how long that clock stands still at a time: milliseconds.
+pub fn coarse_tick() -> Duration {
+    let tick = clock_getres(ClockId::RealtimeCoarse);
+    Duration::new(tick.tv_sec.max(0) as u64, tick.tv_nsec as u32)
+}
