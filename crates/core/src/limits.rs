@@ -249,6 +249,23 @@ pub const STAGE_TAILS_MAX: usize = 4096;
 /// How long answers are kept for replay after a session's last one.
 pub const REPLAY_LIFE: Duration = Duration::from_secs(3600);
 
+/// Directories of the machine that a node shares at most.
+pub const SHARES_MAX: usize = 4096;
+/// Places of one share with policies of their own, at most: all are in memory.
+pub const EXPORT_CONTAINERS_MAX: usize = 10_000;
+/// Ids of one share whose paths are known at once: some 100 bytes each.
+pub const EXPORT_PATHS_KNOWN: usize = 131_072;
+/// New files of one share that their makers can find again by what they gave them.
+pub const EXPORT_VERIFIERS_KEPT: usize = 4096;
+/// Uploads under way on one share.
+pub const EXPORT_STAGES_MAX: usize = 65_536;
+/// Looks at one share that may wait for the machine at once.
+pub const EXPORT_THREADS: usize = 32;
+/// How long a shared directory is held after it was opened: as long, its disk cannot be unmounted.
+pub const EXPORT_ROOT_HELD: Duration = Duration::from_secs(1);
+/// How long a look at a share may take that no call waits for.
+pub const EXPORT_LOOK: Duration = Duration::from_secs(30);
+
 /// Bytes in one key of the metadata engine: a name, ids and a prefix.
 pub const KV_KEY_BYTES_MAX: usize = 1 << 10;
 /// Bytes in one value of the metadata engine.

@@ -36,7 +36,7 @@ pub mod symlinks;
 pub mod watching;
 pub mod workload;
 
-pub use suite::LAWS;
+pub use suite::{LAWS, try_law};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,6 +78,12 @@ pub trait Subject: Send + Sync {
     /// wire it does not: the server says where a call comes from.
     fn carries_origin(&self) -> bool {
         true
+    }
+
+    /// Returns the laws that it does not keep, each with the reason. They are tried all the same, and
+    /// must fail: what is kept is no exception.
+    fn exceptions(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
     }
 
     /// Stops it cleanly and starts it again over what it kept, so that [`Subject::fs`]
