@@ -6,5 +6,8 @@
 //! others to one of them. What it must never know: protocols, keys, a concrete store or issuer.
 
 pub mod audited;
+pub mod export;
+mod granted;
+mod locks;
 pub mod managed;
 pub mod tree;

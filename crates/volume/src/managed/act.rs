@@ -307,7 +307,7 @@ pub(super) fn encode(value: &impl Serialize) -> Result<Vec<u8>> {
 }
 
 /// Says in words what settled a right.
-pub(super) fn words(settled: &Settled, right: Rights) -> String {
+pub(crate) fn words(settled: &Settled, right: Rights) -> String {
     match settled.because(right) {
         Because::NoEntry => format!("no entry gives {right}"),
         Because::Allowed(entry) => format!("entry {entry} gives {right}"),

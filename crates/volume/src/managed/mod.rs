@@ -49,7 +49,6 @@ mod lease;
 mod left;
 mod list;
 mod locate;
-mod locks;
 mod locks_kept;
 mod names;
 mod numbers;
@@ -85,6 +84,9 @@ use weft_core::{
 };
 use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceTxn};
 use weft_sys::{Sys, Task};
+
+pub(crate) use self::act::words;
+pub(crate) use self::table::row;
 
 use self::act::Act;
 use self::grants::GrantKey;
@@ -178,7 +180,7 @@ struct Volume {
     told: Cache<why::Told, Arc<str>>,
     opens: opens::Opens,
     files: files::Files,
-    locks: locks::Locks,
+    locks: crate::locks::Locks,
     feed: feed::Feed,
     stagings: stages::Stagings,
     /// Until when room was last made on a full disk. Held while it is.
@@ -323,7 +325,7 @@ impl Volume {
             told: Cache::new(limits::POLICIES_CACHED),
             opens: opens::Opens::default(),
             files: files::Files::default(),
-            locks: locks::Locks::default(),
+            locks: crate::locks::Locks::default(),
             feed: feed::Feed::default(),
             stagings: stages::Stagings::default(),
             room_made: tokio::sync::Mutex::new(Tick(0)),

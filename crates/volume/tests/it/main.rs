@@ -5,6 +5,7 @@
 mod audited;
 mod crash;
 mod disk_store;
+mod export;
 mod full;
 mod in_place;
 mod laws;

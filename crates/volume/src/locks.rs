@@ -13,13 +13,13 @@ use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 
 /// Who holds or waits: an owner of a session.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Holder {
+pub(crate) struct Holder {
     session: SessionId,
     owner: LockOwner,
 }
 
 impl Holder {
-    pub(super) fn of(session: SessionId, lock: &Lock) -> Result<Self> {
+    pub(crate) fn of(session: SessionId, lock: &Lock) -> Result<Self> {
         if lock.owner.0.len() > limits::LOCK_OWNER_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLong, "a lock's owner has at most 1024 bytes"));
         }
@@ -29,10 +29,10 @@ impl Holder {
 
 /// Every lock, and everyone who waits for one.
 #[derive(Default)]
-pub(super) struct Locks {
+pub(crate) struct Locks {
     state: Mutex<State>,
     /// Wakes those who wait: something was given up.
-    pub(super) given_up: Notify,
+    pub(crate) given_up: Notify,
 }
 
 #[derive(Default)]
@@ -53,7 +53,7 @@ struct Wanted {
 }
 
 /// A wait that is counted in looking for deadlocks, until it is dropped.
-pub(super) struct Waiter<'a> {
+pub(crate) struct Waiter<'a> {
     locks: &'a Locks,
     number: u64,
 }
@@ -124,7 +124,7 @@ impl Locks {
     }
 
     /// Begins a wait, or several tries for one lock.
-    pub(super) fn waiter(&self) -> Waiter<'_> {
+    pub(crate) fn waiter(&self) -> Waiter<'_> {
         let mut state = self.lock();
         state.last_waiter += 1;
         Waiter { locks: self, number: state.last_waiter }
@@ -132,7 +132,7 @@ impl Locks {
 
     /// Takes a lock if nothing is in the way, and returns whether it did. With a waiter
     /// the caller is going to wait: `Deadlock` if that could never end.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         file: FileId,
         session: SessionId,
@@ -159,7 +159,7 @@ impl Locks {
     }
 
     /// Returns the first lock that stands in the way.
-    pub(super) fn test(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<Option<Lock>> {
+    pub(crate) fn test(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<Option<Lock>> {
         let wanted = Wanted { file, by: Holder::of(session, lock)?, scope: lock.scope, kind: lock.kind };
         let state = self.lock();
         let first = state.in_the_way(&wanted).min_by_key(|(_, (scope, _))| match scope {
@@ -170,7 +170,7 @@ impl Locks {
     }
 
     /// Gives up what the owner has of the lock's scope.
-    pub(super) fn give_up(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<()> {
+    pub(crate) fn give_up(&self, file: FileId, session: SessionId, lock: &Lock) -> Result<()> {
         let by = Holder::of(session, lock)?;
         let mut state = self.lock();
         let (mut had, mut now) = (0, 0);
@@ -194,7 +194,7 @@ impl Locks {
     }
 
     /// Drops everything a session holds.
-    pub(super) fn end_session(&self, session: SessionId) {
+    pub(crate) fn end_session(&self, session: SessionId) {
         let mut state = self.lock();
         for holders in state.files.values_mut() {
             holders.retain(|holder, _| holder.session != session);
@@ -206,7 +206,7 @@ impl Locks {
     }
 
     /// Drops everything about a file that is gone, and lets those who wait find that out.
-    pub(super) fn forget(&self, file: FileId) {
+    pub(crate) fn forget(&self, file: FileId) {
         let mut state = self.lock();
         for (holder, held) in state.files.remove(&file).into_iter().flatten() {
             state.count(holder.session, held.count(), 0);
@@ -217,7 +217,7 @@ impl Locks {
 
     /// Returns how many files carry locks.
     #[cfg(test)]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.lock().files.len()
     }
 }

@@ -1,0 +1,121 @@
+//! What an act leaves behind besides itself: a record for the audit, and names and bytes on disk where
+//! its answer says so.
+
+use std::sync::Arc;
+
+use weft_core::form::{Ack, At, Call};
+use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject};
+use weft_core::{Error, Result, Rights};
+use weft_kv::Txn;
+use weft_sys::beneath::Held;
+
+use super::Volume;
+use super::policies::Bound;
+use super::view::{Node, View};
+use crate::managed::AUDITS;
+
+/// What was done.
+pub(super) struct Deed {
+    /// What the audit calls it.
+    pub(super) operation: &'static str,
+    pub(super) about: AuditSubject,
+    /// What decided.
+    pub(super) because: String,
+    pub(super) bytes: u64,
+    /// Directories whose names, and files whose bytes, are to be on disk before it is answered.
+    pub(super) flush: Vec<Flush>,
+}
+
+/// What is brought to disk.
+pub(super) enum Flush {
+    Names(Arc<Held>),
+    File(Arc<Held>),
+}
+
+impl Deed {
+    /// Returns what was done to something at none of its names in particular.
+    pub(super) fn of(view: &View<'_>, operation: &'static str, node: &Node, by: (&Node, Rights)) -> Self {
+        let (governed, right) = by;
+        let mut about = AuditSubject { object: Some(node.id), ..AuditSubject::default() };
+        about.touch(governed.bound.container);
+        about.touch(node.bound.container);
+        Self { operation, about, because: words(view, &governed.bound, right), bytes: 0, flush: Vec::new() }
+    }
+
+    /// Says under which name of a directory, whose names change with it.
+    pub(super) fn at(mut self, dir: &Node, name: &weft_core::Name) -> Self {
+        self.about.place = Some((dir.id, name.clone()));
+        self.about.touch(dir.bound.container);
+        self.flush.push(Flush::Names(dir.held.clone()));
+        self
+    }
+
+    /// Says that bytes or attributes of a file changed.
+    pub(super) fn of_file(mut self, node: &Node) -> Self {
+        self.flush.push(Flush::File(node.held.clone()));
+        self
+    }
+}
+
+fn words(view: &View<'_>, bound: &Bound, right: Rights) -> String {
+    let settled = view.settle_at(&bound.row.path, bound, right, &view.call.caller.subject());
+    crate::managed::words(&settled, right)
+}
+
+impl Volume {
+    /// Brings what an act changed to disk, if its answer is to say so, and records it.
+    pub(super) async fn leave(self: &Arc<Self>, call: &Call, deed: Deed) -> Result<()> {
+        if call.ack == Ack::Durable {
+            let flushes = deed.flush;
+            let until = self.sys_deadline().max(call.until);
+            self.apart(until, move || flushes.iter().try_for_each(Flush::now)).await?;
+        }
+        if !self.audited {
+            return Ok(());
+        }
+        let caller = &call.caller;
+        let record = AuditRecord {
+            at: self.sys.clock().now(),
+            caller: caller.name().clone(),
+            credential: caller.credential(),
+            delegates: caller.claims().delegates.clone(),
+            from: call.from,
+            trace: call.trace,
+            operation: deed.operation.to_owned(),
+            about: deed.about,
+            outcome: AuditOutcome::Done,
+            because: deed.because,
+            bytes: deed.bytes,
+        };
+        let record = postcard::to_stdvec(&record)
+            .map_err(|e| Error::internal("an audit record does not encode").caused_by(e))?;
+        self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+    }
+}
+
+impl Flush {
+    fn now(&self) -> Result<()> {
+        match self {
+            Self::Names(dir) => dir.flush_names(),
+            Self::File(file) => file.flush(),
+        }
+    }
+}
+
+/// Says what an address leads to, for the record of a refusal: as far as it is known without asking the
+/// machine again.
+pub(super) fn found(volume: &Volume, _: &Call, at: &At) -> AuditSubject {
+    let mut subject = AuditSubject { object: at.path.is_empty().then_some(at.base), ..Default::default() };
+    let Some(base) = volume.last_path(at.base) else { return subject };
+    let policies = volume.policies();
+    let path = [&base[..], b"/", at.path.as_bytes()].concat();
+    let path = path.strip_prefix(b"/").unwrap_or(&path);
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    subject.touch(policies.governing_path(path).container);
+    if let Some((above, name)) = at.path.split_last()
+        && above.is_empty()
+    {
+        subject.place = Some((at.base, name));
+    }
+    subject
+}

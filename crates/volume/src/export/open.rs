@@ -1,0 +1,199 @@
+//! Opening files, under a session or by their id alone, and copying between them.
+
+use std::sync::Arc;
+
+use weft_core::attr::Wcc;
+use weft_core::form::New;
+use weft_core::form::{
+    At, BytesSource, Call, Copied, OpenFile, OpenHow, Opened, Pin, Range, WriteAt, check_carried, collect,
+};
+use weft_core::{Error, FileId, Result, Rights, limits};
+
+use super::Volume;
+use super::attributes::must_have_bytes;
+use super::audit::Deed;
+use super::file::{ExportFile, Held};
+use super::names::taken;
+use super::version::{is_young, until_grown};
+use super::view::{Node, View, hidden};
+
+/// How often a file that is being written just now is looked at once more for a version that lasts.
+const GROWTHS_AWAITED: u32 = 3;
+
+/// What opening found or made.
+struct Found {
+    node: Node,
+    file: Arc<weft_sys::disk::RealFile>,
+    made: bool,
+    parent: Option<Wcc>,
+    deed: Option<Deed>,
+}
+
+impl View<'_> {
+    fn open(&self, at: &At, how: &OpenHow) -> Result<Found> {
+        let needs = if how.truncate { how.need | Rights::WRITE } else { how.need };
+        let writes = needs.intersects(Rights::WRITE | Rights::APPEND);
+        let node = match &how.make {
+            None => self.existing(at)?,
+            Some(make) => {
+                let place = self.locate(at)?;
+                match (place.node, place.above) {
+                    (Some(_), _) if make.exclusive => return Err(taken()),
+                    (Some(node), _) => node,
+                    (None, Some((dir, name))) => {
+                        self.need(&dir, Rights::INSERT)?;
+                        let decision = self.decide(&dir, how.need);
+                        if !decision.is_allowed() {
+                            return Err(self.refusal_of(&dir, &decision));
+                        }
+                        let above = self.before(&dir);
+                        return self.open_new(&dir, &name, make, above);
+                    }
+                    (None, None) => return Err(hidden()),
+                }
+            }
+        };
+        if needs.is_empty() {
+            self.need_any(&node)?;
+        }
+        self.need(&node, needs)?;
+        must_have_bytes(&node)?;
+        let file = node.held.open(writes)?;
+        let deed =
+            how.truncate.then(|| Deed::of(self, "write", &node, (&node, Rights::WRITE)).of_file(&node));
+        if how.truncate {
+            file.set_length(0)?;
+            self.volume.versions.written(node.id);
+            return Ok(Found { node: self.again(&node)?, file, made: false, parent: None, deed });
+        }
+        Ok(Found { node, file, made: false, parent: None, deed })
+    }
+
+    /// Makes a file and opens it. Its mode bits do not bind the open that makes it: so it is opened
+    /// before it has them.
+    fn open_new(
+        &self,
+        dir: &Node,
+        name: &weft_core::Name,
+        make: &weft_core::form::Make,
+        above: weft_core::attr::Before,
+    ) -> Result<Found> {
+        let mode = make.set.mode;
+        let for_now = weft_core::attr::SetAttr { mode: Some(0o600), ..make.set.clone() };
+        let made = self.make_in(dir, name, &New::File { verifier: None }, &for_now);
+        let node = made.map_err(|e| if e.kind() == weft_core::ErrorKind::Exists { busy(e) } else { e })?;
+        let file = node.held.open(true)?;
+        node.held.set_mode(super::names::mode_of(mode.unwrap_or(0o644))?)?;
+        let node = self.again(&node)?;
+        let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
+        let parent = Some(self.wcc(dir, Some(above)));
+        Ok(Found { node, file, made: true, parent, deed: Some(deed) })
+    }
+
+    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Arc<weft_sys::disk::RealFile>)> {
+        let node = self.node(id)?;
+        if need.is_empty() {
+            self.need_any(&node)?;
+        }
+        self.need(&node, need)?;
+        must_have_bytes(&node)?;
+        let file = node.held.open(need.intersects(Rights::WRITE | Rights::APPEND))?;
+        Ok((node, file))
+    }
+}
+
+/// Somebody on the machine made it in between: it may be opened now.
+fn busy(error: Error) -> Error {
+    Error::new(weft_core::ErrorKind::Busy, "the name was taken meanwhile").hint("try again").caused_by(error)
+}
+
+impl Volume {
+    pub(super) async fn open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
+        how.check()?;
+        self.opens.lives(call.session)?;
+        let (place, asked, volume, own) = (at.clone(), how.clone(), self.clone(), call.clone());
+        // What it makes or cuts is recorded even if nobody waits for it any more.
+        let found = self.undropped(call, async move {
+            let _turn = match asked.make {
+                Some(_) => Some(volume.in_turn(&own).await?),
+                None => None,
+            };
+            let mut found = volume.look(&own, move |view| view.open(&place, &asked)).await?;
+            if let Some(deed) = found.deed.take() {
+                volume.leave(&own, deed).await?;
+            }
+            Ok(found)
+        });
+        let Found { mut node, file, made, parent, .. } = found.await?;
+        let pins = how.pin == Pin::Version;
+        for _ in 0..GROWTHS_AWAITED {
+            if !pins || !is_young(&node.facts) {
+                break;
+            }
+            self.sys.real_sleep(until_grown()).await;
+            node = self.look_whenever(call, move |view| view.again(&node)).await?;
+        }
+        let number = self.opens.open(call.session, node.id, node.held.clone())?;
+        let (view_node, held) = (node.clone(), node.held.clone());
+        let attr = self.look_whenever(call, move |view| Ok(view.attr(&view_node))).await?;
+        let pinned = pins.then_some((node.facts, attr.version));
+        let held = Held { number, pinned, held };
+        let file = ExportFile { volume: self.clone(), id: node.id, need: how.need, file, open: Some(held) };
+        Ok(Opened { file: Arc::new(file), attr, made, parent })
+    }
+
+    pub(super) async fn file(self: &Arc<Self>, call: &Call, id: FileId, need: Rights) -> Result<ExportFile> {
+        check_carried(need)?;
+        let (node, file) = self.look(call, move |view| view.by_id(id, need)).await?;
+        Ok(ExportFile { volume: self.clone(), id: node.id, need, file, open: None })
+    }
+
+    pub(super) async fn copy(
+        self: &Arc<Self>,
+        call: &Call,
+        from: &At,
+        range: Range,
+        to: &At,
+        offset: u64,
+    ) -> Result<Copied> {
+        let (from, to) = (from.clone(), to.clone());
+        let (source, target) = self
+            .look(call, move |view| {
+                let (source, target) = (view.existing(&from)?, view.existing(&to)?);
+                view.need(&source, Rights::READ)?;
+                view.need(&target, Rights::WRITE)?;
+                must_have_bytes(&source)?;
+                must_have_bytes(&target)?;
+                Ok((source, target))
+            })
+            .await?;
+        let (start, length) = range.within(source.facts.size);
+        let read = self.file(call, source.id, Rights::READ).await?;
+        let write = self.file(call, target.id, Rights::WRITE).await?;
+        let kept = target.clone();
+        let before = self.look_whenever(call, move |view| Ok(view.before(&kept))).await?;
+        // Of a file onto itself further up, the last piece goes first: nothing is overwritten before it
+        // was read.
+        let backwards = source.id == target.id && offset > start;
+        let (mut done, mut copied) = (0, length);
+        while done < length {
+            let piece = (length - done).min(limits::PIECE_BYTES_MAX as u64);
+            let at = if backwards { length - done - piece } else { done };
+            let mut bytes = read.read(call, Range { at: start + at, length: Some(piece) }).await?;
+            let held = collect(&mut *bytes, limits::PIECE_BYTES_MAX).await?;
+            let there = held.len() as u64;
+            let to = offset.checked_add(at).ok_or_else(|| Error::invalid("the offset is too large"))?;
+            write.write(call, WriteAt::Offset(to), &mut BytesSource::new(held)).await?;
+            done += piece;
+            // The source was cut meanwhile: what is behind its end is no copy of anything.
+            if there < piece {
+                copied = at + there;
+                if !backwards {
+                    break;
+                }
+            }
+        }
+        let file = self.look_whenever(call, move |view| Ok(view.wcc(&target, Some(before)))).await?;
+        Ok(Copied { bytes: copied, file })
+    }
+}

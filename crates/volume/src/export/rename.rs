@@ -1,0 +1,119 @@
+//! Renaming: within a directory, across directories, over something, in exchange.
+//!
+//! A policy that is bound to what moves goes along, and guards its new place. What has none of its own
+//! is governed from then on by what governs the place.
+
+use weft_core::attr::{Changed, Wcc};
+use weft_core::form::{At, Guard, Replace};
+use weft_core::{Error, ErrorKind, Result, Rights};
+use weft_sys::beneath::Onto;
+
+use super::audit::{Deed, Flush};
+use super::locate::{Spot, not_directory};
+use super::names::{must_be_free, taken};
+use super::policies::is_within;
+use super::view::{Node, View, hidden};
+
+/// What has come to lie elsewhere: from where, to where.
+pub(super) type Moved = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl View<'_> {
+    pub(super) fn rename(
+        &self,
+        from: &At,
+        to: &At,
+        how: Replace,
+        guard: &Guard,
+    ) -> Result<(Changed<()>, Moved, Option<Deed>)> {
+        let from = self.spot(from)?;
+        let moved = from.held.clone().ok_or_else(hidden)?;
+        let to = self.spot(to)?;
+        let by = self.may_rename(&from, &to, how)?;
+        self.guard(guard, to.held.as_ref())?;
+        must_be_free(&to.name)?;
+        match (how, &to.held) {
+            (Replace::Never, Some(_)) => return Err(taken()),
+            (Replace::Exchange, None) => return Err(hidden()),
+            (_, Some(there)) if there.id == moved.id => {
+                let file = self.wcc(&moved, Some(self.before(&moved)));
+                let before = [self.before(&from.dir), self.before(&to.dir)].map(Some);
+                return Ok((self.answer(file, &from, &to, before), Moved::new(), None));
+            }
+            _ => {}
+        }
+        self.must_fit(&moved, &from, &to, how)?;
+        let before = self.before(&moved);
+        let above = [self.before(&from.dir), self.before(&to.dir)].map(Some);
+        let mut deed = Deed::of(self, "rename", &moved, (&from.dir, by)).at(&from.dir, &from.name);
+        deed.about.to = Some((to.dir.id, to.name.clone()));
+        deed.about.other = to.held.as_ref().map(|there| there.id);
+        deed.about.touch(to.dir.bound.container);
+        to.held.iter().for_each(|there| deed.about.touch(there.bound.container));
+        deed.flush.push(Flush::Names(to.dir.held.clone()));
+        let onto = match how {
+            Replace::Never => Onto::Nothing,
+            Replace::Any => Onto::Anything,
+            Replace::Exchange => Onto::Exchange,
+        };
+        from.dir.held.rename(from.name.as_bytes(), &to.dir.held, to.name.as_bytes(), onto)?;
+        let (old, new) = (moved.path.clone(), self.below(&to.dir, &to.name));
+        let mut places = vec![(old.clone(), new.clone())];
+        match (how, &to.held) {
+            (Replace::Exchange, Some(_)) => places.push((new.clone(), old)),
+            (_, Some(there)) => self.gone(there),
+            (_, None) => {}
+        }
+        let moved = Node { path: new, ..moved };
+        Ok((self.answer(self.wcc(&moved, Some(before)), &from, &to, above), places, Some(deed)))
+    }
+
+    fn answer(
+        &self,
+        file: Wcc,
+        from: &Spot,
+        to: &Spot,
+        before: [Option<weft_core::attr::Before>; 2],
+    ) -> Changed<()> {
+        let [first, second] = before;
+        let second = (from.dir.id != to.dir.id).then(|| self.wcc(&to.dir, second));
+        Changed { value: (), file, parents: [Some(self.wcc(&from.dir, first)), second] }
+    }
+
+    /// Checks what the machine would refuse in other words, and that no policy is torn from its place.
+    fn must_fit(&self, moved: &Node, from: &Spot, to: &Spot, how: Replace) -> Result<()> {
+        if moved.is_directory() && is_within(&to.dir.path, &moved.path) {
+            return Err(below_itself());
+        }
+        let Some(there) = &to.held else { return Ok(()) };
+        if how == Replace::Exchange {
+            let circle = there.is_directory() && is_within(&from.dir.path, &there.path);
+            return if circle { Err(below_itself()) } else { Ok(()) };
+        }
+        match (moved.is_directory(), there.is_directory()) {
+            (true, false) => Err(not_directory()),
+            (false, true) => Err(Error::new(ErrorKind::IsDirectory, "a file does not replace a directory")),
+            _ => Ok(()),
+        }
+    }
+
+    /// Within a container `rename` is enough; otherwise, or without it, `remove` there and `insert` here.
+    fn may_rename(&self, from: &Spot, to: &Spot, how: Replace) -> Result<Rights> {
+        let same = from.dir.bound.container == to.dir.bound.container;
+        let by_rename = same && self.has(&from.dir, Rights::RENAME) && self.has(&to.dir, Rights::RENAME);
+        if !by_rename {
+            self.need(&from.dir, Rights::REMOVE)?;
+            self.need(&to.dir, Rights::INSERT)?;
+            if how == Replace::Exchange {
+                self.need(&from.dir, Rights::INSERT)?;
+            }
+        }
+        if to.held.is_some() && how != Replace::Never && !(by_rename && how == Replace::Exchange) {
+            self.need(&to.dir, Rights::REMOVE)?;
+        }
+        Ok(if by_rename { Rights::RENAME } else { Rights::REMOVE })
+    }
+}
+
+fn below_itself() -> Error {
+    Error::new(ErrorKind::Loop, "a directory cannot come to lie below itself")
+}

@@ -1,0 +1,136 @@
+//! The shared directory itself: held for a moment, known by its inode, waited for off the threads
+//! that serve everybody where it may not answer.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::Semaphore;
+use weft_core::form::Call;
+use weft_core::{Deadline, Error, ErrorKind, Result, Tick, limits};
+use weft_sys::Beneath;
+
+use super::Volume;
+use super::view::View;
+
+pub(super) struct Root {
+    directory: PathBuf,
+    /// The inode that was shared.
+    inode: (u64, u32),
+    held: Mutex<Option<(Arc<Rooted>, Tick)>>,
+    /// Looks that may be under way at once where the directory may not answer.
+    threads: Arc<Semaphore>,
+}
+
+/// The directory, while it is held.
+pub(super) struct Rooted {
+    pub(super) beneath: Beneath,
+    /// Whether it lies on a network or behind another program.
+    pub(super) stalls: bool,
+}
+
+impl Root {
+    pub(super) fn of(directory: &[u8], inode: (u64, u32)) -> Self {
+        Self {
+            directory: std::ffi::OsStr::from_bytes(directory).into(),
+            inode,
+            held: Mutex::default(),
+            threads: Arc::new(Semaphore::new(limits::EXPORT_THREADS)),
+        }
+    }
+
+    fn open(directory: &std::path::Path, inode: (u64, u32)) -> Result<Rooted> {
+        let beneath = Beneath::open(directory).map_err(away)?;
+        let facts = beneath.itself().and_then(|held| held.facts()).map_err(away)?;
+        if (facts.inode, facts.generation) != inode {
+            let another = "another directory lies where the shared one was; its disk may not be mounted";
+            return Err(Error::new(ErrorKind::Unavailable, another).hint("mount it, or share it again"));
+        }
+        Ok(Rooted { stalls: beneath.may_stall(), beneath })
+    }
+}
+
+fn away(cause: Error) -> Error {
+    let detail = format!("the shared directory cannot be reached: {}", cause.detail());
+    Error::new(ErrorKind::Unavailable, detail).caused_by(cause)
+}
+
+fn unanswered(error: Error) -> Error {
+    if error.kind() != ErrorKind::Deadline {
+        return error;
+    }
+    Error::new(ErrorKind::Unavailable, "the shared directory does not answer").caused_by(error)
+}
+
+impl Volume {
+    /// Returns a deadline for what nobody's call asked for.
+    pub(super) fn sys_deadline(&self) -> Deadline {
+        Deadline::within(self.sys.clock(), limits::EXPORT_LOOK)
+    }
+
+    /// Returns the directory: as it is held, or opened anew.
+    pub(super) async fn held_root(self: &Arc<Self>, until: &Deadline) -> Result<Arc<Rooted>> {
+        let now = self.sys.clock().tick();
+        let held = self.root.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((rooted, since)) = held
+            && now.since(since) < limits::EXPORT_ROOT_HELD
+        {
+            return Ok(rooted);
+        }
+        let (directory, inode) = (self.root.directory.clone(), self.root.inode);
+        let rooted = Arc::new(self.apart(*until, move || Root::open(&directory, inode)).await?);
+        *self.root.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((rooted.clone(), now));
+        self.let_go_behind();
+        Ok(rooted)
+    }
+
+    /// Lets go of the directory after a moment: as long as it is held its disk cannot be unmounted.
+    fn let_go_behind(self: &Arc<Self>) {
+        let (sys, volume) = (self.sys.clone(), Arc::downgrade(self));
+        drop(self.sys.spawn(async move {
+            sys.sleep(limits::EXPORT_ROOT_HELD).await;
+            let Some(volume) = volume.upgrade() else { return };
+            let mut held = volume.root.held.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = sys.clock().tick();
+            if held.as_ref().is_some_and(|(_, since)| now.since(*since) >= limits::EXPORT_ROOT_HELD) {
+                *held = None;
+            }
+        }));
+    }
+
+    /// Does what may wait for the machine on a thread of its own, until a deadline: what does not
+    /// answer keeps its thread, and of those there are so many.
+    pub(super) async fn apart<T: Send + 'static>(
+        &self,
+        until: Deadline,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let threads = self.root.threads.clone();
+        let worked = async {
+            let turn = threads.acquire_owned().await;
+            let turn = turn.map_err(|e| Error::internal("the threads of a share are gone").caused_by(e))?;
+            let worked = self.sys.blocking(move || {
+                let worked = work();
+                drop(turn);
+                worked
+            });
+            worked.await?
+        };
+        self.sys.within(until, worked).await.map_err(unanswered)
+    }
+
+    /// Looks at the machine, however late.
+    pub(super) async fn look_whenever<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let until = if call.until.passed(self.sys.clock()) { self.sys_deadline() } else { call.until };
+        let rooted = self.held_root(&until).await?;
+        if !rooted.stalls {
+            return look(&View::of(self, &rooted.beneath, call));
+        }
+        let (volume, call) = (self.clone(), call.clone());
+        self.apart(until, move || look(&View::of(&volume, &rooted.beneath, &call))).await
+    }
+}

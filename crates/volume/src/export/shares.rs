@@ -1,0 +1,163 @@
+//! What a node shares: the rows, and exports made of them.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use weft_core::acl::Acl;
+use weft_core::form::Ack;
+use weft_core::policy::AuditReads;
+use weft_core::service::{Issuer, Memberships};
+use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
+use weft_kv::{Engine, Schema, Space, SpaceId};
+use weft_sys::folder::Sort;
+use weft_sys::{Beneath, Sys};
+
+use super::policies::Policies;
+use super::table::{self, BoundRow, ShareRow};
+use super::{Config, Export};
+use crate::tree::Anchor;
+
+/// The schema of the shares' tables.
+pub const SCHEMA: Schema = Schema { version: 1, migrations: &[] };
+
+/// What shares work with.
+#[derive(Clone)]
+pub struct SharesConfig {
+    /// Clock, randomness, tasks.
+    pub sys: Sys,
+    /// The engine their tables are in.
+    pub engine: Arc<dyn Engine>,
+    /// Their part of the engine.
+    pub space: SpaceId,
+    /// Who signs what they decide.
+    pub issuer: Arc<dyn Issuer>,
+    /// Who knows in which groups somebody is whom a policy is explained for.
+    pub groups: Arc<dyn Memberships>,
+    /// Whether somebody takes the audit of writes.
+    pub audited: bool,
+    /// The first volume number to give: those before it are taken.
+    pub first: VolumeId,
+}
+
+/// Everything that is shared.
+pub struct Shares {
+    config: SharesConfig,
+    space: Space,
+}
+
+/// A directory that is shared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shared {
+    /// Its volume.
+    pub volume: VolumeId,
+    /// The directory.
+    pub directory: PathBuf,
+    /// Who shared it.
+    pub by: CallerName,
+    /// When.
+    pub made: Time,
+    /// The entry of the tree that leads to it; none if making it was cut off.
+    pub junction: Option<FileId>,
+}
+
+impl Shared {
+    fn of(volume: VolumeId, row: ShareRow) -> Self {
+        let directory = PathBuf::from(std::ffi::OsStr::from_bytes(&row.directory));
+        Self { volume, directory, by: row.by, made: row.made, junction: row.junction }
+    }
+}
+
+impl Shares {
+    /// Opens the tables. Fails as [`Space::open`] does.
+    pub async fn open(config: SharesConfig) -> Result<Self> {
+        let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+        Ok(Self { config, space })
+    }
+
+    /// Returns everything that is shared.
+    pub fn all(&self) -> Result<Vec<Shared>> {
+        let rows = table::shares(&self.space.snapshot()?)?;
+        Ok(rows.into_iter().map(|(volume, row)| Shared::of(volume, row)).collect())
+    }
+
+    /// Notes a directory as shared by `by`, under a volume number of its own and with this policy for all
+    /// of it. `directory` is an absolute path without symbolic links. Fails with `Invalid` or
+    /// `NotDirectory` if it is none, and as the machine does.
+    pub async fn add(&self, directory: &Path, by: &CallerName, acl: Acl) -> Result<Shared> {
+        let shown = directory.display().to_string();
+        if !directory.is_absolute() {
+            return Err(Error::invalid("a directory is shared by its absolute path").about(shown));
+        }
+        acl.check()?;
+        let path = directory.to_path_buf();
+        let look =
+            move || Beneath::open(&path).and_then(|beneath| beneath.itself()).and_then(|held| held.facts());
+        let facts = self.config.sys.blocking(look).await?.map_err(|e| refused(e).about(&shown))?;
+        if facts.sort != Sort::Directory {
+            return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be shared").about(shown));
+        }
+        let mut owner = [0; 8];
+        self.config.sys.random().fill(&mut owner);
+        let row = ShareRow {
+            directory: directory.as_os_str().as_bytes().to_vec(),
+            root: (facts.inode, facts.generation),
+            stage_owner: u64::from_be_bytes(owner),
+            by: by.clone(),
+            made: self.config.sys.clock().now(),
+            junction: None,
+        };
+        let (kept, first) = (row.clone(), self.config.first);
+        let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+            if table::shares(txn)?.len() >= limits::SHARES_MAX {
+                return Err(Error::new(ErrorKind::NoQuota, "the node shares as many directories as it may"));
+            }
+            let volume = table::next_volume(txn, first)?;
+            table::put_share(txn, volume, &kept)?;
+            let bound = BoundRow {
+                path: Vec::new(),
+                inode: FileId::root_of(volume),
+                serial: 0,
+                epoch: 0,
+                acl: acl.clone(),
+                audit_reads: AuditReads::default(),
+            };
+            table::put_bound(txn, Policies::root_of(volume), &bound)?;
+            Ok(volume)
+        };
+        let volume = self.space.write(Ack::Durable, write).await?.0;
+        Ok(Shared::of(volume, row))
+    }
+
+    /// Notes where in the tree a share hangs.
+    pub async fn joined(&self, volume: VolumeId, junction: FileId) -> Result<()> {
+        let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+            let row = table::share(txn, volume)?.ok_or_else(|| Error::not_found("there is no such share"))?;
+            table::put_share(txn, volume, &ShareRow { junction: Some(junction), ..row })
+        };
+        self.space.write(Ack::Durable, write).await.map(drop)
+    }
+
+    /// Ends a share, with its policies. Nothing of the directory is touched.
+    pub async fn remove(&self, volume: VolumeId) -> Result<()> {
+        self.space.write(Ack::Durable, move |txn| table::erase(txn, volume)).await.map(drop)
+    }
+
+    /// Returns a share as a file system. The directory itself is not looked at.
+    pub fn export(&self, volume: VolumeId, anchor: Arc<dyn Anchor>) -> Result<Export> {
+        let row = table::share(&self.space.snapshot()?, volume)?;
+        let row = row.ok_or_else(|| Error::not_found("there is no such share"))?;
+        let SharesConfig { sys, issuer, groups, audited, .. } = self.config.clone();
+        let space = self.space.clone();
+        Export::assemble(Config { sys, space, issuer, groups, volume, anchor, audited }, &row)
+    }
+}
+
+/// Says of a path that it may lead over a link: nothing else of it can be a loop.
+fn refused(error: Error) -> Error {
+    if error.kind() != ErrorKind::Loop {
+        return error;
+    }
+    let detail = "a part of the path is a symbolic link, which could be made to lead elsewhere";
+    Error::invalid(detail).hint("share what it leads to").caused_by(error)
+}

@@ -1,0 +1,436 @@
+//! A stage: bytes in files of their own beside the one they are to become, then one rename.
+//!
+//! What is published is another inode than what it replaces: it takes over mode and attributes. A file
+//! of several names is not replaced, since the others would keep the old bytes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use weft_core::acl::Circumstance;
+use weft_core::attr::{Attr, Changed, SetAttr};
+use weft_core::form::{
+    Ack, At, Call, Entry, Guard, Part, PartPage, Piece, Source, Stage, StageEntry, StageHint, StagePage,
+};
+use weft_core::{Error, ErrorKind, Result, Rights, StageId, limits};
+use weft_sys::DiskFile;
+use weft_sys::beneath::{Fresh, Held, Onto};
+use weft_sys::disk::RealFile;
+
+use super::Volume;
+use super::attributes::must_have_bytes;
+use super::audit::Deed;
+use super::lease::Lease;
+use super::locate::{Spot, not_directory};
+use super::names::{check_size, must_be_free, set_times, too_large};
+use super::stages::{StagedPart, Staging};
+use super::version::{is_young, until_grown};
+use super::view::{Node, View, hidden};
+
+/// A stage by its id.
+pub(super) struct ExportStage {
+    volume: Arc<Volume>,
+    id: StageId,
+}
+
+impl View<'_> {
+    /// Publishing needs `write` on what is there, or else `insert`.
+    fn may_publish(&self, spot: &Spot) -> Result<()> {
+        let (node, right) = spot.published_by();
+        self.need(node, right)?;
+        must_be_free(&spot.name)?;
+        let Some(node) = &spot.held else { return Ok(()) };
+        must_have_bytes(node)?;
+        if node.facts.links > 1 {
+            let detail = "the file has several names, of which the others would keep the old bytes";
+            return Err(Error::new(ErrorKind::TooManyLinks, detail).hint("write it in place"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a stage is the caller's own, and of this age.
+    fn must_own(&self, staging: &Staging) -> Result<()> {
+        let own = staging.caller == self.call.caller.name().id();
+        let age = self.volume.sys.clock().now().since(staging.begun);
+        if own && age < limits::STAGE_LIFE { Ok(()) } else { Err(no_stage(staging.id)) }
+    }
+
+    /// Returns where the caller may still publish a stage.
+    fn may_go_on(&self, staging: &Staging) -> Result<Spot> {
+        self.must_own(staging)?;
+        let spot = self.target_of(staging)?;
+        self.may_publish(&spot)?;
+        Ok(spot)
+    }
+
+    fn target_of(&self, staging: &Staging) -> Result<Spot> {
+        let dir = self.node(staging.dir)?;
+        let held = self.child(&dir, &staging.name)?;
+        Ok(Spot { dir, name: staging.name.clone(), held })
+    }
+
+    /// Checks that the caller may drop a stage of its own: the credential must carry what it takes.
+    fn may_discard(&self, staging: &Staging) -> Result<()> {
+        self.must_own(staging)?;
+        let caller = &self.call.caller;
+        let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
+        if !caller.limits().paths.is_empty() {
+            let spot = self.target_of(staging)?;
+            carried = carried & self.within_paths(&spot.published_by().0.path);
+        }
+        if carried.intersects(Rights::INSERT | Rights::WRITE) {
+            return Ok(());
+        }
+        Err(Error::denied("the credential does not reach what is staged there").caller(caller.name()))
+    }
+
+    /// Makes a file for staged bytes.
+    fn stage_file(&self, dir: &Node, name: Vec<u8>) -> Result<StagedPart> {
+        match dir.held.remove(&name, false) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = dir.held.make(&name, Fresh::File, 0o600)?.open(true)?;
+        let hasher = blake3::Hasher::new();
+        Ok(StagedPart { bytes: 0, hasher, file, dir: dir.held.clone(), name, published: false })
+    }
+
+    /// Puts staged bytes in their place.
+    fn publish(
+        &self,
+        staging: &Staging,
+        part: &mut StagedPart,
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<(Changed<Entry>, Node, Deed)> {
+        self.call.caller.live(self.now)?;
+        let spot = self.may_go_on(staging)?;
+        self.guard(guard, spot.held.as_ref())?;
+        self.may_give(set, &spot.dir)?;
+        let staged = part.dir.inside(&part.name)?;
+        let above = self.before(&spot.dir);
+        let before = spot.held.as_ref().map(|node| self.before(node));
+        match &spot.held {
+            Some(old) => take_over(old, &staged, set)?,
+            None => staged.set_mode(super::names::mode_of(set.mode.unwrap_or(0o644))?)?,
+        }
+        set_times(&staged, set, self)?;
+        let onto = if spot.held.is_some() { Onto::Anything } else { Onto::Nothing };
+        part.dir.rename(&part.name, &spot.dir.held, spot.name.as_bytes(), onto)?;
+        part.published = true;
+        if let Some(old) = &spot.held {
+            self.gone(old);
+        }
+        let path = self.below(&spot.dir, &spot.name);
+        let node = self.node_of(path, staged, &spot.dir.bound)?.ok_or_else(hidden)?;
+        let by = match &spot.held {
+            Some(old) => (old, Rights::WRITE),
+            None => (&spot.dir, Rights::INSERT),
+        };
+        let deed = Deed::of(self, "publish", &node, by).at(&spot.dir, &spot.name);
+        let deed = Deed { bytes: part.bytes, ..deed };
+        let changed = self.entered(&spot.dir, above, &spot.name, &node, before);
+        Ok((changed, node, deed))
+    }
+}
+
+/// Has a new file look like the one it takes the place of, but for its bytes.
+fn take_over(old: &Node, new: &Held, set: &SetAttr) -> Result<()> {
+    for name in old.held.tags()? {
+        let kept = name.starts_with(b"user.") || name == b"system.posix_acl_access";
+        if let Some(value) = old.held.tag(&name)?.filter(|_| kept) {
+            new.set_tag(&name, Some(&value))?;
+        }
+    }
+    new.set_mode(set.mode.unwrap_or(old.facts.mode))
+}
+
+fn no_stage(id: StageId) -> Error {
+    Error::not_found("there is no such stage").about(id)
+}
+
+impl Volume {
+    pub(super) async fn stage(
+        self: &Arc<Self>,
+        call: &Call,
+        target: &At,
+        hint: &StageHint,
+    ) -> Result<Arc<dyn Stage>> {
+        let mut bytes = [0; 16];
+        self.sys.random().fill(&mut bytes);
+        let id = StageId(u128::from_be_bytes(bytes));
+        check_size(hint.length.unwrap_or(0))?;
+        let target = target.clone();
+        let begin = move |view: &View<'_>| {
+            let spot = view.spot(&target)?;
+            view.may_publish(&spot)?;
+            let (volume, place) = (view.volume, (spot.dir.id, spot.name));
+            let (caller, now) = (view.call.caller.name().id(), volume.sys.clock().now());
+            volume.stages.begin(Staging::new(id, caller, place, now, volume.stage_owner)).map(drop)
+        };
+        self.look(call, begin).await?;
+        Ok(Arc::new(ExportStage { volume: self.clone(), id }))
+    }
+
+    pub(super) async fn staged(self: &Arc<Self>, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
+        let staging = self.stages.find(id).ok_or_else(|| no_stage(id))?;
+        self.look(call, move |view| view.must_own(&staging)).await?;
+        Ok(Arc::new(ExportStage { volume: self.clone(), id }))
+    }
+
+    pub(super) async fn stages(
+        self: &Arc<Self>,
+        call: &Call,
+        dir: &At,
+        from: Option<StageId>,
+    ) -> Result<StagePage> {
+        let dir = dir.clone();
+        let find = move |view: &View<'_>| {
+            let dir = view.existing(&dir)?;
+            view.need_any(&dir)?;
+            if !dir.is_directory() {
+                return Err(not_directory());
+            }
+            if view.call.caller.is_anyone() {
+                return Ok((Vec::new(), None));
+            }
+            let own = view.volume.stages.of(dir.id, view.call.caller.name().id(), from);
+            let most = limits::PAGE_ENTRIES_MAX as usize;
+            let next = own.get(most - 1).filter(|_| own.len() > most).map(|staging| staging.id);
+            let own = own.into_iter().take(most).filter(|staging| view.may_go_on(staging).is_ok());
+            Ok((own.collect::<Vec<_>>(), next))
+        };
+        let (own, next) = self.look(call, find).await?;
+        let mut stages = Vec::with_capacity(own.len());
+        for staging in own {
+            let mut bytes = 0;
+            for (_, part) in staging.parts(0) {
+                bytes += part.lock().await.bytes;
+            }
+            stages.push(StageEntry {
+                id: staging.id,
+                name: staging.name.clone(),
+                begun: staging.begun,
+                bytes,
+            });
+        }
+        Ok(StagePage { stages, next })
+    }
+
+    /// Ends the uploads that nobody has gone on with for too long.
+    pub(super) fn sweep_stages(&self) {
+        let now = self.sys.clock().now();
+        let life = i64::try_from(limits::STAGE_LIFE.as_secs()).unwrap_or(i64::MAX);
+        let oldest = weft_core::Time::from_unix(now.seconds().saturating_sub(life), 0);
+        let old = self.stages.end_older(oldest);
+        drop(self.sys.blocking(move || drop(old)));
+    }
+}
+
+impl ExportStage {
+    fn staging(&self) -> Result<Arc<Staging>> {
+        self.volume.stages.find(self.id).ok_or_else(|| no_stage(self.id))
+    }
+
+    async fn may_go_on(&self, call: &Call) -> Result<Arc<Staging>> {
+        let staging = self.staging()?;
+        let own = staging.clone();
+        self.volume.look(call, move |view| view.may_go_on(&own).map(drop)).await?;
+        Ok(staging)
+    }
+
+    /// Takes up the right that publishing needs. It outlives the deadline of the call that brings a
+    /// piece.
+    async fn lease(&self, call: &Call, staging: &Arc<Staging>) -> Result<Lease> {
+        call.caller.live(self.volume.sys.clock().moment())?;
+        let own = staging.clone();
+        let look = move |view: &View<'_>| {
+            let spot = view.may_go_on(&own)?;
+            let (node, right) = spot.published_by();
+            Lease::take(view, node, &[right])
+        };
+        self.volume.look_whenever(call, look).await
+    }
+
+    async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        if !(1..=limits::STAGE_PARTS_MAX).contains(&number) {
+            return Err(Error::invalid("a part's number is 1 to 10000"));
+        }
+        let staging = self.may_go_on(call).await?;
+        let part = match staging.part(number) {
+            Some(part) => part,
+            None => {
+                let own = staging.clone();
+                let make = move |view: &View<'_>| {
+                    let dir = view.node(own.dir)?;
+                    view.stage_file(&dir, own.staged_as(&number.to_string()))
+                };
+                staging.add(number, self.volume.look(call, make).await?)
+            }
+        };
+        let mut part = part.lock_owned().await;
+        if offset == 0 && part.bytes > 0 {
+            let file = part.file.clone();
+            self.volume.apart(call.until, move || file.set_length(0).map_err(Error::unplaced)).await?;
+            (part.bytes, part.hasher) = (0, blake3::Hasher::new());
+        }
+        if offset != part.bytes {
+            return Err(Error::invalid(format!("the part goes on at byte {}", part.bytes)));
+        }
+        let mut lease = self.lease(call, &staging).await?;
+        while let Some(piece) = data.next(limits::PIECE_BYTES_MAX).await? {
+            if !lease.is_good() {
+                let withdrawn = |e| Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(e);
+                lease = self.lease(call, &staging).await.map_err(withdrawn)?;
+            }
+            let bytes = Piece::into_bytes(piece)?;
+            check_size(part.bytes.checked_add(bytes.len() as u64).ok_or_else(too_large)?)?;
+            part = self.volume.put_piece(part, bytes).await?;
+        }
+        Ok(shown(number, &part))
+    }
+
+    /// Checks that the parts are those that were asked for, and brings them together in one file.
+    async fn joined(
+        &self,
+        call: &Call,
+        staging: &Arc<Staging>,
+        asked: &[Part],
+    ) -> Result<tokio::sync::OwnedMutexGuard<StagedPart>> {
+        let mut parts = Vec::new();
+        for (number, part) in staging.parts(0) {
+            parts.push((number, part.lock_owned().await));
+        }
+        let there: Vec<Part> = parts.iter().map(|(number, part)| shown(*number, part)).collect();
+        if !asked.is_empty() && asked != there {
+            return Err(Error::invalid("the parts are not those that are staged"));
+        }
+        if parts.len() == 1
+            && let Some((_, part)) = parts.pop()
+        {
+            return Ok(part);
+        }
+        let own = staging.clone();
+        let make = move |view: &View<'_>| view.stage_file(&view.node(own.dir)?, own.staged_as("joined"));
+        let mut whole = self.volume.look(call, make).await?;
+        let until = call.until.max(self.volume.sys_deadline());
+        let join = move || {
+            for (_, part) in parts {
+                let copied =
+                    whole.file.copy_from(&*part.file, 0, whole.bytes, part.bytes).map_err(Error::unplaced)?;
+                if copied != part.bytes {
+                    return Err(Error::corrupt("staged bytes were cut by somebody else"));
+                }
+                whole.bytes += copied;
+            }
+            Ok(whole)
+        };
+        let whole = self.volume.apart(until, join).await?;
+        Ok(Arc::new(tokio::sync::Mutex::new(whole)).lock_owned().await)
+    }
+
+    async fn publish(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        let (volume, staging) = (&self.volume, self.may_go_on(call).await?);
+        let part = self.joined(call, &staging, parts).await?;
+        let file = part.file.clone();
+        let until = call.until.max(volume.sys_deadline());
+        volume.apart(until, move || RealFile::flush(&file).map_err(Error::unplaced)).await?;
+        let (own, set, guard) = (staging, set.clone(), *guard);
+        let act = move |view: &View<'_>| {
+            let mut part = part;
+            view.publish(&own, &mut part, &set, &guard)
+        };
+        let turn = volume.in_turn(&call.renewed(volume.sys.clock(), limits::CALL_DEADLINE)).await?;
+        let (mut changed, node, deed) = volume.look_whenever(call, act).await?;
+        drop(turn);
+        volume.stages.end(self.id);
+        volume.leave(&Call { ack: Ack::Durable, ..call.clone() }, deed).await?;
+        let attr = self.lasting(call, node).await?;
+        (changed.value.attr, changed.file.after) = (Some(attr), Some(attr));
+        Ok(changed)
+    }
+
+    /// Returns what a published file looks like once its version is one that lasts.
+    async fn lasting(&self, call: &Call, node: Node) -> Result<Attr> {
+        if is_young(&node.facts) {
+            self.volume.sys.real_sleep(until_grown()).await;
+        }
+        self.volume.look_whenever(call, move |view| Ok(view.attr(&node))).await
+    }
+}
+
+impl Volume {
+    /// Adds bytes to a part: here where that does not wait for anybody, else apart.
+    async fn put_piece(
+        &self,
+        mut part: tokio::sync::OwnedMutexGuard<StagedPart>,
+        bytes: bytes::Bytes,
+    ) -> Result<tokio::sync::OwnedMutexGuard<StagedPart>> {
+        let write = move || {
+            let at = part.bytes;
+            part.file.write_at(&bytes, at).map_err(Error::unplaced)?;
+            part.hasher.update(&bytes);
+            part.bytes += bytes.len() as u64;
+            Ok(part)
+        };
+        self.apart(self.sys_deadline(), write).await
+    }
+}
+
+fn shown(number: u32, part: &StagedPart) -> Part {
+    Part { number, bytes: part.bytes, digest: *part.hasher.finalize().as_bytes() }
+}
+
+#[async_trait]
+impl Stage for ExportStage {
+    fn id(&self) -> StageId {
+        self.id
+    }
+
+    async fn put(&self, call: &Call, number: u32, offset: u64, data: &mut dyn Source) -> Result<Part> {
+        self.put(call, number, offset, data).await.map_err(|e| e.op("stage"))
+    }
+
+    async fn parts(&self, call: &Call, from: u32) -> Result<PartPage> {
+        let staging = self.may_go_on(call).await.map_err(|e| e.op("list parts"))?;
+        let (mut parts, mut next) = (Vec::new(), None);
+        for (number, part) in staging.parts(from) {
+            if parts.len() == limits::PAGE_ENTRIES_MAX as usize {
+                next = Some(number);
+                break;
+            }
+            parts.push(shown(number, &*part.lock().await));
+        }
+        Ok(PartPage { parts, next })
+    }
+
+    async fn publish(
+        &self,
+        call: &Call,
+        parts: &[Part],
+        set: &SetAttr,
+        guard: &Guard,
+    ) -> Result<Changed<Entry>> {
+        let request = ("publish", self.id, parts, set, guard);
+        let (own, again) = (Self { volume: self.volume.clone(), id: self.id }, call.clone());
+        let (parts, set, guard) = (parts.to_vec(), set.clone(), *guard);
+        let act = async move { own.publish(&again, &parts, &set, &guard).await };
+        self.volume.once(call, &request, act).await.map_err(|e| e.op("publish"))
+    }
+
+    async fn discard(&self, call: &Call) -> Result<()> {
+        let discard = async {
+            let staging = self.staging()?;
+            self.volume.look(call, move |view| view.may_discard(&staging)).await?;
+            let staging = self.volume.stages.end(self.id);
+            drop(self.volume.sys.blocking(move || drop(staging)));
+            Ok(())
+        };
+        discard.await.map_err(|e: Error| e.op("discard"))
+    }
+}

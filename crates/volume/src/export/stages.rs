@@ -1,0 +1,155 @@
+//! Uploads under way: what is known of them in memory, and the names that their bytes have.
+//!
+//! Bytes are staged in the directory that they are meant for, since a file is put in its place by a
+//! rename: under names that a share neither shows nor takes. Stages end with the process; what one that
+//! was killed left behind is taken away when its directory is next listed, or removed.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use weft_core::form::At;
+use weft_core::{CallerId, Error, ErrorKind, FileId, Name, Result, StageId, Time, limits};
+use weft_sys::beneath::Held;
+use weft_sys::disk::RealFile;
+
+/// What every name of staged bytes begins with.
+const PREFIX: &[u8] = b".weft-stage-";
+
+/// Returns whether a name is kept for staged bytes.
+pub(super) fn is_reserved(name: &Name) -> bool {
+    name.as_bytes().starts_with(PREFIX)
+}
+
+/// Every stage.
+#[derive(Default)]
+pub(super) struct Stages(Mutex<HashMap<StageId, Arc<Staging>>>);
+
+/// One stage.
+pub(super) struct Staging {
+    pub(super) id: StageId,
+    pub(super) caller: CallerId,
+    pub(super) dir: FileId,
+    pub(super) name: Name,
+    pub(super) begun: Time,
+    /// Tells the node's own leftovers from what another node stages in the same directory.
+    owner: u64,
+    parts: Mutex<BTreeMap<u32, Arc<tokio::sync::Mutex<StagedPart>>>>,
+}
+
+/// Bytes of one part.
+pub(super) struct StagedPart {
+    pub(super) bytes: u64,
+    pub(super) hasher: blake3::Hasher,
+    pub(super) file: Arc<RealFile>,
+    /// The directory they are in, as it was when they came.
+    pub(super) dir: Arc<Held>,
+    pub(super) name: Vec<u8>,
+    /// Whether they have become the file.
+    pub(super) published: bool,
+}
+
+impl Stages {
+    fn lock(&self) -> MutexGuard<'_, HashMap<StageId, Arc<Staging>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a stage. `Busy` if there are as many as there may be.
+    pub(super) fn begin(&self, staging: Staging) -> Result<Arc<Staging>> {
+        let mut stages = self.lock();
+        if stages.len() >= limits::EXPORT_STAGES_MAX {
+            return Err(Error::new(ErrorKind::Busy, "as many uploads are under way on the share as may be"));
+        }
+        let staging = Arc::new(staging);
+        stages.insert(staging.id, staging.clone());
+        Ok(staging)
+    }
+
+    pub(super) fn find(&self, id: StageId) -> Option<Arc<Staging>> {
+        self.lock().get(&id).cloned()
+    }
+
+    pub(super) fn end(&self, id: StageId) -> Option<Arc<Staging>> {
+        self.lock().remove(&id)
+    }
+
+    /// Returns a caller's stages in a directory, by id, after one.
+    pub(super) fn of(&self, dir: FileId, caller: CallerId, from: Option<StageId>) -> Vec<Arc<Staging>> {
+        let stages = self.lock();
+        let own = stages.values().filter(|staging| staging.dir == dir && staging.caller == caller);
+        let mut own: Vec<_> =
+            own.filter(|staging| from.is_none_or(|from| staging.id > from)).cloned().collect();
+        own.sort_unstable_by_key(|staging| staging.id);
+        own
+    }
+
+    /// Ends the stages that were begun before a moment.
+    pub(super) fn end_older(&self, than: Time) -> Vec<Arc<Staging>> {
+        let mut stages = self.lock();
+        let old: Vec<_> = stages.values().filter(|staging| staging.begun < than).cloned().collect();
+        old.iter().for_each(|staging| _ = stages.remove(&staging.id));
+        old
+    }
+
+    /// Returns whether a name is one of staged bytes that nobody stages any more.
+    pub(super) fn is_left_behind(&self, name: &[u8], owner: u64) -> bool {
+        let Some(rest) = name.strip_prefix(PREFIX).and_then(|rest| std::str::from_utf8(rest).ok()) else {
+            return false;
+        };
+        let mut fields = rest.split('-');
+        let (Some(of), Some(id)) = (fields.next(), fields.next()) else { return false };
+        let is_own = u64::from_str_radix(of, 16).is_ok_and(|of| of == owner);
+        is_own && u128::from_str_radix(id, 16).is_ok_and(|id| self.find(StageId(id)).is_none())
+    }
+}
+
+impl Staging {
+    pub(super) fn new(
+        id: StageId,
+        caller: CallerId,
+        (dir, name): (FileId, Name),
+        begun: Time,
+        owner: u64,
+    ) -> Self {
+        Self { id, caller, dir, name, begun, owner, parts: Mutex::default() }
+    }
+
+    /// Returns the name that it is meant for.
+    pub(super) fn target(&self) -> At {
+        At::name(self.dir, self.name.clone())
+    }
+
+    /// Returns the name that bytes are staged under.
+    pub(super) fn staged_as(&self, what: &str) -> Vec<u8> {
+        let mut name = PREFIX.to_vec();
+        name.extend_from_slice(format!("{:016x}-{:032x}-{what}", self.owner, self.id.0).as_bytes());
+        name
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<tokio::sync::Mutex<StagedPart>>>> {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a part, if there is one.
+    pub(super) fn part(&self, number: u32) -> Option<Arc<tokio::sync::Mutex<StagedPart>>> {
+        self.lock().get(&number).cloned()
+    }
+
+    /// Adds a part. If somebody added it meanwhile, theirs stays and is returned.
+    pub(super) fn add(&self, number: u32, part: StagedPart) -> Arc<tokio::sync::Mutex<StagedPart>> {
+        self.lock().entry(number).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(part))).clone()
+    }
+
+    /// Returns the parts by number, from one on.
+    pub(super) fn parts(&self, from: u32) -> Vec<(u32, Arc<tokio::sync::Mutex<StagedPart>>)> {
+        self.lock().range(from..).map(|(number, part)| (*number, part.clone())).collect()
+    }
+}
+
+impl Drop for StagedPart {
+    fn drop(&mut self) {
+        // What fails here is taken away when the directory is next listed.
+        if !self.published {
+            let _ = self.dir.remove(&self.name, false);
+        }
+    }
+}

@@ -1,0 +1,406 @@
+//! One call's look at the machine: what is where, and what the caller may do with it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weft_core::acl::{
+    Ask, Because, Circumstance, Decision, Modes, Owned, Settled, Subject, decide, explain, narrow,
+};
+use weft_core::attr::{Attr, Before, Kind, Wcc};
+use weft_core::form::{Call, Guard};
+use weft_core::proof::{Granted, Objects};
+use weft_core::{CallerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
+use weft_sys::beneath::{Beneath, Facts, Held};
+use weft_sys::folder::Sort;
+
+use super::Volume;
+use super::known::{above, join};
+use super::policies::{Bound, Policies};
+use crate::granted::Wanted;
+
+/// A call's look at one moment.
+pub(super) struct View<'a> {
+    pub(super) volume: &'a Arc<Volume>,
+    pub(super) root: &'a Beneath,
+    pub(super) call: &'a Call,
+    pub(super) policies: Arc<Policies>,
+    /// The count of policy changes just before the policies were taken.
+    pub(super) seen: u64,
+    pub(super) now: Moment,
+}
+
+/// Something that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) id: FileId,
+    pub(super) kind: Kind,
+    /// Where it was found, or last had a name.
+    pub(super) path: Vec<u8>,
+    pub(super) held: Arc<Held>,
+    pub(super) facts: Facts,
+    /// What governs it.
+    pub(super) bound: Arc<Bound>,
+}
+
+impl Node {
+    /// Returns the id under which its bytes are granted.
+    pub(super) fn object(&self) -> ObjectId {
+        ObjectId::of_file(self.id, 0)
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind == Kind::Directory
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.path.is_empty()
+    }
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(volume: &'a Arc<Volume>, root: &'a Beneath, call: &'a Call) -> Self {
+        let seen = volume.policy_changes.load(Ordering::Acquire);
+        Self { volume, root, call, seen, policies: volume.policies(), now: volume.sys.clock().moment() }
+    }
+
+    /// Returns what was found at a path, which lies in something governed by `above`; nothing for
+    /// what a share does not show.
+    pub(super) fn node_of(&self, path: Vec<u8>, held: Held, above: &Arc<Bound>) -> Result<Option<Node>> {
+        let facts = held.facts()?;
+        Ok(self.seen(path, Arc::new(held), facts, above))
+    }
+
+    /// Takes in what is known of something that was found.
+    pub(super) fn seen(
+        &self,
+        path: Vec<u8>,
+        held: Arc<Held>,
+        facts: Facts,
+        above: &Arc<Bound>,
+    ) -> Option<Node> {
+        let kind = shown_kind(facts.sort).filter(|_| !facts.is_mount || path.is_empty())?;
+        let id = self.id_at(&path, &facts);
+        self.volume.known.see(id, &path, &facts);
+        let bound = self.policies.at(&path, Some(id)).unwrap_or(above).clone();
+        Some(Node { id, kind, path, held, facts, bound })
+    }
+
+    pub(super) fn id_at(&self, path: &[u8], facts: &Facts) -> FileId {
+        if path.is_empty() { FileId::root_of(self.volume.id) } else { self.volume.known.id_of(facts) }
+    }
+
+    pub(super) fn root_node(&self) -> Result<Node> {
+        let node = self.node_of(Vec::new(), self.root.itself()?, self.policies.root())?;
+        node.ok_or_else(|| Error::internal("the share's root is no directory"))
+    }
+
+    /// Returns what an id is of. `Stale` if it is not where it was last seen, or that is forgotten.
+    pub(super) fn node(&self, id: FileId) -> Result<Node> {
+        if id == FileId::root_of(self.volume.id) {
+            return self.root_node();
+        }
+        let paths = self.volume.known.paths(id);
+        for path in paths.iter() {
+            let Ok(held) = self.root.find(path) else { continue };
+            let Ok(facts) = held.facts() else { continue };
+            if self.volume.known.id_of(&facts) == id {
+                let above = self.governing_above(path);
+                return self.seen(path.to_vec(), Arc::new(held), facts, &above).ok_or_else(|| stale(id));
+            }
+        }
+        // Without a name it lives as long as somebody has it open.
+        let path = paths.first().ok_or_else(|| stale(id))?;
+        let (held, kind) = self.volume.opens.held(id).ok_or_else(|| stale(id))?;
+        let facts = held.facts()?;
+        let bound = self.governing_above(path);
+        let bound = self.policies.at(path, Some(id)).unwrap_or(&bound).clone();
+        Ok(Node { id, kind, path: path.to_vec(), held, facts, bound })
+    }
+
+    /// Returns what governs the directory that a path lies in.
+    fn governing_above(&self, path: &[u8]) -> Arc<Bound> {
+        match above(path) {
+            Some(dir) => self.governing(dir),
+            None => self.policies.root().clone(),
+        }
+    }
+
+    /// Returns what governs a directory: the innermost policy on the way there, each place looked at
+    /// for an inode that brought its own.
+    pub(super) fn governing(&self, path: &[u8]) -> Arc<Bound> {
+        if self.policies.is_one() {
+            return self.policies.root().clone();
+        }
+        let places = std::iter::successors(Some(path), |path| above(path));
+        let mut found = places.filter_map(|place| {
+            let facts = self.root.find(place).and_then(|held| held.facts()).ok();
+            self.policies.at(place, facts.map(|facts| self.id_at(place, &facts)))
+        });
+        found.next().unwrap_or_else(|| self.policies.root()).clone()
+    }
+
+    /// Returns the directory that something lies in; the root is its own.
+    pub(super) fn parent(&self, node: &Node) -> Result<Node> {
+        let Some(path) = above(&node.path) else { return Ok(node.clone()) };
+        self.directory(path)
+    }
+
+    /// Returns the directory at a path.
+    pub(super) fn directory(&self, path: &[u8]) -> Result<Node> {
+        if path.is_empty() {
+            return self.root_node();
+        }
+        let above = self.governing_above(path);
+        let node = self.node_of(path.to_vec(), self.root.find(path)?, &above)?;
+        node.filter(Node::is_directory).ok_or_else(hidden)
+    }
+
+    pub(super) fn attr(&self, node: &Node) -> Attr {
+        self.attr_of(node.id, node.kind, &node.facts, &node.bound)
+    }
+
+    pub(super) fn attr_of(&self, id: FileId, kind: Kind, facts: &Facts, bound: &Bound) -> Attr {
+        Attr {
+            id,
+            kind,
+            mode: facts.mode,
+            links: facts.links,
+            owner: self.shown_owner(facts.uid, weft_sys::process::uid(), "user"),
+            group: self.shown_owner(facts.gid, weft_sys::process::gid(), "group"),
+            size: if kind == Kind::Fifo { 0 } else { facts.size },
+            used: facts.used,
+            atime: facts.atime,
+            mtime: facts.mtime,
+            ctime: facts.ctime,
+            btime: facts.btime.unwrap_or(facts.ctime),
+            version: self.volume.versions.of(id, facts),
+            change: facts.ctime.nanos() as u64,
+            container: bound.container,
+        }
+    }
+
+    /// What belongs to the node's own user is shown as of who shared it; others have no name in Weft.
+    fn shown_owner(&self, id: u32, own: u32, what: &str) -> CallerId {
+        if id == own {
+            return self.volume.owner;
+        }
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(
+            &blake3::hash(format!("{what} {id} of the machine").as_bytes()).as_bytes()[..16],
+        );
+        CallerId(u128::from_be_bytes(bytes))
+    }
+
+    pub(super) fn before(&self, node: &Node) -> Before {
+        Before::from(&self.attr(node))
+    }
+
+    /// Returns how something is now, with how it was.
+    pub(super) fn wcc(&self, node: &Node, before: Option<Before>) -> Wcc {
+        let lives = |facts: &Facts| facts.links > 0 || self.volume.opens.held(node.id).is_some();
+        let after = node.held.facts().ok().filter(lives);
+        Wcc { before, after: after.map(|facts| self.attr_of(node.id, node.kind, &facts, &node.bound)) }
+    }
+
+    fn circumstance(&self, who: &Subject<'_>) -> Circumstance {
+        let peer = self.call.from.peer.filter(|_| who.name() == self.call.caller.name());
+        Circumstance { now: self.now, peer }
+    }
+
+    /// Says what the policy gives somebody at a path.
+    pub(super) fn settle_at(&self, path: &[u8], bound: &Bound, asked: Rights, who: &Subject<'_>) -> Settled {
+        let settled = explain(bound.acl(), who, asked, &self.circumstance(who));
+        settled.narrowed(self.within(path, &who.limits().paths))
+    }
+
+    /// Decides over the policy of a place, and what the credential's paths leave.
+    pub(super) fn decide(&self, node: &Node, asked: Rights) -> Decision {
+        let ask = self.ask(&node.bound, asked);
+        let decision = decide(node.bound.acl(), &self.call.caller, &ask);
+        decision.narrowed(self.within_paths(&node.path), vec![node.object()])
+    }
+
+    fn ask(&self, bound: &Bound, rights: Rights) -> Ask {
+        Ask {
+            container: bound.container,
+            epoch: bound.row.epoch,
+            rights,
+            objects: Objects::All,
+            now: self.now,
+            peer: self.call.from.peer,
+        }
+    }
+
+    /// Returns proof of a right on a file's bytes. `Denied` or `NotFound` if the caller has it not.
+    pub(super) fn grant(&self, node: &Node, op: Rights) -> Result<Granted> {
+        let decision = self.decide(node, op);
+        if !decision.is_allowed() {
+            return Err(self.refusal_of(node, &decision));
+        }
+        let only = !self.call.caller.limits().paths.is_empty();
+        let bound = &node.bound;
+        let (container, state, object) = (bound.container, bound.stand(), node.object());
+        self.volume.granted.get(self.call, &Wanted { container, state, op, object, only }, self.now, || {
+            let whole = || decide(bound.acl(), &self.call.caller, &self.ask(bound, op));
+            self.volume.issuer.issue(&if only { decision } else { whole() })
+        })
+    }
+
+    /// Returns what of `asked` the policy gives the caller at a path.
+    pub(super) fn rights_at(&self, path: &[u8], bound: &Bound, asked: Rights) -> Rights {
+        let who = self.call.caller.subject();
+        let allowed = explain(bound.acl(), &who, asked, &self.circumstance(&who)).allowed();
+        if allowed.is_empty() { allowed } else { allowed & self.within_paths(path) }
+    }
+
+    pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Rights {
+        self.rights_at(&node.path, &node.bound, asked)
+    }
+
+    pub(super) fn rights(&self, node: &Node) -> Rights {
+        self.rights_of(node, Rights::ALL)
+    }
+
+    /// Returns what the machine lets the node's user do with something: of reading, writing and
+    /// searching it. Asked only where it is shown: whoever acts is told by the act.
+    pub(super) fn left_by_machine(&self, node: &Node) -> Rights {
+        if node.kind == Kind::Symlink {
+            return Rights::ALL;
+        }
+        let bits = [4, 2, 1].into_iter().filter(|bit| node.held.may(*bit)).sum::<u16>() << 6;
+        let owned = Owned { kind: node.kind, mode: bits, owner: self.volume.owner, group: self.volume.owner };
+        narrow(Modes::Owner, &owned, &self.call.caller.subject())
+    }
+
+    pub(super) fn has(&self, node: &Node, rights: Rights) -> bool {
+        self.rights_of(node, rights) == rights
+    }
+
+    /// Demands rights. `Denied`, or `NotFound` if the caller may not even know that it exists.
+    pub(super) fn need(&self, node: &Node, rights: Rights) -> Result<()> {
+        if self.has(node, rights) { Ok(()) } else { Err(self.refusal(node, rights)) }
+    }
+
+    /// Demands any right at all.
+    pub(super) fn need_any(&self, node: &Node) -> Result<()> {
+        if self.rights(node).is_empty() { Err(self.refusal(node, Rights::ALL)) } else { Ok(()) }
+    }
+
+    pub(super) fn refusal(&self, node: &Node, asked: Rights) -> Error {
+        self.refusal_of(node, &self.decide(node, asked))
+    }
+
+    pub(super) fn refusal_of(&self, node: &Node, decision: &Decision) -> Error {
+        let denial = self.denial(node, decision);
+        if self.may_know(node) { denial } else { hidden().caused_by(denial) }
+    }
+
+    /// Refuses as if there were nothing.
+    pub(super) fn veiled(&self, node: &Node, asked: Rights) -> Error {
+        hidden().caused_by(self.denial(node, &self.decide(node, asked)))
+    }
+
+    fn denial(&self, node: &Node, decision: &Decision) -> Error {
+        let missing = decision.asked() - decision.allowed();
+        let inside = self.within_paths(&node.path).contains(missing);
+        let detail = decision.because(missing).refusal(missing, inside);
+        Error::denied(detail).caller(self.call.caller.name())
+    }
+
+    /// Returns whether the caller may know of something: by some right on it, or by listing or
+    /// traversing the directory it lies in. That there is a root is no secret.
+    pub(super) fn may_know(&self, node: &Node) -> bool {
+        if node.is_root() || !self.rights(node).is_empty() {
+            return true;
+        }
+        if self.within_paths(&node.path).is_empty() {
+            return false;
+        }
+        let Some(dir) = above(&node.path) else { return true };
+        self.sees_into(dir, &self.governing(dir))
+    }
+
+    /// Returns whether the caller may know what names a directory holds.
+    pub(super) fn sees_into(&self, path: &[u8], bound: &Bound) -> bool {
+        self.rights_at(path, bound, Rights::LIST | Rights::TRAVERSE)
+            .intersects(Rights::LIST | Rights::TRAVERSE)
+    }
+
+    pub(super) fn within_paths(&self, path: &[u8]) -> Rights {
+        self.within(path, &self.call.caller.limits().paths)
+    }
+
+    /// Returns what a path-limited credential leaves: everything at and below its paths, the way
+    /// there, nothing elsewhere. Its paths are those of the tree, in which the share has a place.
+    pub(super) fn within(&self, path: &[u8], allowed: &[RelPath]) -> Rights {
+        if allowed.is_empty() {
+            return Rights::ALL;
+        }
+        let mut left = Rights::NONE;
+        for mut place in self.volume.anchor.places().unwrap_or_default() {
+            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+            place.extend(names.filter_map(|name| Name::new(name.to_vec()).ok()));
+            for limit in allowed {
+                let limit: Vec<Name> = limit.names().collect();
+                if place.starts_with(&limit) {
+                    return Rights::ALL;
+                }
+                if limit.starts_with(&place) {
+                    left = Rights::TRAVERSE;
+                }
+            }
+        }
+        left
+    }
+
+    /// Returns whether the caller may do what is the owner's.
+    pub(super) fn owns(&self, node: &Node) -> bool {
+        self.call.caller.name().id() == self.attr(node).owner || self.has(node, Rights::ACL_WRITE)
+    }
+
+    /// Tests a guard against what is there.
+    pub(super) fn guard(&self, guard: &Guard, node: Option<&Node>) -> Result<()> {
+        if *guard == Guard::NONE {
+            return Ok(());
+        }
+        guard.judge(node.map(|node| self.attr(node)).as_ref())
+    }
+
+    /// Returns where a name in a directory lies.
+    pub(super) fn below(&self, dir: &Node, name: &Name) -> Vec<u8> {
+        join(&dir.path, name.as_bytes())
+    }
+}
+
+/// Says in words what settled that a caller may read what lies at a path.
+pub(super) fn settled_by(volume: &Arc<Volume>, call: &Call, path: &[u8]) -> String {
+    let policies = volume.policies();
+    let bound = policies.governing_path(path);
+    let at = Circumstance { now: volume.sys.clock().moment(), peer: call.from.peer };
+    let settled = explain(bound.acl(), &call.caller.subject(), Rights::READ, &at);
+    let entry = |index| bound.acl().words(index).unwrap_or_default();
+    match settled.because(Rights::READ) {
+        because @ Because::Allowed(_) => because.words(Rights::READ, true, entry),
+        because => because.words(Rights::READ, true, |_| "an entry of the ACL".to_owned()),
+    }
+}
+
+/// What a share shows a kind of file as: devices and sockets are not shown.
+pub(super) fn shown_kind(sort: Sort) -> Option<Kind> {
+    match sort {
+        Sort::File => Some(Kind::File),
+        Sort::Directory => Some(Kind::Directory),
+        Sort::Symlink => Some(Kind::Symlink),
+        Sort::Fifo => Some(Kind::Fifo),
+        Sort::Other => None,
+    }
+}
+
+/// Nothing there, or nothing this caller may know of.
+pub(super) fn hidden() -> Error {
+    Error::not_found("there is nothing, or nothing you may know of")
+}
+
+fn stale(id: FileId) -> Error {
+    Error::new(ErrorKind::Stale, "it is not where it was last seen").about(id).hint("look its name up again")
+}
