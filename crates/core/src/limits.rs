@@ -363,6 +363,9 @@ pub const RPC_NUMBERS_MAX: usize = 4096;
 /// Bytes of these credentials, by their claims.
 pub const RPC_PRESENTED_BYTES_MAX: usize = 1 << 20;
 
+/// Directories of its machine that one node shares: a list of them fits one message.
+pub const SHARES_MAX: usize = 128;
+
 /// Groups a user of this domain may be in: a credential that names them all still fits
 /// [`PROOF_BYTES_MAX`].
 pub const MEMBERSHIPS_MAX: usize = 512;
@@ -567,6 +570,8 @@ const _: () = assert!(8 * KV_OVERLAY_BYTES_MAX as u64 <= SHADOW_FILE_BYTES_MAX);
 const _: () = assert!(MEMBERSHIPS_MAX <= CALLER_GROUPS_MAX && MEMBERSHIPS_MAX * 19 + 4096 < PROOF_BYTES_MAX);
 const _: () = assert!(AUDIT_BATCH_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < AUDIT_FRAME_BYTES_MAX);
 const _: () = assert!(AUDIT_PAGE_BYTES + 32 * AUDIT_TEXT_BYTES_MAX < RPC_BODY_BYTES_MAX);
+// Where a share is, and its directory and reason, which are no longer than the system lets paths be.
+const _: () = assert!(SHARES_MAX * (PATH_BYTES_MAX + 3 * 4096) < RPC_BODY_BYTES_MAX);
 const _: () = assert!(PASSWORD_MEMORY_KIB <= PASSWORD_COST_MAX.0 && PASSWORD_PASSES <= PASSWORD_COST_MAX.1);
 const _: () =
     assert!(STORE_WRITING_MAX < STORE_FILES_OPEN_MAX && STORE_DIR_FILES.is_multiple_of(STORE_SPARES));

@@ -16,14 +16,15 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
-    Identity, NewUser, NodeStatus, Revoke, SessionGrant, UserEdit, UserRecord,
+    Identity, NewUser, NodeStatus, Revoke, SessionGrant, Share, UserEdit, UserRecord,
 };
 use weft_core::{
-    CallerId, CallerName, DomainId, ErrorReport, FileId, RequestId, StageId, TraceId, VolumeId, limits,
+    CallerId, CallerName, DomainId, ErrorReport, FileId, RelPath, RequestId, StageId, TraceId, VolumeId,
+    limits,
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -275,6 +276,17 @@ pub enum NodeAsk {
     Backup(String),
     /// `check`.
     Check,
+    /// `share`. From version 4 on, as the two below.
+    Share {
+        /// The directory.
+        directory: String,
+        /// Where.
+        at: RelPath,
+    },
+    /// `unshare`.
+    Unshare(RelPath),
+    /// `shares`.
+    Shares,
 }
 
 /// A method of the audit log.
@@ -403,6 +415,10 @@ pub enum Answer {
     Supports(Supports),
     /// Of blocks. From version 2 on.
     Digests(Vec<[u8; 32]>),
+    /// A share. From version 4 on, as all of them.
+    Share(Share),
+    /// Shares.
+    Shares(Vec<Share>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

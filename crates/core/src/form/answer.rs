@@ -52,6 +52,10 @@ impl Supports {
         holes: false,
         file_bytes_max: 0,
     };
+
+    /// What may be assumed of a volume that was not asked: that nothing is told of changes in it,
+    /// and that what can be refused will be.
+    pub const UNKNOWN: Self = Self { file_bytes_max: u64::MAX, ..Self::NOTHING };
 }
 
 /// What a walk or listing should bring beyond id, kind and name.

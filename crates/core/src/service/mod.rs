@@ -15,6 +15,6 @@ pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditS
 pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
 pub use memberships::Memberships;
-pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity};
+pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity, Share};
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};

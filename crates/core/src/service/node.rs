@@ -3,8 +3,10 @@
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use crate::caller::CallerName;
 use crate::error::Result;
-use crate::id::{DomainId, ObjectId};
+use crate::id::{DomainId, ObjectId, VolumeId};
+use crate::name::RelPath;
 use crate::proof::Caller;
 use crate::time::Time;
 
@@ -90,7 +92,26 @@ pub struct BackupReport {
     pub damaged: Vec<Finding>,
 }
 
-/// What can be asked of a running node. Everything but `status` needs the administrator.
+/// A directory of the node's machine that is served in place, and where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The volume it is.
+    pub volume: VolumeId,
+    /// Where it is in the tree, as people write it; empty if its junction has gone.
+    pub at: String,
+    /// The directory; to administrators, empty to others.
+    pub directory: String,
+    /// When it was shared.
+    pub made: Time,
+    /// Who shared it; to administrators.
+    pub by: Option<CallerName>,
+    /// Why it is not served at the moment, if it is not. To those who are not told the directory
+    /// it does not name it either.
+    pub away: Option<String>,
+}
+
+/// What can be asked of a running node. Everything but `status` and `shares` needs the
+/// administrator.
 #[async_trait]
 pub trait Node: Send + Sync {
     /// Returns how it is. Where its data lie and what is being uploaded only administrators are told.
@@ -105,4 +126,19 @@ pub trait Node: Send + Sync {
 
     /// Checks every structure of the running node without changing anything.
     async fn check(&self, caller: &Caller) -> Result<CheckReport>;
+
+    /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is
+    /// free. The directory is an absolute path there.
+    ///
+    /// Fails with `Exists` if something is at the name, `Invalid` for a path that is not absolute,
+    /// `NotFound` or `NotDirectory` for what is there, `Unsupported` for what the node cannot serve.
+    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share>;
+
+    /// Ends the share at a name, and returns what it was. Nothing in the directory is touched.
+    /// `NotFound` if nothing is there, `Invalid` if that is no share.
+    async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share>;
+
+    /// Returns what is shared: all of it to administrators. To others only those shares whose
+    /// junction they can walk to, without the directory and without who shared it.
+    async fn shares(&self, caller: &Caller) -> Result<Vec<Share>>;
 }

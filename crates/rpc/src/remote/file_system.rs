@@ -32,12 +32,16 @@ macro_rules! request {
 
 #[async_trait]
 impl FileSystem for Remote {
-    fn supports(&self, _: VolumeId) -> Supports {
-        self.0.connection.welcome().supports
+    /// The root's volume is told of with the welcome. Any other is asked when a walk or an open has
+    /// first come to it; until then, and where that fails, it is [`Supports::UNKNOWN`].
+    fn supports(&self, volume: VolumeId) -> Supports {
+        self.0.supports(volume)
     }
 
     async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
-        request!(self, call, Walk { at: at.clone(), want: want })
+        let walked: Walked = request!(self, call, Walk { at: at.clone(), want: want })?;
+        self.0.learn(call, walked.attr.id.volume()).await;
+        Ok(walked)
     }
 
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
@@ -113,6 +117,7 @@ impl FileSystem for Remote {
                 let open = FileRef::Open(file);
                 let file =
                     RemoteFile { shared: self.0.clone(), id: attr.id, file: open, session: header.session };
+                self.0.learn(call, attr.id.volume()).await;
                 Ok(Opened { file: Arc::new(file), attr, made, parent })
             }
             _ => Err(super::unexpected()),

@@ -10,10 +10,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_core::form::{Ack, Call, Wire};
+use weft_core::form::{Ack, Call, Supports, Wire};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
-use weft_core::{CredentialId, Deadline, Error, ErrorKind, Result, SessionId, TraceId, limits};
+use weft_core::{
+    CredentialId, Deadline, Error, ErrorKind, FileId, Result, SessionId, TraceId, VolumeId, limits,
+};
 
 use crate::connection::Connection;
 use crate::message::{Answer, CallBody, CallHeader, ToServer};
@@ -35,6 +37,8 @@ pub(crate) struct Shared {
     connection: Connection,
     default: As,
     numbers: Mutex<Numbers>,
+    /// What volumes other than the root's can do, as far as it was asked.
+    volumes: Mutex<HashMap<VolumeId, Supports>>,
 }
 
 struct Numbers {
@@ -58,7 +62,8 @@ impl Remote {
             sessions: HashMap::new(),
             local: HashMap::new(),
         };
-        Self(Arc::new(Shared { connection, default, numbers: Mutex::new(numbers) }))
+        let (numbers, volumes) = (Mutex::new(numbers), Mutex::default());
+        Self(Arc::new(Shared { connection, default, numbers, volumes }))
     }
 
     /// Returns the connection.
@@ -103,6 +108,30 @@ impl Shared {
     fn numbers(&self) -> MutexGuard<'_, Numbers> {
         // Every change leaves the maps whole, so a panic elsewhere cannot spoil them.
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what a volume can do: [`Supports::UNKNOWN`] of one that was not asked for yet.
+    fn supports(&self, volume: VolumeId) -> Supports {
+        if volume == FileId::ROOT.volume() {
+            return self.connection.welcome().supports;
+        }
+        self.volumes().get(&volume).copied().unwrap_or(Supports::UNKNOWN)
+    }
+
+    /// Asks what a volume can do, unless that is known: once for a connection, when a call has come
+    /// to the volume. A question that fails is asked again by the next call that does.
+    async fn learn(&self, call: &Call, volume: VolumeId) {
+        if volume == FileId::ROOT.volume() || self.volumes().contains_key(&volume) {
+            return;
+        }
+        if let Ok(Answer::Supports(supports)) = self.call(call, CallBody::Supports(volume)).await {
+            self.volumes().insert(volume, supports);
+        }
+    }
+
+    fn volumes(&self) -> MutexGuard<'_, HashMap<VolumeId, Supports>> {
+        // Every change leaves the map whole, so a panic elsewhere cannot spoil it.
+        self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns by when what nobody gave a deadline is answered.

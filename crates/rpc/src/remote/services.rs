@@ -6,12 +6,16 @@ use async_trait::async_trait;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
-    GroupRecord, Identity, NewUser, Node, NodeStatus, Revoke, UserEdit, UserRecord,
+    GroupRecord, Identity, NewUser, Node, NodeStatus, Revoke, Share, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, Result, limits};
+use weft_core::{CallerId, CallerName, Error, RelPath, Result, limits};
 
 use super::{Remote, take};
 use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, NodeAsk};
+
+/// The version since which a node is asked about shares: an older one would take the question for
+/// nonsense, and hang up.
+const SHARES_SINCE: u16 = 4;
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -20,6 +24,13 @@ impl Remote {
 
     async fn accounts(&self, caller: &Caller, ask: AccountsAsk) -> Result<Answer> {
         self.0.call_as(caller, CallBody::Accounts(ask), limits::CALL_DEADLINE).await
+    }
+
+    async fn about_shares(&self, caller: &Caller, ask: NodeAsk) -> Result<Answer> {
+        if self.0.connection.welcome().version < SHARES_SINCE {
+            return Err(Error::unsupported("the node is too old to share directories of its machine"));
+        }
+        self.0.call_as(caller, CallBody::Node(ask), limits::CALL_DEADLINE).await
     }
 
     /// Returns as whom the node sees this caller.
@@ -124,5 +135,18 @@ impl Node for Remote {
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), limits::UPKEEP_WITHIN).await?, Answer::Check(report) => report)
+    }
+
+    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
+        let ask = NodeAsk::Share { directory: directory.into(), at: at.clone() };
+        take!(self.about_shares(caller, ask).await?, Answer::Share(share) => share)
+    }
+
+    async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
+        take!(self.about_shares(caller, NodeAsk::Unshare(at.clone())).await?, Answer::Share(share) => share)
+    }
+
+    async fn shares(&self, caller: &Caller) -> Result<Vec<Share>> {
+        take!(self.about_shares(caller, NodeAsk::Shares).await?, Answer::Shares(shares) => shares)
     }
 }

@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use weft_auth::Auth;
 use weft_core::form::{At, FileSystem};
 use weft_core::proof::Caller;
-use weft_core::service::{BackupReport, CheckReport, Finding, Node, NodeStatus, ObjectStore};
-use weft_core::{Error, ErrorKind, FileId, Result, Time};
+use weft_core::service::{BackupReport, CheckReport, Finding, Node, NodeStatus, ObjectStore, Share};
+use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
@@ -110,6 +110,20 @@ impl Node for Operator {
         report.findings.extend(objects.findings);
         report.findings.extend(self.auth.check(caller).await?);
         Ok(report)
+    }
+
+    async fn share(&self, caller: &Caller, _directory: &str, _at: &RelPath) -> Result<Share> {
+        self.auth.demand_administrator(caller)?;
+        Err(Error::unsupported("the node cannot serve directories of its machine"))
+    }
+
+    async fn unshare(&self, caller: &Caller, _at: &RelPath) -> Result<Share> {
+        self.auth.demand_administrator(caller)?;
+        Err(Error::unsupported("the node cannot serve directories of its machine"))
+    }
+
+    async fn shares(&self, _caller: &Caller) -> Result<Vec<Share>> {
+        Ok(Vec::new())
     }
 }
 

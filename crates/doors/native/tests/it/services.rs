@@ -8,9 +8,9 @@ use weft_conformance::TestDomain;
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
-    GroupEdit, GroupRecord, NewUser, Node, NodeStatus, Secret, UserEdit, UserRecord,
+    GroupEdit, GroupRecord, NewUser, Node, NodeStatus, Secret, Share, UserEdit, UserRecord,
 };
-use weft_core::{CallerKind, CallerName, Error, ErrorKind, Result, Time};
+use weft_core::{CallerKind, CallerName, Error, ErrorKind, RelPath, Result, Time, VolumeId};
 
 use crate::World;
 
@@ -123,6 +123,20 @@ impl Node for Home {
     async fn check(&self, _: &Caller) -> Result<CheckReport> {
         Ok(CheckReport { inodes: 9, ..CheckReport::default() })
     }
+
+    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
+        let (volume, at, directory) = (VolumeId(1), format!("/{at}"), directory.into());
+        Ok(Share { volume, at, directory, made: Time::EPOCH, by: Some(caller.name().clone()), away: None })
+    }
+
+    async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
+        self.share(caller, "/was/shared", at).await
+    }
+
+    async fn shares(&self, caller: &Caller) -> Result<Vec<Share>> {
+        let shared = self.share(caller, "/away", &RelPath::EMPTY).await?;
+        Ok(vec![Share { at: String::new(), by: None, away: Some("it is not there".into()), ..shared }])
+    }
 }
 
 #[tokio::test]
@@ -180,6 +194,18 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     remote.stop(&alice).await.expect("it was asked");
     assert_eq!(remote.backup(&alice, "/b").await.expect("a report").path, "/b");
     assert_eq!(remote.check(&alice).await.expect("a report").inodes, 9);
+    let at = RelPath::new("a/b").expect("a path");
+    let shared = remote.share(&alice, "/srv/d", &at).await.expect("it is shared");
+    assert_eq!(
+        (&shared.at[..], &shared.directory[..], shared.by),
+        ("/a/b", "/srv/d", Some(alice.name().clone()))
+    );
+    assert_eq!(remote.unshare(&alice, &at).await.expect("it was shared").directory, "/was/shared");
+    let shares = remote.shares(&alice).await.expect("a list");
+    assert_eq!(
+        shares.iter().filter_map(|share| share.away.as_deref()).collect::<Vec<_>>(),
+        ["it is not there"]
+    );
     let filter = AuditFilter { after: 4, ..AuditFilter::default() };
     assert_eq!(remote.audit_records(&alice, filter).await.expect("a page").next, Some(5));
     let verdict = remote.audit_verify(&alice).await.expect("a verdict");

@@ -5,8 +5,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::DuplexStream;
 use weft_conformance::TestDomain;
-use weft_core::form::{At, BytesSource, FileSystem, OpenHow, Source, StageHint, Supports, Want};
-use weft_core::{Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, VolumeId, limits};
+use weft_core::attr::{Attr, Kind, Version};
+use weft_core::form::{
+    At, BytesSource, FileSystem, OpenHow, Reply, Request, Source, StageHint, Supports, Walked, Want,
+};
+use weft_core::service::Node;
+use weft_core::{
+    Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, Time, VolumeId, limits,
+};
 use weft_rpc::{
     Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, Welcome,
     write_frame,
@@ -24,6 +30,8 @@ enum Server {
     Opens,
     /// It asks for one piece of an upload, too.
     Pulls,
+    /// Whatever is walked to is of volume 1, and of that volume it knows what it can do.
+    Shares,
     /// It is of version 1, and hangs up when it is asked what only later ones know.
     Old,
 }
@@ -34,16 +42,7 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
     while let Ok(Some(frame)) = frames.next().await {
         let answer = match (frame.message().expect("ours"), server) {
             (ToServer::Hello { newest, .. }, _) => {
-                let supports = Supports {
-                    links: true,
-                    exchange: true,
-                    tags: true,
-                    locks: true,
-                    watch: true,
-                    publish_keeps_id: true,
-                    holes: true,
-                    file_bytes_max: 1,
-                };
+                let supports = Supports { watch: true, ..Supports::UNKNOWN };
                 let version = if matches!(server, Server::Old) { 1 } else { newest };
                 let welcome = Welcome { version, domain, certificates: Vec::new(), supports };
                 Some(ToClient::Welcome(Box::new(welcome)))
@@ -62,6 +61,14 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
                 Some(ToClient::Reply(Box::new(Ok(Answer::Done))))
             }
             (ToServer::Call { .. }, Server::Old) => return,
+            (ToServer::Call { body: CallBody::Request(Request::Walk { .. }), .. }, Server::Shares) => {
+                let walked = Walked { attr: of_volume_1(), rights: None, parent: None };
+                Some(ToClient::Reply(Box::new(Ok(Answer::Reply(Reply::Walk(walked))))))
+            }
+            (ToServer::Call { body: CallBody::Supports(VolumeId(1)), .. }, Server::Shares) => {
+                let supports = Supports { locks: true, ..Supports::UNKNOWN };
+                Some(ToClient::Reply(Box::new(Ok(Answer::Supports(supports)))))
+            }
             (ToServer::Call { body: CallBody::OnStage(..), .. }, Server::Pulls) => {
                 Some(ToClient::Grant(limits::RPC_WINDOW_BYTES))
             }
@@ -135,15 +142,73 @@ fn a_server_that_never_answers_is_found_out_by_each_wait_of_a_client() {
     }
 }
 
+/// Returns a client of such a server.
+async fn client(sys: &Sys, domain: &TestDomain, server: Server) -> Remote {
+    let (here, there) = tokio::io::duplex(64 << 10);
+    drop(sys.spawn(serve(server, domain.id(), there)));
+    let until = Deadline::within(sys.clock(), Duration::from_secs(10));
+    Remote::new(Connection::open(sys, here, until).await.expect("welcome"), As::Anyone)
+}
+
+/// Returns the attributes of a directory of volume 1.
+fn of_volume_1() -> Attr {
+    Attr {
+        id: FileId::new(VolumeId(1), 1, 0),
+        kind: Kind::Directory,
+        mode: 0o755,
+        links: 2,
+        owner: weft_core::CallerId(0),
+        group: weft_core::CallerId(0),
+        size: 0,
+        used: 0,
+        atime: Time::EPOCH,
+        mtime: Time::EPOCH,
+        ctime: Time::EPOCH,
+        btime: Time::EPOCH,
+        change: 0,
+        version: Version(0),
+        container: weft_core::ContainerId(1),
+    }
+}
+
+#[test]
+fn a_client_knows_what_a_volume_can_do_once_it_has_come_to_it_and_assumes_nothing_before() {
+    simulate(1, |sys| async move {
+        let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
+        let remote = client(&sys, &domain, Server::Shares).await;
+        let call = domain.call(&domain.caller("alice"), 1);
+        assert_eq!(remote.supports(VolumeId(1)), Supports::UNKNOWN);
+        let root = At::id(FileId::ROOT);
+        let walked = remote.walk(&call, &root, Want::default()).await.expect("it is there");
+        assert_eq!(walked.attr.id.volume(), VolumeId(1));
+        let [here, there] = [0, 1].map(|volume| remote.supports(VolumeId(volume)));
+        assert_eq!([(here.watch, here.locks), (there.watch, there.locks)], [(true, false), (false, true)]);
+    });
+}
+
+#[test]
+fn a_node_of_version_1_is_not_asked_about_shares() {
+    simulate(1, |sys| async move {
+        let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
+        let remote = client(&sys, &domain, Server::Old).await;
+        let (alice, at) = (domain.caller("alice"), weft_core::RelPath::EMPTY);
+        let refused = [
+            remote.share(&alice, "/srv", &at).await.map(drop),
+            remote.unshare(&alice, &at).await.map(drop),
+            remote.shares(&alice).await.map(drop),
+        ];
+        for refused in refused {
+            assert_eq!(refused.expect_err("it does not know them").kind(), ErrorKind::Unsupported);
+        }
+        assert!(remote.connection().ended().is_none(), "it was asked, and hung up");
+    });
+}
+
 #[test]
 fn a_node_of_version_1_is_not_asked_for_digests_and_nothing_is_believed_in_their_place() {
     simulate(1, |sys| async move {
         let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
-        let (here, there) = tokio::io::duplex(64 << 10);
-        drop(sys.spawn(serve(Server::Old, domain.id(), there)));
-        let until = Deadline::within(sys.clock(), Duration::from_secs(10));
-        let connection = Connection::open(&sys, here, until).await.expect("welcome");
-        let remote = Remote::new(connection, As::Anyone);
+        let remote = client(&sys, &domain, Server::Old).await;
         let call = domain.call(&domain.caller("alice"), 1);
         let file = remote.file(&call, FileId::ROOT, Rights::READ).await.expect("it is there");
         let refused = file.digests(&call, 0).await.expect_err("it does not know them");

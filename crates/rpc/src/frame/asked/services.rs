@@ -11,7 +11,7 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
     Evidence, Finding, GroupEdit, GroupRecord, Identity, NewUser, NodeStatus, Revoke, Secret, SessionGrant,
-    Severity, UserEdit, UserRecord,
+    Severity, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
@@ -102,8 +102,11 @@ fn network(dice: &mut Dice) -> Network {
     Network::new(address, dice.roll(bits + 1) as u8).expect("no longer than the address")
 }
 
+fn path(dice: &mut Dice) -> RelPath {
+    RelPath::new(*dice.pick(&["", "a", "a/b c/é"])).expect("a path")
+}
+
 fn limits(dice: &mut Dice) -> Attenuation {
-    let path = |dice: &mut Dice| RelPath::new(*dice.pick(&["", "a", "a/b c/é"])).expect("a path");
     Attenuation {
         rights: Rights::from_bits(small(dice)),
         paths: several(dice, path),
@@ -187,11 +190,14 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
 }
 
 fn node(dice: &mut Dice) -> NodeAsk {
-    match dice.roll(4) {
+    match dice.roll(7) {
         0 => NodeAsk::Status,
         1 => NodeAsk::Stop,
         2 => NodeAsk::Backup(text(dice)),
-        _ => NodeAsk::Check,
+        3 => NodeAsk::Check,
+        4 => NodeAsk::Share { directory: text(dice), at: path(dice) },
+        5 => NodeAsk::Unshare(path(dice)),
+        _ => NodeAsk::Shares,
     }
 }
 
@@ -290,6 +296,17 @@ fn finding(dice: &mut Dice) -> Finding {
     }
 }
 
+fn share(dice: &mut Dice) -> Share {
+    Share {
+        volume: weft_core::VolumeId(small(dice) as u16),
+        at: text(dice),
+        directory: text(dice),
+        made: time(dice),
+        by: maybe(dice, caller),
+        away: maybe(dice, text),
+    }
+}
+
 fn record(dice: &mut Dice) -> AuditRecord {
     let doors = [Door::Http, Door::Mount, Door::Native, Door::Node];
     AuditRecord {
@@ -327,7 +344,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(14) {
+    match dice.roll(16) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -360,6 +377,8 @@ fn answer(dice: &mut Dice) -> Answer {
         }),
         11 => Answer::Verdict(verdict(dice)),
         12 => Answer::Digests(several(dice, |dice| [dice.roll(256) as u8; 32])),
+        13 => Answer::Share(share(dice)),
+        14 => Answer::Shares(several(dice, share)),
         _ => Answer::Done,
     }
 }
@@ -432,11 +451,14 @@ mod complete {
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
         });
-        met(4, node, |ask| match ask {
+        met(7, node, |ask| match ask {
             NodeAsk::Status => 0,
             NodeAsk::Stop => 1,
             NodeAsk::Backup(_) => 2,
             NodeAsk::Check => 3,
+            NodeAsk::Share { .. } => 4,
+            NodeAsk::Unshare(_) => 5,
+            NodeAsk::Shares => 6,
         });
         met(2, audit, |ask| match ask {
             AuditAsk::Records(_) => 0,
@@ -510,7 +532,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(14, answer, |answer| match answer {
+        met(16, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -524,7 +546,9 @@ mod complete {
             Answer::Records(_) => 10,
             Answer::Verdict(_) => 11,
             Answer::Digests(_) => 12,
-            Answer::Done => 13,
+            Answer::Share(_) => 13,
+            Answer::Shares(_) => 14,
+            Answer::Done => 15,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }
