@@ -530,6 +530,8 @@ pub const MOUNT_INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 /// The same while it is told.
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
+/// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
+pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after it was refused the changes, and at least between two

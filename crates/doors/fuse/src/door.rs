@@ -9,7 +9,9 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
-use weft_core::{CallerId, Clock, ContainerId, Deadline, FileId, Name, Result, Time, TraceId, limits};
+use weft_core::{
+    CallerId, Clock, ContainerId, Deadline, FileId, Name, Result, Time, TraceId, VolumeId, limits,
+};
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
 use crate::abi::request::{Header, Request};
@@ -205,9 +207,17 @@ impl Door {
         Ok(At::name(self.nodes.file(node)?, Name::new(name)?))
     }
 
-    /// Returns for how long the kernel may believe what it is told.
-    fn valid(&self) -> Duration {
-        if self.watching.load(Ordering::Relaxed) {
+    /// Returns whether changes by others in a volume are told of at all. In one where they are not
+    /// (an export, which local programs change), every access asks the file system.
+    fn is_watched(&self, volume: VolumeId) -> bool {
+        self.fs.supports(volume).watch
+    }
+
+    /// Returns for how long the kernel may believe what it is told of a volume.
+    fn valid(&self, volume: VolumeId) -> Duration {
+        if !self.is_watched(volume) {
+            limits::MOUNT_BELIEVED_UNWATCHED
+        } else if self.watching.load(Ordering::Relaxed) {
             limits::MOUNT_BELIEVED_WATCHED
         } else {
             limits::MOUNT_BELIEVED
@@ -240,10 +250,12 @@ impl Door {
     }
 
     /// Counts a lookup and returns what the kernel is told of it, and whether pages it
-    /// keeps must go first.
+    /// keeps must go first. The name is believed as long as what it leads to: a name in a volume
+    /// that is not watched leads nowhere else.
     fn entry_out(&self, attr: &Attr) -> (EntryOut, bool) {
         let (node, stale) = self.nodes.found(attr);
-        let (name_valid, attr_valid) = (self.valid(), self.valid());
+        let valid = self.valid(attr.id.volume());
+        let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
         (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, stale)
     }
@@ -260,7 +272,7 @@ impl Door {
 
     /// Answers with attributes.
     fn attributes(&self, attr: &Attr) -> Reply {
-        abi::reply::attr(self.valid(), &self.attr_out(attr)).into()
+        abi::reply::attr(self.valid(attr.id.volume()), &self.attr_out(attr)).into()
     }
 
     /// Has the kernel drop what it keeps of a node, and waits until it has. On a thread

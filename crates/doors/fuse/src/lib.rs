@@ -20,7 +20,8 @@
 //! go through at once, without the kernel's write-back cache: what a program has written,
 //! HTTP shows, and a withdrawn right stops the next write. Names, attributes and pages
 //! are kept by the kernel until the change feed says otherwise; an open always sees what
-//! was changed before it. The kernel is never asked to check modes
+//! was changed before it. Of a volume without a feed it keeps names and attributes for no
+//! time, and pages no longer than until the next open. The kernel is never asked to check modes
 //! (`default_permissions`): the ACL answers.
 //!
 //! **Ways to get it wrong.** Telling the kernel to drop something while answering a

@@ -37,7 +37,10 @@ impl Door {
             self.clear_set_id(node, &opened.attr).await;
         }
         let handle = self.handles.add(Handle::new(node, opened.file, rights, self.nodes.written(node)));
-        let keep = if kept.pages { fopen::KEEP_CACHE } else { 0 };
+        // Of a volume that nobody tells of, the version may say less than it seems: two changes
+        // within one tick of the disk's clock look like one.
+        let keeps = kept.pages && self.is_watched(opened.attr.id.volume());
+        let keep = if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
     }

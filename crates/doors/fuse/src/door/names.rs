@@ -22,7 +22,8 @@ impl Door {
             // That a name is not there may be believed for a moment only: the right to
             // see it can be granted without anything of it being known here.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                Ok(reply::entry(&EntryOut::nothing(limits::MOUNT_BELIEVED)).into())
+                let valid = self.valid(at.base.volume()).min(limits::MOUNT_BELIEVED);
+                Ok(reply::entry(&EntryOut::nothing(valid)).into())
             }
             Err(error) => Err(error.into()),
         }

@@ -17,6 +17,8 @@ use weft_core::{Clock, RelPath, Rights, SessionId, Tick, VolumeId, limits};
 use weft_doors_fuse::{Mount, MountSettings, OneCaller, mount};
 use weft_sys::RealClock;
 
+use crate::volumes::Sharing;
+
 /// The session a bed's mount calls in; others are other clients.
 pub const SESSION: u128 = 1;
 
@@ -46,16 +48,46 @@ impl Bed {
 
     /// Mounts what `wrap` makes of an empty model.
     pub fn with(wrap: impl FnOnce(Arc<Model>) -> Arc<dyn FileSystem>, patience: Duration) -> Self {
+        Self::with_models(
+            |new| {
+                let model = new();
+                (model.clone(), wrap(model))
+            },
+            patience,
+        )
+    }
+
+    /// Mounts an empty model, and another whose files are volume 1 below it, under the name
+    /// `share`: nobody is told of changes there. Returns that one too.
+    pub fn with_share() -> (Self, Arc<Model>) {
+        let mut below = None;
+        let bed = Self::with_models(
+            |new| {
+                let (root, share) = (new(), new());
+                below = Some(share.clone());
+                (root.clone(), Arc::new(Sharing { root, share }))
+            },
+            limits::CALL_DEADLINE,
+        );
+        (bed, below.expect("it was made"))
+    }
+
+    /// Mounts what is made of empty models, the first of which is the bed's.
+    fn with_models(
+        build: impl FnOnce(&dyn Fn() -> Arc<Model>) -> (Arc<Model>, Arc<dyn FileSystem>),
+        patience: Duration,
+    ) -> Self {
         let clock = Arc::new(RealClock::new());
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
         let timer = Arc::new(RealTimer(clock.clone()));
-        let model = Model::with_timer(clock, timer, domain.clone(), &domain.name("alice"));
+        let new = || Model::with_timer(clock.clone(), timer.clone(), domain.clone(), &domain.name("alice"));
+        let (model, fs) = build(&new);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build();
         let runtime = runtime.expect("a runtime starts");
         let directory = tempfile::tempdir().expect("a directory of its own");
-        let mut bed = Self { domain, model: model.clone(), runtime, mount: None, directory };
+        let mut bed = Self { domain, model, runtime, mount: None, directory };
         let root = At::root(RelPath::EMPTY);
-        let mut settings = bed.settings(bed.directory.path(), wrap(model), root, "alice", SESSION);
+        let mut settings = bed.settings(bed.directory.path(), fs, root, "alice", SESSION);
         settings.patience = patience;
         bed.mount = Some(bed.runtime.block_on(mount(settings)).expect("the mount stands"));
         bed
@@ -129,21 +161,26 @@ impl Bed {
 
     /// Replaces a file's bytes as another client would, past the mount.
     pub fn store(&self, path: &str, bytes: &[u8]) {
-        self.put(path, bytes, true, WriteAt::Offset(0));
+        self.store_in(&self.model, path, bytes);
+    }
+
+    /// The same in another model.
+    pub fn store_in(&self, model: &Model, path: &str, bytes: &[u8]) {
+        self.put(model, path, bytes, true, WriteAt::Offset(0));
     }
 
     /// Appends to a file as another client would, past the mount.
     pub fn append(&self, path: &str, bytes: &[u8]) {
-        self.put(path, bytes, false, WriteAt::End);
+        self.put(&self.model, path, bytes, false, WriteAt::End);
     }
 
-    fn put(&self, path: &str, bytes: &[u8], truncate: bool, place: WriteAt) {
+    fn put(&self, model: &Model, path: &str, bytes: &[u8], truncate: bool, place: WriteAt) {
         let at = At::root(path.try_into().expect("a path"));
         let call = self.call("alice", 99);
         let make = Some(Make { exclusive: false, set: SetAttr::default() });
         let how = OpenHow { need: Rights::WRITE, make, truncate, ..OpenHow::default() };
         self.runtime.block_on(async {
-            let opened = self.model.open(&call, &at, &how).await.expect("opened");
+            let opened = model.open(&call, &at, &how).await.expect("opened");
             let mut source = BytesSource::new(bytes.to_vec());
             opened.file.write(&call, place, &mut source).await.expect("written");
         });

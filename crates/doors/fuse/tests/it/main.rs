@@ -15,3 +15,5 @@ mod programs;
 mod raw;
 mod sharing;
 mod unprivileged;
+mod unwatched;
+mod volumes;
