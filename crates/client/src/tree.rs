@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, FileSystem, PageMax, Want};
-use weft_core::{Error, ErrorKind, FileId, RelPath, Result};
+use weft_core::{Error, ErrorKind, FileId, RelPath, Result, VolumeId};
 
 use crate::Client;
 
@@ -33,6 +33,8 @@ pub struct Walk<'a> {
     passed_over: PassedOver,
     /// The directories of which not everything was shown.
     incomplete: HashSet<RelPath>,
+    /// The volume that it stays in, if it stays in one.
+    volume: Option<VolumeId>,
 }
 
 impl<'a> Walk<'a> {
@@ -47,9 +49,21 @@ impl<'a> Walk<'a> {
         let (ready, waiting) = (VecDeque::new(), Vec::new());
         let passed_over = PassedOver::default();
         let (shown, incomplete) = (shown.to_owned(), HashSet::new());
-        let mut walk = Self { client, shown, fs, ready, waiting, passed_over, incomplete };
+        let mut walk = Self { client, shown, fs, ready, waiting, passed_over, incomplete, volume: None };
         walk.found(Found { path: RelPath::EMPTY, attr, dir: None });
         Ok(walk)
+    }
+
+    /// Stays in the volume that it starts in: a directory of another is found, and not what is in it.
+    #[must_use]
+    pub fn staying(mut self) -> Self {
+        self.volume = self.ready.front().map(|start| start.attr.id.volume());
+        self
+    }
+
+    /// Returns whether something that was found lies in another volume than it stays in.
+    pub fn leaves(&self, found: &Found) -> bool {
+        self.volume.is_some_and(|volume| volume != found.attr.id.volume())
     }
 
     /// Returns what comes next, or `None` at the end. A directory that has gone since
@@ -115,7 +129,7 @@ impl<'a> Walk<'a> {
     }
 
     fn found(&mut self, found: Found) {
-        if found.attr.kind == Kind::Directory {
+        if found.attr.kind == Kind::Directory && !self.leaves(&found) {
             self.waiting.push((found.path.clone(), found.attr.id, Cursor::ByName));
         }
         self.ready.push_back(found);

@@ -15,6 +15,7 @@ pub mod object_store;
 pub mod run;
 pub mod seeds;
 pub mod services;
+pub mod sharing;
 pub mod tables;
 
 pub use clock::HandClock;
@@ -22,3 +23,4 @@ pub use domain::TestDomain;
 pub use flushes::ShownBy;
 pub use run::full;
 pub use services::{TestAuthority, TestSessions};
+pub use sharing::Sharing;

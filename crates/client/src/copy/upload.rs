@@ -151,7 +151,11 @@ impl Sending<'_> {
     async fn take_up(&self) -> Result<(Option<Arc<dyn Stage>>, Vec<Part>)> {
         let (fs, mut from) = (self.client.fs(), None);
         loop {
-            let page = fs.stages(&self.client.call(), &At::id(self.dir), from).await?;
+            let page = match fs.stages(&self.client.call(), &At::id(self.dir), from).await {
+                // Where nothing is kept of what was interrupted, all of it is sent.
+                Err(e) if e.kind() == ErrorKind::Unsupported => return Ok((None, Vec::new())),
+                page => page?,
+            };
             for entry in page.stages.iter().filter(|entry| entry.name == *self.name) {
                 let stage = fs.staged(&self.client.call(), entry.id).await?;
                 let kept = self.matching(&*stage).await?;

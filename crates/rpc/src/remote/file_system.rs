@@ -33,7 +33,7 @@ macro_rules! request {
 #[async_trait]
 impl FileSystem for Remote {
     /// The root's volume is told of with the welcome. Any other is asked when a walk or an open has
-    /// first come to it; until then, and where that fails, it is [`Supports::UNKNOWN`].
+    /// first come to it; until then, and where that fails, it is [`Supports::NOTHING`].
     fn supports(&self, volume: VolumeId) -> Supports {
         self.0.supports(volume)
     }

@@ -110,12 +110,12 @@ impl Shared {
         self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what a volume can do: [`Supports::UNKNOWN`] of one that was not asked for yet.
+    /// Returns what a volume can do: [`Supports::NOTHING`] of one that was not asked for yet.
     fn supports(&self, volume: VolumeId) -> Supports {
         if volume == FileId::ROOT.volume() {
             return self.connection.welcome().supports;
         }
-        self.volumes().get(&volume).copied().unwrap_or(Supports::UNKNOWN)
+        self.volumes().get(&volume).copied().unwrap_or(Supports::NOTHING)
     }
 
     /// Asks what a volume can do, unless that is known: once for a connection, when a call has come

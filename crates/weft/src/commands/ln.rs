@@ -56,6 +56,9 @@ pub fn run(context: &Context, args: &LnArgs) -> Result<()> {
             ErrorKind::NotFound | ErrorKind::NotDirectory => is_missing(&client, &target).await,
             _ => false,
         };
+        if error.kind() == ErrorKind::CrossVolume {
+            return Err(failed(error, &shown).hint("weft ln -s makes a symbolic link"));
+        }
         Err(if of_target { error.op("link to").said_of(&target) } else { failed(error, &shown) })
     })
 }

@@ -17,6 +17,7 @@ mod mount;
 mod mv;
 mod revoke;
 mod rm;
+mod share;
 mod stat;
 mod status;
 mod touch;
@@ -99,6 +100,14 @@ pub enum Command {
     Find(find::FindArgs),
     /// Add up what directories hold
     Du(du::DuArgs),
+    /// Serve a directory of the node's machine in place, or list those that are
+    #[command(after_help = SHARE_HELP)]
+    Share(share::ShareArgs),
+    /// Serve a shared directory no more
+    #[command(
+        after_help = "Nothing in the directory is touched. Who has a file of it open is told that it has gone."
+    )]
+    Unshare(share::UnshareArgs),
     /// Show and change who may do what
     #[command(subcommand)]
     Acl(acl::AclCommand),
@@ -109,6 +118,11 @@ pub enum Command {
     /// Withdraw credentials and capabilities
     Revoke(revoke::RevokeArgs),
 }
+
+const SHARE_HELP: &str = "\
+The files stay where they are: what local programs change is seen in the tree at once, and what is changed through \
+the tree is changed there. Only administrators share, and only they may use it until somebody is let in: weft acl \
+grant PATH WHO read. `weft mv` moves it to another place in the tree, `weft unshare` ends it.";
 
 /// Runs a command.
 pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
@@ -138,6 +152,8 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Touch(args) => return touch::run(context, &args),
         Command::Find(args) => return find::run(context, &args),
         Command::Du(args) => return du::run(context, &args),
+        Command::Share(args) => share::share(context, &args),
+        Command::Unshare(args) => share::unshare(context, &args),
         Command::Acl(command) => acl::run(context, &command),
         Command::Why(args) => return why::run(context, &args),
         Command::Audit(args) => return audit::run(context, &args),

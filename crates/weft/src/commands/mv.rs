@@ -13,6 +13,7 @@ use crate::context::Context;
 use crate::failure::Failures;
 use crate::paths::TreePath;
 use crate::progress;
+use crate::show;
 
 /// Options of `weft mv`.
 #[derive(Args)]
@@ -90,6 +91,9 @@ impl Renaming<'_> {
             ErrorKind::NotFound | ErrorKind::NotDirectory => is_missing(self.client, &from).await,
             _ => true,
         };
+        if error.kind() == ErrorKind::CrossVolume {
+            return Err(error.op("rename").about(&from).hint(instead(&from, &shown)));
+        }
         Err(if old { error.op("rename").about(&from) } else { error.op("rename to").said_of(shown) })
     }
 
@@ -99,6 +103,17 @@ impl Renaming<'_> {
         let kind = walked.map_err(|e| e.op("rename").said_of(from))?.attr.kind;
         self.target.check(kind).map_err(|e| e.op("rename to").about(&self.target))
     }
+}
+
+/// Returns what does the same where a rename cannot: in another place it would be another file.
+/// Not done here: who renames expects all of it or nothing, at once.
+fn instead(from: &TreePath, to: &str) -> String {
+    let argument = |path: String| show::argument(path.as_ref());
+    let (copied, copy) = (argument(format!("weft:{from}")), argument(format!("weft:{to}")));
+    format!(
+        "copy it, then remove it: weft cp -r {copied} {copy} && weft rm -r {}",
+        argument(from.to_string())
+    )
 }
 
 /// Returns whether nothing can be found under a name: of two names, it is the one that an error

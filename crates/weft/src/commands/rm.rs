@@ -121,7 +121,8 @@ impl<'a> Removal<'a> {
     /// what stays, everything stays.
     async fn tree(&mut self, path: &TreePath) -> Result<()> {
         let (start, mut kept) = (path.at_itself(), HashSet::new());
-        let mut walk = Walk::start(self.client, &start, &path.to_string()).await?;
+        self.must_be_in_its_volume(path).await?;
+        let mut walk = Walk::start(self.client, &start, &path.to_string()).await?.staying();
         let mut directories: Vec<Found> = Vec::new();
         loop {
             let found = match walk.next().await {
@@ -133,11 +134,16 @@ impl<'a> Removal<'a> {
                     continue;
                 }
             };
+            let shown = walk.show(&found.path);
+            if walk.leaves(&found) {
+                self.failures.take(Err(is_shared(&shown)))?;
+                keep_above(&mut kept, &found.path);
+                continue;
+            }
             if found.attr.kind == Kind::Directory {
                 directories.push(found);
                 continue;
             }
-            let shown = walk.show(&found.path);
             if !self.found(&start, &found, &shown, Expect::NotDirectory).await? {
                 keep_above(&mut kept, &found.path);
             }
@@ -157,6 +163,19 @@ impl<'a> Removal<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Fails for a name in one volume that leads to the root of another: what is in that would go from
+    /// where it is served, and the name itself would stay.
+    async fn must_be_in_its_volume(&self, path: &TreePath) -> Result<()> {
+        let walked = self.client.fs().walk(&self.client.call(), &path.at_itself(), Want::default()).await;
+        match walked {
+            Ok(walked) if walked.parent.is_some_and(|dir| dir.volume() != walked.attr.id.volume()) => {
+                Err(is_shared(&path.to_string()))
+            }
+            // The walk says what there is to say.
+            _ => Ok(()),
+        }
     }
 
     /// Removes what a walk found. Returns whether it is gone; if not, that was said.
@@ -226,6 +245,20 @@ impl<'a> Removal<'a> {
         self.may.insert(dir, may);
         Ok(may)
     }
+}
+
+/// Why nothing was removed of a directory of another volume.
+fn is_shared(shown: &str) -> Error {
+    let path = show::argument(shown.as_ref());
+    Error::new(
+        ErrorKind::NotPermitted,
+        "it is a share: its files are those of a directory of the node's machine",
+    )
+    .op("remove")
+    .about(shown)
+    .hint(format!(
+        "weft unshare {path} takes it out of the tree; weft rm -r {path}/NAME removes what is in it"
+    ))
 }
 
 fn keep_above(kept: &mut HashSet<RelPath>, path: &RelPath) {

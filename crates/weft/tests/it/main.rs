@@ -37,6 +37,8 @@ mod programs;
 mod progress;
 mod rights;
 mod scripts;
+mod shared_node;
+mod shares;
 mod streams;
 mod trees;
 mod untouched;

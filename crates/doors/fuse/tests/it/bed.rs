@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use weft_conformance::TestDomain;
 use weft_conformance::run::have;
+use weft_conformance::{Sharing, TestDomain};
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, WriteAt, collect};
@@ -16,8 +16,6 @@ use weft_core::policy::PolicyEdit;
 use weft_core::{Clock, RelPath, Rights, SessionId, Tick, VolumeId, limits};
 use weft_doors_fuse::{Mount, MountSettings, OneCaller, mount};
 use weft_sys::RealClock;
-
-use crate::volumes::Sharing;
 
 /// The session a bed's mount calls in; others are other clients.
 pub const SESSION: u128 = 1;
@@ -49,7 +47,7 @@ impl Bed {
     /// Mounts what `wrap` makes of an empty model.
     pub fn with(wrap: impl FnOnce(Arc<Model>) -> Arc<dyn FileSystem>, patience: Duration) -> Self {
         Self::with_models(
-            |new| {
+            |new, _| {
                 let model = new();
                 (model.clone(), wrap(model))
             },
@@ -62,10 +60,11 @@ impl Bed {
     pub fn with_share() -> (Self, Arc<Model>) {
         let mut below = None;
         let bed = Self::with_models(
-            |new| {
+            |new, domain| {
                 let (root, share) = (new(), new());
                 below = Some(share.clone());
-                (root.clone(), Arc::new(Sharing { root, share }))
+                let call = domain.call(&domain.caller("alice"), 99);
+                (root.clone(), Sharing::new(&call, root, share, "share").expect("a free name"))
             },
             limits::CALL_DEADLINE,
         );
@@ -74,14 +73,14 @@ impl Bed {
 
     /// Mounts what is made of empty models, the first of which is the bed's.
     fn with_models(
-        build: impl FnOnce(&dyn Fn() -> Arc<Model>) -> (Arc<Model>, Arc<dyn FileSystem>),
+        build: impl FnOnce(&dyn Fn() -> Arc<Model>, &TestDomain) -> (Arc<Model>, Arc<dyn FileSystem>),
         patience: Duration,
     ) -> Self {
         let clock = Arc::new(RealClock::new());
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
         let timer = Arc::new(RealTimer(clock.clone()));
         let new = || Model::with_timer(clock.clone(), timer.clone(), domain.clone(), &domain.name("alice"));
-        let (model, fs) = build(&new);
+        let (model, fs) = build(&new, &domain);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build();
         let runtime = runtime.expect("a runtime starts");
         let directory = tempfile::tempdir().expect("a directory of its own");

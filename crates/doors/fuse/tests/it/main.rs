@@ -16,4 +16,3 @@ mod raw;
 mod sharing;
 mod unprivileged;
 mod unwatched;
-mod volumes;

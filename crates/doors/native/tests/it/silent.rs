@@ -42,7 +42,7 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
     while let Ok(Some(frame)) = frames.next().await {
         let answer = match (frame.message().expect("ours"), server) {
             (ToServer::Hello { newest, .. }, _) => {
-                let supports = Supports { watch: true, ..Supports::UNKNOWN };
+                let supports = Supports { watch: true, ..Supports::NOTHING };
                 let version = if matches!(server, Server::Old) { 1 } else { newest };
                 let welcome = Welcome { version, domain, certificates: Vec::new(), supports };
                 Some(ToClient::Welcome(Box::new(welcome)))
@@ -66,7 +66,7 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
                 Some(ToClient::Reply(Box::new(Ok(Answer::Reply(Reply::Walk(walked))))))
             }
             (ToServer::Call { body: CallBody::Supports(VolumeId(1)), .. }, Server::Shares) => {
-                let supports = Supports { locks: true, ..Supports::UNKNOWN };
+                let supports = Supports { locks: true, ..Supports::NOTHING };
                 Some(ToClient::Reply(Box::new(Ok(Answer::Supports(supports)))))
             }
             (ToServer::Call { body: CallBody::OnStage(..), .. }, Server::Pulls) => {
@@ -177,7 +177,7 @@ fn a_client_knows_what_a_volume_can_do_once_it_has_come_to_it_and_assumes_nothin
         let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
         let remote = client(&sys, &domain, Server::Shares).await;
         let call = domain.call(&domain.caller("alice"), 1);
-        assert_eq!(remote.supports(VolumeId(1)), Supports::UNKNOWN);
+        assert_eq!(remote.supports(VolumeId(1)), Supports::NOTHING);
         let root = At::id(FileId::ROOT);
         let walked = remote.walk(&call, &root, Want::default()).await.expect("it is there");
         assert_eq!(walked.attr.id.volume(), VolumeId(1));
