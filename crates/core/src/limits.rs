@@ -249,8 +249,8 @@ pub const STAGE_TAILS_MAX: usize = 4096;
 /// How long answers are kept for replay after a session's last one.
 pub const REPLAY_LIFE: Duration = Duration::from_secs(3600);
 
-/// Directories of the machine that a node shares at most.
-pub const SHARES_MAX: usize = 4096;
+/// Volumes that a node's key speaks for: the root, and one for each share that was ever made.
+pub const NODE_VOLUMES: u16 = 256;
 /// Places of one share with policies of their own, at most: all are in memory.
 pub const EXPORT_CONTAINERS_MAX: usize = 10_000;
 /// Ids of one share whose paths are known at once: some 100 bytes each.

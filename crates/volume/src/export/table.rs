@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use weft_core::acl::Acl;
 use weft_core::policy::AuditReads;
-use weft_core::{CallerName, ContainerId, Error, ErrorKind, FileId, Result, Time, VolumeId};
+use weft_core::{CallerName, ContainerId, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
 use weft_kv::{Order, Read, SpaceTxn, Txn, prefix_end};
 
 use crate::managed::row::{Row, decode, encode};
@@ -109,6 +109,9 @@ pub(super) fn next_volume(txn: &mut SpaceTxn<'_>, first: VolumeId) -> Result<Vol
         }
         None => first.0,
     };
+    if next >= limits::NODE_VOLUMES {
+        return Err(all_given());
+    }
     txn.put(&[LAST_VOLUME], &next.to_be_bytes())?;
     Ok(VolumeId(next))
 }

@@ -6,7 +6,8 @@
 //!        objects/  one file an object                lock     held while a process has DIR
 //!        node.sock the native door                   log      of a node that runs detached
 //!
-//!   engine ─▶ auth ─▶ store ─▶ volume ─▶ audited ─▶ doors: native, http
+//!   engine ─▶ auth ─▶ store ─▶ volume ─▶ tree ─▶ audited ─▶ doors: native, http
+//!                              shares ──┘
 //! ```
 
 mod audit;
@@ -15,6 +16,7 @@ pub mod check;
 mod directory;
 mod operator;
 mod ready;
+mod shares;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,11 +40,13 @@ use weft_volume::managed::{self, Config, Managed};
 pub use directory::NodeDirectory;
 use operator::Operator;
 pub use ready::write_ready;
+use shares::NodeShares;
 
 /// Each crate's own range of the engine's keys; the store's is its own constant.
 const AUTH_SPACE: SpaceId = SpaceId(b'a');
 const VOLUME_SPACE: SpaceId = SpaceId(b'v');
-/// The one volume of a node, for now: the root of the tree.
+const SHARES_SPACE: SpaceId = SpaceId(b'x');
+/// The root of the tree. What is shared has volumes of its own below it.
 const VOLUME: VolumeId = VolumeId(0);
 
 /// How to run a node.
@@ -60,7 +64,8 @@ pub struct Running {
     auth: Arc<Auth>,
     store: Arc<Directory>,
     volume: Managed,
-    /// The same, as the doors have it.
+    shares: Arc<NodeShares>,
+    /// The tree of all that, as the doors have it.
     audited: Audited,
     stopper: Stopper,
     doors: Vec<Task<()>>,
@@ -88,7 +93,8 @@ impl Running {
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
-            volumes: vec![VOLUME],
+            // What is shared later needs no root key then.
+            volumes: (0..limits::NODE_VOLUMES).map(VolumeId).collect(),
             ..AuthSettings::default()
         };
         let (auth, founded) =
@@ -104,11 +110,12 @@ impl Running {
             Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?,
         );
         let volume = open_volume(sys, &engine, &auth, store.clone()).await?;
-        auth.sessions().watch(Arc::new(volume.clone()));
+        let shares = Arc::new(NodeShares::open(sys, &engine, &auth, &volume, directory.path()).await?);
+        let tree = shares.tree().clone();
+        auth.sessions().watch(tree.clone());
         let follower = follow_audits(sys, &auth, &engine)?;
-        let sweeper = sweep_behind(sys, &auth, &volume);
-        let (below, reads) = (Arc::new(volume.clone()), Arc::new(volume.clone()));
-        let audited = Audited::new(sys.clone(), below, auth.audit(), reads);
+        let sweeper = sweep_behind(sys, &auth, &volume, &shares);
+        let audited = Audited::new(sys.clone(), tree.clone(), auth.audit(), tree);
         let fs: Arc<dyn FileSystem> = Arc::new(audited.clone());
         let (stopper, stopping) = shutdown();
         let mut running = Self {
@@ -117,6 +124,7 @@ impl Running {
             auth,
             store,
             volume,
+            shares,
             audited,
             stopper,
             doors: Vec::new(),
@@ -208,6 +216,7 @@ impl Running {
         }
         self.audited.record_reads().await;
         drop(self.audited);
+        drop(self.shares);
         // Each is closed whatever became of the others; the first failure is told.
         let mut outcomes = vec![self.volume.close().await];
         drop(self.volume);
@@ -233,11 +242,12 @@ fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<Tas
 }
 
 /// Takes away, now and then, what crashes and abandoned uploads left behind.
-fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed) -> Task<()> {
-    let (own, auth, volume) = (sys.clone(), auth.clone(), volume.clone());
+fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed, shares: &Arc<NodeShares>) -> Task<()> {
+    let (own, auth, volume, shares) = (sys.clone(), auth.clone(), volume.clone(), shares.clone());
     sys.spawn(async move {
         loop {
             own.sleep(limits::SWEEP_EVERY).await;
+            shares.sweep();
             let swept = async {
                 let call = call_of(&own, &auth.node_caller()?);
                 volume.sweep(&call).await

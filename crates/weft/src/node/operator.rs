@@ -13,6 +13,7 @@ use weft_store::{Check, Directory};
 use weft_sys::Sys;
 use weft_volume::managed::{Managed, Unfinished};
 
+use super::shares::NodeShares;
 use super::{Running, backup, call_of};
 
 pub struct Operator {
@@ -24,6 +25,7 @@ pub struct Operator {
     engine: Arc<dyn Engine>,
     store: Arc<Directory>,
     volume: Managed,
+    shares: Arc<NodeShares>,
     stop_asked: Arc<tokio::sync::Notify>,
 }
 
@@ -38,6 +40,7 @@ impl Operator {
             engine: node.engine.clone(),
             store: node.store.clone(),
             volume: node.volume.clone(),
+            shares: node.shares.clone(),
             stop_asked: node.stop_asked.clone(),
         }
     }
@@ -112,18 +115,16 @@ impl Node for Operator {
         Ok(report)
     }
 
-    async fn share(&self, caller: &Caller, _directory: &str, _at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
-        Err(Error::unsupported("the node cannot serve directories of its machine"))
+    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
+        self.shares.share(caller, directory, at).await
     }
 
-    async fn unshare(&self, caller: &Caller, _at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
-        Err(Error::unsupported("the node cannot serve directories of its machine"))
+    async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
+        self.shares.unshare(caller, at).await
     }
 
-    async fn shares(&self, _caller: &Caller) -> Result<Vec<Share>> {
-        Ok(Vec::new())
+    async fn shares(&self, caller: &Caller) -> Result<Vec<Share>> {
+        self.shares.all(caller).await
     }
 }
 
