@@ -263,8 +263,9 @@ pub const EXPORT_STAGES_MAX: usize = 65_536;
 pub const EXPORT_THREADS: usize = 32;
 /// How long a shared directory is held after it was opened: as long, its disk cannot be unmounted.
 pub const EXPORT_ROOT_HELD: Duration = Duration::from_secs(1);
-/// How long a look at a share may take that no call waits for.
-pub const EXPORT_LOOK: Duration = Duration::from_secs(30);
+/// How long a shared directory may take to answer: less than a call has, so that whoever asked hears which
+/// it was that did not.
+pub const EXPORT_LOOK: Duration = Duration::from_secs(20);
 
 /// Bytes in one key of the metadata engine: a name, ids and a prefix.
 pub const KV_KEY_BYTES_MAX: usize = 1 << 10;

@@ -27,6 +27,7 @@ impl View<'_> {
     }
 
     pub(super) fn make(&self, at: &At, new: &New, set: &SetAttr) -> Result<(Changed<Entry>, Deed)> {
+        new.check()?;
         let place = self.locate(at)?;
         let (dir, name) = place.above.ok_or_else(taken)?;
         self.need(&dir, Rights::INSERT)?;
@@ -220,7 +221,6 @@ pub(super) fn set_times(held: &weft_sys::beneath::Held, set: &SetAttr, view: &Vi
 
 /// Returns what is made, its mode unless another is given, and what its maker chose to find it by.
 fn made_of<'a>(new: &'a New, set: &SetAttr) -> Result<(Fresh<'a>, u16, Option<[u8; 8]>)> {
-    new.check()?;
     if set.size.is_some_and(|size| size != 0) && !matches!(new, New::File { .. }) {
         return Err(Error::invalid("only a file has a size to set"));
     }

@@ -116,7 +116,7 @@ impl Volume {
             });
             worked.await?
         };
-        self.sys.within(until, worked).await.map_err(unanswered)
+        self.sys.within(until.min(self.sys_deadline()), worked).await.map_err(unanswered)
     }
 
     /// Looks at the machine, however late.

@@ -3,6 +3,7 @@
 #![allow(clippy::disallowed_methods, reason = "laws are tried on a real runtime too")]
 
 mod audited;
+mod both_sides;
 mod crash;
 mod disk_store;
 mod export;

@@ -1,0 +1,209 @@
+//! Directories of the machine that a real node serves in place, by every way in, as an ordinary user.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use weft_conformance::run::{have, not_run};
+
+use crate::node::{Node, noise, signal, wait};
+
+/// A node that shares a directory at `/data`, with a file and a directory in it.
+fn sharing() -> Node {
+    let node = Node::start();
+    node.make_dir("mine");
+    node.make_dir("mine/d");
+    node.write("mine/f", "of the machine");
+    node.run(&["share", "mine", "/data"]).ok();
+    node
+}
+
+#[test]
+fn a_shared_directory_is_read_and_written_by_every_way_in() {
+    let node = sharing();
+    let (http, carla) = (node.http(Some(&node.token())), node.add_user("carla", "carla's password"));
+    let mine = node.path("mine");
+    assert_eq!(http.bytes("/data/f"), b"of the machine");
+    assert_eq!(http.put("/data/d/g", &noise(1, 3 << 20)).status, 201);
+    assert!(fs::read(mine.join("d/g")).expect("it is there") == noise(1, 3 << 20));
+    fs::write(mine.join("f"), "changed").expect("written");
+    assert_eq!(http.bytes("/data/f"), b"changed");
+    assert_eq!(node.http(Some(&carla)).get("/data/f").status, 404, "nothing was granted");
+    node.run(&["acl", "grant", "/data", "carla", "read"]).ok();
+    let theirs = node.http(Some(&carla));
+    assert_eq!((theirs.bytes("/data/f"), theirs.put("/data/f", b"no").status), (b"changed".to_vec(), 403));
+    // An entity tag lasts as long as the bytes, and no longer.
+    let first = http.get("/data/f");
+    let tag = first.head.lines().find_map(|line| line.strip_prefix("ETag: "));
+    let unless = format!("If-None-Match: {}", tag.expect("there is one"));
+    assert_eq!(http.ask("GET", "/data/f", &[&unless], b"").status, 304);
+    fs::write(mine.join("f"), "CHANGED").expect("written");
+    assert_eq!(http.ask("GET", "/data/f", &[&unless], b"").status, 200);
+    node.run(&["cp", "-r", "weft:/data", "weft:/copy"]).ok();
+    assert!(http.bytes("/copy/d/g") == noise(1, 3 << 20));
+    let kept = node.run(&["stat", "--json", "/data/f"]).json()[0]["kept"].clone();
+    assert_eq!(kept["directory"], mine.canonicalize().expect("there").display().to_string());
+    node.run(&["unshare", "/data"]).ok();
+    assert_eq!(http.get("/data/f").status, 404);
+    assert_eq!(fs::read(mine.join("f")).expect("untouched"), b"CHANGED");
+}
+
+#[test]
+fn a_share_is_served_again_after_the_node_was_killed() {
+    let mut node = sharing();
+    node.add_user("carla", "carla's password");
+    node.run(&["acl", "grant", "/data/d", "carla", "read"]).ok();
+    let before = node.run(&["acl", "show", "/data/d"]).ok();
+    node.kill();
+    node.up();
+    assert_eq!(node.run(&["cat", "/data/f"]).ok(), "of the machine");
+    assert_eq!(node.run(&["acl", "show", "/data/d"]).ok(), before);
+    assert_eq!(node.run(&["share", "--json"]).json()[0]["path"], "/data");
+}
+
+#[test]
+fn what_the_nodes_user_may_not_do_nobody_may() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run("exports::users", "only root can make files of somebody else");
+    }
+    let node = sharing();
+    let theirs = node.path("mine/theirs");
+    fs::write(&theirs, "of root").expect("written");
+    fs::set_permissions(&theirs, fs::Permissions::from_mode(0o600)).expect("set");
+    fs::create_dir(node.path("mine/closed")).expect("made");
+    fs::set_permissions(node.path("mine/closed"), fs::Permissions::from_mode(0o700)).expect("set");
+    for path in ["/data/theirs", "/data/closed/x"] {
+        node.run(&["cat", path]).fails(3, &["error:", "the machine refuses this to the user it runs as"]);
+    }
+    let why = node.run(&["why", "/data/theirs"]).out;
+    assert!(why.contains("the machine refuses it to the user whom the node runs as"), "{why}");
+    assert!(node.run(&["stat", "/data/theirs"]).ok().contains("0600"), "what it is may be seen");
+    assert_eq!(node.http(Some(&node.token())).get("/data/theirs").status, 403);
+}
+
+#[test]
+fn the_nodes_own_directory_is_never_shared() {
+    let node = Node::start();
+    let data = node.data().canonicalize().expect("it is there");
+    for dir in [data.join("auth"), data.clone(), "/".into()] {
+        let dir = dir.to_str().expect("text").to_owned();
+        node.run(&["share", &dir, "/x"]).fails(3, &["error: cannot share", "its own data and keys"]);
+    }
+    assert_eq!(node.run(&["ls", "/"]).ok(), "", "and nothing is left of the attempt");
+}
+
+#[test]
+fn a_mount_shows_what_programs_of_the_machine_do_to_a_share() {
+    if !have("exports::mount", &["fusermount3", "git"]) {
+        return;
+    }
+    let mut node = sharing();
+    let at = node.mount("mnt");
+    let (seen, mine) = (at.join("data"), node.path("mine"));
+    // As the user whose mount it is: nobody else may look.
+    let both = format!("seen={} mine={}; set -e;", seen.display(), mine.display());
+    node.sh(&format!(
+        r#"{both}
+        [ "$(cat $seen/f)" = "of the machine" ]
+        for n in $(seq 20); do
+            text=$n$(head -c $n /dev/zero | tr '\0' x)
+            echo $text > $mine/f; [ "$(cat $seen/f)" = $text ]
+            mv $mine/d $mine/e; [ ! -e $seen/d ]; [ -d $seen/e ]
+            mv $seen/e $seen/d; [ -d $mine/d ]; [ ! -e $mine/e ]
+        done
+        cd $seen; git init -q r; cd r; seq 1 5000 > a; mkdir b; seq 1 9 > b/c; git add .
+        git -c user.name=a -c user.email=a@b commit -qm x; git fsck --strict; git status --porcelain"#
+    ));
+    node.sh(&format!("git -C {} -c safe.directory='*' fsck --strict", mine.join("r").display()));
+    node.unmount(&at);
+}
+
+/// What a node serves lies on a mount of another node, whose process is stopped: nothing there
+/// answers, and everything else goes on.
+#[test]
+fn a_directory_that_does_not_answer_holds_up_nobody_else() {
+    if !have("exports::hung", &["fusermount3"]) {
+        return;
+    }
+    let other = Node::start();
+    other.feed(&["cp", "-", "weft:/f"], b"far away").ok();
+    let at = other.make_dir("far");
+    let mut mount: Child =
+        other.command().args(["mount", "/"]).arg(&at).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    let out = mount.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    let mut node = Node::start();
+    node.allow("the shared directory does not answer");
+    let far = at.canonicalize().expect("there").display().to_string();
+    node.run(&["share", &far, "/far"]).ok();
+    assert_eq!(node.run(&["cat", "/far/f"]).ok(), "far away");
+    node.feed(&["cp", "-", "weft:/near"], b"near").ok();
+    signal(&mount, Signal::STOP);
+    // More that wait than the node has threads for them.
+    let mut waiting: Vec<Child> = Vec::new();
+    for _ in 0..40 {
+        let mut cat = node.command();
+        cat.args(["cat", "/far/f"]).stdout(Stdio::null()).stderr(Stdio::null());
+        waiting.push(cat.spawn().expect("it starts"));
+    }
+    for n in 0..20 {
+        let begun = Instant::now();
+        assert_eq!(node.run(&["cat", "/near"]).ok(), "near");
+        let name = format!("weft:/near{n}");
+        node.feed(&["cp", "-", &name], b"more").ok();
+        assert!(begun.elapsed() < Duration::from_secs(20), "what is near is served meanwhile");
+    }
+    node.run(&["cat", "/far/f"]).fails(4, &["error:", "does not answer"]);
+    signal(&mount, Signal::CONT);
+    for mut cat in waiting {
+        wait(&mut cat);
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    while node.run(&["cat", "/far/f"]).out != "far away" {
+        assert!(Instant::now() < until, "it is served again once it answers");
+    }
+    node.run(&["unshare", "/far"]).ok();
+    let unmounted = Command::new("fusermount3").arg("-uz").arg(&at).status();
+    assert!(unmounted.expect("it runs").success());
+    wait(&mut mount);
+}
+
+/// The disk that a shared directory lies on is unmounted under it, and mounted again.
+#[test]
+fn a_disk_is_unmounted_under_a_share_and_mounted_again() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run("exports::unmounted", "only root can mount");
+    }
+    let mut node = Node::start();
+    node.allow("the shared directory cannot be reached");
+    let (disk, at) = (node.make_dir("disk"), node.make_dir("at"));
+    node.write("disk/f", "on the disk");
+    let mount =
+        |args: &[&str]| Command::new(args[0]).args(&args[1..]).status().is_ok_and(|done| done.success());
+    let (disk, shown) = (disk.display().to_string(), at.display().to_string());
+    if !mount(&["mount", "--bind", &disk, &shown]) {
+        return not_run("exports::unmounted", "nothing can be mounted here");
+    }
+    node.run(&["share", &shown, "/disk"]).ok();
+    assert_eq!(node.run(&["cat", "/disk/f"]).ok(), "on the disk");
+    let until = Instant::now() + Duration::from_secs(30);
+    while !mount(&["umount", &shown]) {
+        assert!(Instant::now() < until, "the node lets go of a disk that nobody uses");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    node.run(&["cat", "/disk/f"]).fails(4, &["error:", "another directory lies where the shared one was"]);
+    node.run(&["cp", "-r", "weft:/disk", "out"]).fails(4, &["another directory"]);
+    let state = node.run(&["share"]).ok();
+    assert!(state.contains("away: another directory"), "{state}");
+    assert!(mount(&["mount", "--bind", &disk, &shown]));
+    assert_eq!(node.run(&["cat", "/disk/f"]).ok(), "on the disk");
+    node.run(&["unshare", "/disk"]).ok();
+    let until = Instant::now() + Duration::from_secs(30);
+    while !mount(&["umount", &shown]) {
+        assert!(Instant::now() < until, "nothing holds what is not shared any more");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
