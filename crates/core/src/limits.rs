@@ -260,12 +260,14 @@ pub const EXPORT_VERIFIERS_KEPT: usize = 4096;
 /// Uploads under way on one share.
 pub const EXPORT_STAGES_MAX: usize = 65_536;
 /// Looks at one share that may wait for the machine at once.
-pub const EXPORT_THREADS: usize = 32;
+pub const EXPORT_THREADS: usize = 16;
 /// How long a shared directory is held after it was opened: as long, its disk cannot be unmounted.
 pub const EXPORT_ROOT_HELD: Duration = Duration::from_secs(1);
 /// How long a shared directory may take to answer: less than a call has, so that whoever asked hears which
 /// it was that did not.
 pub const EXPORT_LOOK: Duration = Duration::from_secs(20);
+/// The same while one that did not answer is still waited for.
+pub const EXPORT_PROBE: Duration = Duration::from_secs(1);
 
 /// Bytes in one key of the metadata engine: a name, ids and a prefix.
 pub const KV_KEY_BYTES_MAX: usize = 1 << 10;

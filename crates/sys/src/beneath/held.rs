@@ -160,6 +160,20 @@ impl Held {
         fs::chmodat(CWD, self.path(), Mode::from_raw_mode(u32::from(mode)), AtFlags::empty()).map_err(refused)
     }
 
+    /// Gives it to a user and a group of the machine.
+    pub fn set_owner(&self, uid: u32, gid: u32) -> Result<()> {
+        let (uid, gid) = (fs::Uid::from_raw(uid), fs::Gid::from_raw(gid));
+        fs::chownat(&self.0, c"", Some(uid), Some(gid), AtFlags::EMPTY_PATH).map_err(refused)
+    }
+
+    /// Returns where it lies below a directory now, as far as the machine says: to be looked at, not to
+    /// be believed. None if it is not there, or has no name.
+    pub fn path_below(&self, directory: &std::path::Path) -> Option<Vec<u8>> {
+        let now = fs::readlinkat(CWD, self.path(), Vec::new()).ok()?.into_bytes();
+        let rest = now.strip_prefix(directory.as_os_str().as_bytes())?;
+        rest.strip_prefix(b"/").map(<[u8]>::to_vec)
+    }
+
     /// Sets the time of last reading and of last change; what is `None` stays.
     pub fn set_times(&self, read: Option<Time>, changed: Option<Time>) -> Result<()> {
         let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -230,7 +244,7 @@ pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    let generation = handle::generation(dir, name, btime);
+    let generation = handle::generation(dir, name, btime)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

@@ -26,7 +26,7 @@ impl View<'_> {
     }
 
     fn may_change(&self, node: &Node, set: &SetAttr) -> Result<()> {
-        set.mode.map_or(Ok(()), |mode| mode_of(mode).map(drop))?;
+        set.mode.map_or(Ok(()), |mode| mode_of(node.kind, mode).map(drop))?;
         if let Some(size) = set.size {
             must_have_bytes(node)?;
             check_size(size)?;
@@ -118,7 +118,7 @@ impl View<'_> {
     }
 
     /// Makes one edit. Returns what was there before, and how many bytes there are now.
-    fn edit_tag(&self, node: &Node, edit: &TagEdit) -> Result<((Vec<u8>, Option<Vec<u8>>), usize)> {
+    fn edit_tag(&self, node: &Node, edit: &TagEdit) -> Result<(Undo, usize)> {
         let no_attribute = || Error::new(ErrorKind::NoAttribute, "there is no such user attribute");
         match edit {
             TagEdit::Put { name, value, must } => {
@@ -152,6 +152,9 @@ impl View<'_> {
         Ok(Space { bytes_total: holds.bytes_total, bytes_free: holds.bytes_free, files: holds.files })
     }
 }
+
+/// The machine's name of an attribute, and what it was.
+type Undo = (Vec<u8>, Option<Vec<u8>>);
 
 fn named(name: &[u8]) -> Vec<u8> {
     [USER, name].concat()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weft_core::form::{Ack, At, Call};
 use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject};
-use weft_core::{Error, Result, Rights};
+use weft_core::{Error, FileId, Result, Rights};
 use weft_kv::Txn;
 use weft_sys::beneath::Held;
 
@@ -22,6 +22,8 @@ pub(super) struct Deed {
     /// What decided.
     pub(super) because: String,
     pub(super) bytes: u64,
+    /// A file that is new at a place: if the place has a policy, that is the file's from now on.
+    pub(super) fresh: Option<(Vec<u8>, FileId)>,
     /// Directories whose names, and files whose bytes, are to be on disk before it is answered.
     pub(super) flush: Vec<Flush>,
 }
@@ -39,7 +41,14 @@ impl Deed {
         let mut about = AuditSubject { object: Some(node.id), ..AuditSubject::default() };
         about.touch(governed.bound.container);
         about.touch(node.bound.container);
-        Self { operation, about, because: words(view, &governed.bound, right), bytes: 0, flush: Vec::new() }
+        Self {
+            operation,
+            about,
+            because: words(view, &governed.bound, right),
+            bytes: 0,
+            fresh: None,
+            flush: Vec::new(),
+        }
     }
 
     /// Says under which name of a directory, whose names change with it.
@@ -47,6 +56,12 @@ impl Deed {
         self.about.place = Some((dir.id, name.clone()));
         self.about.touch(dir.bound.container);
         self.flush.push(Flush::Names(dir.held.clone()));
+        self
+    }
+
+    /// Says that something is new where it is.
+    pub(super) fn fresh(mut self, node: &Node) -> Self {
+        self.fresh = Some((node.path.clone(), node.id));
         self
     }
 
@@ -64,14 +79,23 @@ fn words(view: &View<'_>, bound: &Bound, right: Rights) -> String {
 
 impl Volume {
     /// Brings what an act changed to disk, if its answer is to say so, and records it.
-    pub(super) async fn leave(self: &Arc<Self>, call: &Call, deed: Deed) -> Result<()> {
+    pub(super) async fn leave(self: &Arc<Self>, call: &Call, mut deed: Deed) -> Result<()> {
         if call.ack == Ack::Durable {
-            let flushes = deed.flush;
+            let flushes = std::mem::take(&mut deed.flush);
             let until = self.sys_deadline().max(call.until);
             self.apart(until, move || flushes.iter().try_for_each(Flush::now)).await?;
         }
+        if let Some((path, id)) = &deed.fresh {
+            self.bind_fresh(path, *id).await?;
+        }
+        let Some(record) = self.record_of(call, &deed)? else { return Ok(()) };
+        self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+    }
+
+    /// Returns the record of an act, encoded, if somebody takes it.
+    pub(super) fn record_of(&self, call: &Call, deed: &Deed) -> Result<Option<Vec<u8>>> {
         if !self.audited {
-            return Ok(());
+            return Ok(None);
         }
         let caller = &call.caller;
         let record = AuditRecord {
@@ -82,14 +106,13 @@ impl Volume {
             from: call.from,
             trace: call.trace,
             operation: deed.operation.to_owned(),
-            about: deed.about,
+            about: deed.about.clone(),
             outcome: AuditOutcome::Done,
-            because: deed.because,
+            because: deed.because.clone(),
             bytes: deed.bytes,
         };
-        let record = postcard::to_stdvec(&record)
-            .map_err(|e| Error::internal("an audit record does not encode").caused_by(e))?;
-        self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+        let record = postcard::to_stdvec(&record);
+        record.map(Some).map_err(|e| Error::internal("an audit record does not encode").caused_by(e))
     }
 }
 
@@ -104,7 +127,7 @@ impl Flush {
 
 /// Says what an address leads to, for the record of a refusal: as far as it is known without asking the
 /// machine again.
-pub(super) fn found(volume: &Volume, _: &Call, at: &At) -> AuditSubject {
+pub(super) fn found(volume: &Volume, at: &At) -> AuditSubject {
     let mut subject = AuditSubject { object: at.path.is_empty().then_some(at.base), ..Default::default() };
     let Some(base) = volume.last_path(at.base) else { return subject };
     let policies = volume.policies();

@@ -70,6 +70,12 @@ impl ExportFile {
         Ok(FileSource { lease, file: self.file.clone(), at, left, pinned, stalls })
     }
 
+    /// Waits until nobody else appends.
+    async fn tail(&self, call: &Call) -> Result<tokio::sync::OwnedMutexGuard<()>> {
+        let (sys, tails) = (&self.volume.sys, &self.volume.tails);
+        sys.within(call.until, async { Ok(tails.of(self.id).await) }).await
+    }
+
     /// Writes a piece. Returns where it went.
     async fn put(&self, at: WriteAt, bytes: bytes::Bytes) -> Result<u64> {
         let file = self.file.clone();
@@ -105,10 +111,15 @@ impl ExportFile {
     }
 
     /// Records a write, and brings it to disk if that was asked for.
-    async fn wrote(&self, call: &Call, op: Rights, what: &'static str, bytes: u64) -> Result<()> {
-        let id = self.id;
+    async fn wrote(
+        &self,
+        call: &Call,
+        node: &Node,
+        (op, what): (Rights, &'static str),
+        bytes: u64,
+    ) -> Result<()> {
+        let node = node.clone();
         let deed = move |view: &View<'_>| {
-            let node = view.node(id)?;
             let deed = Deed::of(view, what, &node, (&node, op)).of_file(&node);
             Ok(Deed { bytes, ..deed })
         };
@@ -190,14 +201,14 @@ impl OpenFile for ExportFile {
             let before = self.before(call, &node).await?;
             // Two appends of one file never mix, whatever their pieces.
             let _tail = match at {
-                WriteAt::End => Some(self.volume.tails.of(self.id).await),
+                WriteAt::End => Some(self.tail(call).await?),
                 WriteAt::Offset(_) => None,
             };
             let mut went = Went::default();
             let pulled = self.pull(&lease, at, data, &mut went).await;
             let bytes = went.bytes;
             if bytes > 0 {
-                self.wrote(call, any_of[0], what, bytes).await?;
+                self.wrote(call, &node, (any_of[0], what), bytes).await?;
             }
             pulled?;
             let at = went.first.unwrap_or(match at {
@@ -219,7 +230,7 @@ impl OpenFile for ExportFile {
                 (self.volume.sys_deadline(), move || shape_file(&file, shape).map_err(Error::unplaced));
             self.volume.apart(until, act).await?;
             self.volume.versions.written(self.id);
-            self.wrote(call, Rights::WRITE, "write", 0).await?;
+            self.wrote(call, &node, (Rights::WRITE, "write"), 0).await?;
             self.after(call, node, before).await
         };
         shaped.await.map_err(|e: Error| e.op("shape").about(self.id))

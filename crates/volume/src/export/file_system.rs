@@ -42,7 +42,10 @@ impl Volume {
         act: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         call.check(self.sys.clock())?;
-        match self.replays.begin(call, request).await? {
+        if call.once.is_some() {
+            self.opens.lives(call.session)?;
+        }
+        match self.replays.begin(&self.sys, call, request).await? {
             Turn::Answered(answer) => Ok(answer),
             Turn::Make(keeper) => {
                 let make = async move {
@@ -71,7 +74,7 @@ impl Volume {
         let (volume, call) = (self.clone(), call.clone());
         async move {
             let turn = volume.in_turn(&call).await?;
-            let (value, deed) = volume.look(&call, act).await?;
+            let (value, deed) = volume.look_to_act(&call, act).await?;
             drop(turn);
             volume.leave(&call, deed).await?;
             Ok(value)
@@ -86,16 +89,15 @@ impl Volume {
         guard: Guard,
     ) -> Result<Changed<()>> {
         // A policy that is edited meanwhile would be bound to the place that was.
-        let _alone = self.editing.lock().await;
+        let _alone = self.sys.within(call.until, async { Ok(self.editing.lock().await) }).await?;
         let look = move |view: &View<'_>| view.rename(&from, &to, how, &guard);
         let turn = self.in_turn(&call).await?;
-        let (changed, places, deed) = self.look(&call, look).await?;
+        let (changed, places, deed) = self.look_to_act(&call, look).await?;
         drop(turn);
         self.known.moved(&places);
         self.policies_moved(&places).await?;
-        match deed {
-            Some(deed) => self.leave(&call, deed).await?,
-            None => {}
+        if let Some(deed) = deed {
+            self.leave(&call, deed).await?;
         }
         Ok(changed)
     }
@@ -181,7 +183,9 @@ impl FileSystem for Export {
 
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
         let place = dir.clone();
-        let page = self.0.look(call, move |view| view.list(&place, &from, max, want)).await;
+        // By name, all of the directory passes by.
+        let long = matches!(from, Cursor::ByName | Cursor::After(_));
+        let page = self.0.look_for_long(call, long, move |view| view.list(&place, &from, max, want)).await;
         page.map_err(|e| e.op("list").about(dir))
     }
 

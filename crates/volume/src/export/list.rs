@@ -88,7 +88,7 @@ impl<'a> Shower<'a> {
             let comes = after.is_none_or(|after| name > after.as_bytes());
             let first =
                 kept.len() <= max.entries() || kept.last_key_value().is_some_and(|(last, _)| name < &**last);
-            if comes && first && !listed.sort.is_some_and(|sort| shown_kind(sort).is_none()) {
+            if comes && first && listed.sort.is_none_or(|sort| shown_kind(sort).is_some()) {
                 kept.insert(name.to_vec(), listed.next);
                 // One more than the page: whether there is more.
                 if kept.len() > max.entries() + 1 {

@@ -232,8 +232,8 @@ impl Witness for Export {
         Some(view::settled_by(&self.0, call, &path))
     }
 
-    fn found(&self, call: &Call, at: &At) -> AuditSubject {
-        audit::found(&self.0, call, at)
+    fn found(&self, _: &Call, at: &At) -> AuditSubject {
+        audit::found(&self.0, at)
     }
 
     fn meant_for(&self, _: &Call, stage: StageId) -> Option<At> {

@@ -9,7 +9,7 @@ use weft_sys::beneath::Fresh;
 
 use super::audit::Deed;
 use super::locate::not_directory;
-use super::stages::is_reserved;
+use super::stages::{is_reserved, is_staged_by};
 use super::view::{Node, View, hidden, shown_kind};
 
 /// Where a listing goes on after an entry that was made just now is not known: only the kernel gives
@@ -37,6 +37,7 @@ impl View<'_> {
         let above = self.before(&dir);
         let node = self.make_in(&dir, &name, new, set)?;
         let deed = Deed::of(self, "make", &node, (&dir, Rights::INSERT)).at(&dir, &name).of_file(&node);
+        let deed = deed.fresh(&node);
         Ok((self.entered(&dir, above, &name, &node, None), deed))
     }
 
@@ -175,14 +176,14 @@ impl View<'_> {
         Ok((changed, deed))
     }
 
-    /// Takes away what is staged in a directory that shows as empty: whoever stages there is told that
-    /// it has gone. `false` if something else is in it.
+    /// Takes away what this node staged in a directory that shows as empty: whoever stages there is told
+    /// that it has gone. `false` if anything else is in it, whatever its name.
     fn drop_staged(&self, dir: &Node) -> Result<bool> {
         let mut staged = Vec::new();
         let mut others = false;
         dir.held.list(0, |listed| {
             let name = Name::new(listed.name().to_vec())?;
-            others |= !is_reserved(&name);
+            others |= !is_staged_by(name.as_bytes(), self.volume.stage_owner);
             staged.push(name);
             Ok(if others { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
@@ -225,7 +226,7 @@ fn made_of<'a>(new: &'a New, set: &SetAttr) -> Result<(Fresh<'a>, u16, Option<[u
         return Err(Error::invalid("only a file has a size to set"));
     }
     if let Some(mode) = set.mode {
-        mode_of(mode)?;
+        mode_of(if matches!(new, New::Directory) { Kind::Directory } else { Kind::File }, mode)?;
     }
     set.size.map_or(Ok(()), check_size)?;
     Ok(match new {
@@ -257,10 +258,20 @@ pub(super) fn must_be_free(name: &Name) -> Result<()> {
     Ok(())
 }
 
-/// Checks mode bits: the lower 12.
-pub(super) fn mode_of(mode: u16) -> Result<u16> {
-    if mode & !0o7777 == 0 { Ok(mode) } else { Err(Error::invalid("a mode has 12 bits")) }
+/// Checks mode bits: the lower 12. A file that runs as who it belongs to would run as the node's user,
+/// with whatever bytes a caller put there.
+pub(super) fn mode_of(kind: Kind, mode: u16) -> Result<u16> {
+    if mode & !0o7777 != 0 {
+        return Err(Error::invalid("a mode has 12 bits"));
+    }
+    if mode & SET_ID != 0 && kind != Kind::Directory {
+        return Err(Error::not_permitted("a file of a share cannot be made to run as the node's user"));
+    }
+    Ok(mode)
 }
+
+/// Set-user-id and set-group-id.
+pub(super) const SET_ID: u16 = 0o6000;
 
 pub(super) fn not_given() -> Error {
     Error::not_permitted("files of a share belong to the node's user, and are given to nobody else")

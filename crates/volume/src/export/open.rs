@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use weft_core::attr::Wcc;
+use weft_core::attr::{Kind, Wcc};
 use weft_core::form::New;
 use weft_core::form::{
     At, BytesSource, Call, Copied, OpenFile, OpenHow, Opened, Pin, Range, WriteAt, check_carried, collect,
@@ -14,11 +14,33 @@ use super::attributes::must_have_bytes;
 use super::audit::Deed;
 use super::file::{ExportFile, Held};
 use super::names::taken;
+use super::opens::OpenInode;
 use super::version::{is_young, until_grown};
 use super::view::{Node, View, hidden};
 
 /// How often a file that is being written just now is looked at once more for a version that lasts.
 const GROWTHS_AWAITED: u32 = 3;
+
+/// An open that is begun, and ends unless something is opened.
+struct Opening {
+    volume: Arc<Volume>,
+    number: Option<u64>,
+}
+
+impl Opening {
+    fn opened(mut self, node: &Node) -> Result<u64> {
+        let number = self.number.take().ok_or_else(|| Error::internal("an open is begun once"))?;
+        let inode = OpenInode { held: node.held.clone(), path: node.path.clone() };
+        self.volume.opens.opened(number, node.id, inode)?;
+        Ok(number)
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.number.iter().for_each(|number| _ = self.volume.opens.close(*number));
+    }
+}
 
 /// What opening found or made.
 struct Found {
@@ -78,14 +100,15 @@ impl View<'_> {
         make: &weft_core::form::Make,
         above: weft_core::attr::Before,
     ) -> Result<Found> {
-        let mode = make.set.mode;
+        let mode = super::names::mode_of(Kind::File, make.set.mode.unwrap_or(0o644))?;
         let for_now = weft_core::attr::SetAttr { mode: Some(0o600), ..make.set.clone() };
         let made = self.make_in(dir, name, &New::File { verifier: None }, &for_now);
         let node = made.map_err(|e| if e.kind() == weft_core::ErrorKind::Exists { busy(e) } else { e })?;
         let file = node.held.open(true)?;
-        node.held.set_mode(super::names::mode_of(mode.unwrap_or(0o644))?)?;
+        node.held.set_mode(mode)?;
         let node = self.again(&node)?;
         let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
+        let deed = deed.fresh(&node);
         let parent = Some(self.wcc(dir, Some(above)));
         Ok(Found { node, file, made: true, parent, deed: Some(deed) })
     }
@@ -110,7 +133,7 @@ fn busy(error: Error) -> Error {
 impl Volume {
     pub(super) async fn open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
         how.check()?;
-        self.opens.lives(call.session)?;
+        let opening = Opening { volume: self.clone(), number: Some(self.opens.begin(call.session)?) };
         let (place, asked, volume, own) = (at.clone(), how.clone(), self.clone(), call.clone());
         // What it makes or cuts is recorded even if nobody waits for it any more.
         let found = self.undropped(call, async move {
@@ -118,7 +141,7 @@ impl Volume {
                 Some(_) => Some(volume.in_turn(&own).await?),
                 None => None,
             };
-            let mut found = volume.look(&own, move |view| view.open(&place, &asked)).await?;
+            let mut found = volume.look_to_act(&own, move |view| view.open(&place, &asked)).await?;
             if let Some(deed) = found.deed.take() {
                 volume.leave(&own, deed).await?;
             }
@@ -133,7 +156,7 @@ impl Volume {
             self.sys.real_sleep(until_grown()).await;
             node = self.look_whenever(call, move |view| view.again(&node)).await?;
         }
-        let number = self.opens.open(call.session, node.id, node.held.clone())?;
+        let number = opening.opened(&node)?;
         let (view_node, held) = (node.clone(), node.held.clone());
         let attr = self.look_whenever(call, move |view| Ok(view.attr(&view_node))).await?;
         let pinned = pins.then_some((node.facts, attr.version));

@@ -4,7 +4,6 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_core::attr::Kind;
 use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 use weft_sys::beneath::Held;
 
@@ -24,8 +23,16 @@ struct State {
 
 struct Open {
     session: SessionId,
-    file: FileId,
-    held: Arc<Held>,
+    /// None while it is still being opened.
+    file: Option<(FileId, OpenInode)>,
+}
+
+/// An inode that somebody has open.
+#[derive(Clone)]
+pub(super) struct OpenInode {
+    pub(super) held: Arc<Held>,
+    /// Where it was when it was opened.
+    pub(super) path: Vec<u8>,
 }
 
 impl Opens {
@@ -38,8 +45,8 @@ impl Opens {
         if self.lock().ended.contains(&session) { Err(ended()) } else { Ok(()) }
     }
 
-    /// Takes up an open. Returns its number.
-    pub(super) fn open(&self, session: SessionId, file: FileId, held: Arc<Held>) -> Result<u64> {
+    /// Begins an open, before anything is done for it. Returns its number.
+    pub(super) fn begin(&self, session: SessionId) -> Result<u64> {
         let mut state = self.lock();
         if state.ended.contains(&session) {
             return Err(ended());
@@ -49,10 +56,18 @@ impl Opens {
         }
         state.last += 1;
         let number = state.last;
-        state.opens.insert(number, Open { session, file, held });
+        state.opens.insert(number, Open { session, file: None });
         state.by_session.entry(session).or_default().insert(number);
-        state.files.entry(file).or_default().push(number);
         Ok(number)
+    }
+
+    /// Says what was opened. `Stale` if the session has ended meanwhile.
+    pub(super) fn opened(&self, number: u64, file: FileId, inode: OpenInode) -> Result<()> {
+        let mut state = self.lock();
+        let open = state.opens.get_mut(&number).ok_or_else(ended)?;
+        open.file = Some((file, inode));
+        state.files.entry(file).or_default().push(number);
+        Ok(())
     }
 
     /// Returns whether an open is still one.
@@ -61,10 +76,10 @@ impl Opens {
     }
 
     /// Returns what holds a file that somebody has open.
-    pub(super) fn held(&self, file: FileId) -> Option<(Arc<Held>, Kind)> {
+    pub(super) fn held(&self, file: FileId) -> Option<OpenInode> {
         let state = self.lock();
         let number = state.files.get(&file)?.first()?;
-        state.opens.get(number).map(|open| (open.held.clone(), Kind::File))
+        state.opens.get(number)?.file.as_ref().map(|(_, inode)| inode.clone())
     }
 
     /// Ends an open. Returns whether it was one still.
@@ -98,10 +113,11 @@ impl State {
                 self.by_session.remove(&open.session);
             }
         }
-        if let Some(numbers) = self.files.get_mut(&open.file) {
+        let Some((file, _)) = open.file else { return true };
+        if let Some(numbers) = self.files.get_mut(&file) {
             numbers.retain(|other| *other != number);
             if numbers.is_empty() {
-                self.files.remove(&open.file);
+                self.files.remove(&file);
             }
         }
         true

@@ -88,28 +88,38 @@ impl Policies {
 
     /// Adds a container, or puts a newer policy in its place.
     pub(super) fn put(&mut self, container: ContainerId, row: BoundRow) {
-        if let Some(old) = self.containers.get(&container) {
-            if self.paths.get(&old.row.path) == Some(&container) {
-                self.paths.remove(&old.row.path);
-            }
-            self.inodes.remove(&old.row.inode);
+        self.let_go(container);
+        if row.guards {
+            self.paths.insert(row.path.clone(), container);
         }
-        self.paths.insert(row.path.clone(), container);
         if container != self.root {
             self.inodes.insert(row.inode, container);
         }
         self.containers.insert(container, Arc::new(Bound { container, row }));
     }
 
-    /// Returns the policies after some have moved with their places.
-    pub(super) fn with_moved(&self, rows: &[(ContainerId, BoundRow)]) -> Self {
-        let mut policies = self.clone();
-        // All old places first: two may have been exchanged.
-        for old in rows.iter().filter_map(|(container, _)| self.containers.get(container)) {
-            policies.paths.remove(&old.row.path);
+    /// Removes a container.
+    pub(super) fn remove(&mut self, container: ContainerId) {
+        self.let_go(container);
+        self.containers.remove(&container);
+    }
+
+    /// Unbinds a container from its place and inode.
+    fn let_go(&mut self, container: ContainerId) {
+        let Some(old) = self.containers.get(&container) else { return };
+        if self.paths.get(&old.row.path) == Some(&container) {
+            self.paths.remove(&old.row.path);
         }
-        rows.iter().for_each(|(container, row)| policies.put(*container, row.clone()));
-        policies
+        if self.inodes.get(&old.row.inode) == Some(&container) {
+            self.inodes.remove(&old.row.inode);
+        }
+    }
+
+    /// Returns the containers whose places others come to: those others are bound there from now on.
+    pub(super) fn ousted_by(&self, rows: &[(ContainerId, BoundRow)]) -> Vec<ContainerId> {
+        let at = |row: &BoundRow| self.paths.get(&row.path).copied().filter(|_| row.guards);
+        let there = rows.iter().filter_map(|(_, row)| at(row));
+        there.filter(|there| rows.iter().all(|(moved, _)| moved != there)).collect()
     }
 
     /// Returns a number that no container of the export has.
@@ -176,7 +186,15 @@ mod tests {
     fn row(path: &str, inode: u64) -> BoundRow {
         let inode = FileId::new(VolumeId(1), inode, 7);
         let audit_reads = AuditReads::default();
-        BoundRow { path: path.into(), inode, serial: 0, epoch: 0, acl: Acl::default(), audit_reads }
+        BoundRow {
+            path: path.into(),
+            guards: true,
+            inode,
+            serial: 0,
+            epoch: 0,
+            acl: Acl::default(),
+            audit_reads,
+        }
     }
 
     #[test]

@@ -8,7 +8,8 @@ use weft_core::acl::{Acl, AclEntry, Modes};
 use weft_core::attr::Changed;
 use weft_core::form::{Ack, At, Call, Protected, Scope};
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, limits};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
+use weft_kv::{SpaceTxn, Txn};
 
 use super::Volume;
 use super::audit::Deed;
@@ -17,6 +18,7 @@ use super::policies::{Bound, Policies};
 use super::rename::Moved;
 use super::table::{self, BoundRow};
 use super::view::{Node, View};
+use crate::managed::AUDITS;
 
 /// What an edit makes of the policies.
 struct Edited {
@@ -24,6 +26,8 @@ struct Edited {
     container: ContainerId,
     row: BoundRow,
     made: bool,
+    /// Whether it takes the place of the enclosing one, which goes along with what lay there.
+    replaced: bool,
     /// The container that governed the place before.
     enclosing: Arc<Bound>,
     deed: Deed,
@@ -32,6 +36,9 @@ struct Edited {
     untouched: Vec<ContainerId>,
     gained: Vec<AclEntry>,
 }
+
+/// Containers above with their mended policies, and those that are not the caller's to change.
+type Above = (Vec<(ContainerId, BoundRow)>, Vec<ContainerId>);
 
 impl View<'_> {
     pub(super) fn policy(&self, at: &At) -> Result<Policy> {
@@ -51,15 +58,20 @@ impl View<'_> {
         if !made {
             self.must_govern(&enclosing)?;
         }
+        // What lay there when it was made may lie elsewhere by now, and keeps the policy that it had.
+        let replaced = !made && at_place && !node.is_root() && enclosing.row.inode != node.id;
         let mut row = enclosing.row.clone();
         let mut container = enclosing.container;
-        if made {
+        if made || replaced {
             container = self.new_container(&node)?;
-            row = BoundRow { path: node.path.clone(), inode: node.id, serial: 0, epoch: 0, ..row };
-        }
-        if at_place {
-            // What lies there now goes along from now on, whatever lay there when it was made.
-            row.inode = node.id;
+            row = BoundRow {
+                path: node.path.clone(),
+                guards: true,
+                inode: node.id,
+                serial: 0,
+                epoch: 0,
+                ..row
+            };
         }
         must_be_kept(edit)?;
         let gained = edit.acl.as_ref().map(|acl| acl.gained_over(enclosing.acl())).unwrap_or_default();
@@ -71,7 +83,18 @@ impl View<'_> {
         row.serial += 1;
         let (above, untouched) = self.above_let_pass(&row.path, container, &gained)?;
         let deed = Deed::of(self, "protect", &node, (&node, Rights::ACL_WRITE));
-        Ok(Edited { node, container, row, made, enclosing, deed, above, untouched, gained })
+        Ok(Edited {
+            node,
+            container,
+            row,
+            made: made || replaced,
+            replaced,
+            enclosing,
+            deed,
+            above,
+            untouched,
+            gained,
+        })
     }
 
     /// A credential limited to paths edits no policy that reaches beyond them.
@@ -99,19 +122,14 @@ impl View<'_> {
 
     /// Returns the policies of the places above, mended so that whoever was given something may pass
     /// there, as far as the caller may change them; and those that it may not.
-    fn above_let_pass(
-        &self,
-        path: &[u8],
-        own: ContainerId,
-        gained: &[AclEntry],
-    ) -> Result<(Vec<(ContainerId, BoundRow)>, Vec<ContainerId>)> {
+    fn above_let_pass(&self, path: &[u8], own: ContainerId, gained: &[AclEntry]) -> Result<Above> {
         let (mut mended, mut untouched) = (Vec::new(), Vec::new());
         if gained.is_empty() {
             return Ok((mended, untouched));
         }
         let mut seen = vec![own];
         for dir in std::iter::successors(above(path), |path| above(path)) {
-            let bound = self.governing(dir);
+            let bound = self.governing(dir)?;
             if seen.contains(&bound.container) {
                 continue;
             }
@@ -135,32 +153,36 @@ impl Volume {
         scope: Scope,
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
-        let _alone = self.editing.lock().await;
+        let _alone = self.sys.within(call.until, async { Ok(self.editing.lock().await) }).await?;
         let (place, change) = (at.clone(), edit.clone());
         let edited = self.look(call, move |view| view.edit(&place, scope, &change)).await?;
-        let Edited { node, container, row, made, enclosing, mut deed, above, untouched, gained } = edited;
+        let Edited { node, container, row, made, replaced, enclosing, mut deed, above, untouched, gained } =
+            edited;
         let mut rows = above;
         let mut traverse_added: Vec<_> = rows.iter().map(|(container, _)| *container).collect();
         let mut epochs = vec![(container, row.epoch)];
         if made {
             // What was issued for the members under the old policy must not outlive it.
             let (serial, epoch) = (enclosing.row.serial + 1, enclosing.row.epoch + 1);
+            let guards = enclosing.row.guards && !replaced;
             match rows.iter_mut().find(|(above, _)| *above == enclosing.container) {
-                Some((_, row)) => row.epoch = epoch,
-                None => rows.push((enclosing.container, BoundRow { serial, epoch, ..enclosing.row.clone() })),
+                Some((_, row)) => (row.epoch, row.guards) = (epoch, guards),
+                None => {
+                    let old = BoundRow { serial, epoch, guards, ..enclosing.row.clone() };
+                    rows.push((enclosing.container, old));
+                }
             }
             epochs.push((enclosing.container, epoch));
         }
         rows.push((container, row));
         deed.about.touch(enclosing.container);
         rows.iter().for_each(|(container, _)| deed.about.touch(*container));
-        self.put_policies(rows).await?;
+        let record = self.record_of(call, &deed)?;
+        self.put_policies(rows, record).await?;
         epochs.into_iter().for_each(|(container, epoch)| self.issuer.begin_epoch(container, epoch));
         let (passed, mut untouched_above) = self.anchor.let_pass(call, &gained).await?;
         traverse_added.extend(passed);
         untouched_above.splice(0..0, untouched);
-        let durable = Call { ack: Ack::Durable, ..call.clone() };
-        self.leave(&durable, deed).await?;
         let file =
             self.look_whenever(call, move |view| Ok(view.wcc(&node, Some(view.before(&node))))).await?;
         let value = Protected { container, made, members_left: 0, traverse_added, untouched_above };
@@ -168,10 +190,11 @@ impl Volume {
     }
 
     /// Writes policies, and has everybody decide by them from now on.
-    async fn put_policies(&self, rows: Vec<(ContainerId, BoundRow)>) -> Result<()> {
+    async fn put_policies(&self, rows: Vec<(ContainerId, BoundRow)>, record: Option<Vec<u8>>) -> Result<()> {
         let kept = rows.clone();
-        let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
-            kept.iter().try_for_each(|(container, row)| table::put_bound(txn, *container, row))
+        let write = move |txn: &mut SpaceTxn<'_>| {
+            kept.iter().try_for_each(|(container, row)| table::put_bound(txn, *container, row))?;
+            record.as_ref().map_or(Ok(()), |record| txn.note(AUDITS, record))
         };
         self.space.write(Ack::Durable, write).await?;
         let mut policies = Policies::clone(&self.policies());
@@ -198,15 +221,40 @@ impl Volume {
                 rows.push((bound.container, BoundRow { path, ..bound.row.clone() }));
             }
         }
-        // Whoever had a right by where a file was decides anew.
-        self.use_policies(policies.with_moved(&rows));
+        self.rebind(rows).await
+    }
+
+    /// Binds policies to other places or inodes. What was bound there ends.
+    async fn rebind(&self, rows: Vec<(ContainerId, BoundRow)>) -> Result<()> {
+        let mut policies = Policies::clone(&self.policies());
+        let ousted = policies.ousted_by(&rows);
+        ousted.iter().for_each(|container| policies.remove(*container));
+        // All old places first: two may have been exchanged.
+        rows.iter().for_each(|(container, _)| policies.remove(*container));
+        rows.iter().for_each(|(container, row)| policies.put(*container, row.clone()));
+        // Whoever had a right by where a file was decides anew, also where nothing is bound.
+        self.use_policies(policies);
         if rows.is_empty() {
             return Ok(());
         }
-        let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+        let write = move |txn: &mut SpaceTxn<'_>| {
+            ousted.iter().try_for_each(|container| table::erase_bound(txn, *container))?;
             rows.iter().try_for_each(|(container, row)| table::put_bound(txn, *container, row))
         };
         self.space.write(Ack::Durable, write).await.map(drop)
+    }
+
+    /// Binds the policy of a place to what has just been made there, so that it goes along with it. What
+    /// lay there when it was made may lie elsewhere, and keeps it too.
+    pub(super) async fn bind_fresh(&self, path: &[u8], id: FileId) -> Result<()> {
+        let policies = self.policies();
+        let Some(bound) = policies.at(path, None).filter(|bound| bound.row.inode != id) else {
+            return Ok(());
+        };
+        let own = BoundRow { inode: id, ..bound.row.clone() };
+        let old = BoundRow { guards: false, ..bound.row.clone() };
+        let fresh = policies.free_number(self.id)?;
+        self.rebind(vec![(bound.container, old), (fresh, own)]).await
     }
 }
 

@@ -79,7 +79,7 @@ impl View<'_> {
         Changed { value: (), file, parents: [Some(self.wcc(&from.dir, first)), second] }
     }
 
-    /// Checks what the machine would refuse in other words, and that no policy is torn from its place.
+    /// Checks what the machine would refuse in other words.
     fn must_fit(&self, moved: &Node, from: &Spot, to: &Spot, how: Replace) -> Result<()> {
         if moved.is_directory() && is_within(&to.dir.path, &moved.path) {
             return Err(below_itself());

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::OwnedMutexGuard;
 use weft_core::form::Call;
 use weft_core::{Error, RequestId, Result, SessionId, limits};
+use weft_sys::Sys;
 
 /// Every session's answers.
 #[derive(Default)]
@@ -40,6 +41,7 @@ impl Replays {
     /// Begins a request.
     pub(super) async fn begin<T: DeserializeOwned>(
         &self,
+        sys: &Sys,
         call: &Call,
         request: &(impl Serialize + Sync),
     ) -> Result<Turn<T>> {
@@ -47,7 +49,7 @@ impl Replays {
         let fingerprint = *blake3::hash(&encode(&(call.caller.name().id(), request))?).as_bytes();
         let ring =
             self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(call.session).or_default().clone();
-        let ring = ring.lock_owned().await;
+        let ring = sys.within(call.until, async { Ok(ring.lock_owned().await) }).await?;
         match ring.given.get(&id) {
             None => Ok(Turn::Make(Keeper(Some((ring, id, fingerprint))))),
             Some(given) if given.fingerprint == fingerprint => postcard::from_bytes(&given.answer)

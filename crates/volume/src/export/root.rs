@@ -3,7 +3,9 @@
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use weft_core::form::Call;
@@ -14,12 +16,14 @@ use super::Volume;
 use super::view::View;
 
 pub(super) struct Root {
-    directory: PathBuf,
+    pub(super) directory: PathBuf,
     /// The inode that was shared.
     inode: (u64, u32),
     held: Mutex<Option<(Arc<Rooted>, Tick)>>,
     /// Looks that may be under way at once where the directory may not answer.
     threads: Arc<Semaphore>,
+    /// Looks that went on when nobody waited for them any more, and have not ended.
+    stuck: Arc<AtomicUsize>,
 }
 
 /// The directory, while it is held.
@@ -36,6 +40,7 @@ impl Root {
             inode,
             held: Mutex::default(),
             threads: Arc::new(Semaphore::new(limits::EXPORT_THREADS)),
+            stuck: Arc::default(),
         }
     }
 
@@ -99,24 +104,43 @@ impl Volume {
     }
 
     /// Does what may wait for the machine on a thread of its own, until a deadline: what does not
-    /// answer keeps its thread, and of those there are so many.
+    /// answer keeps its thread, and of those there are so many. While one is kept so, nobody waits for
+    /// long: the directory is known not to answer.
     pub(super) async fn apart<T: Send + 'static>(
         &self,
         until: Deadline,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let threads = self.root.threads.clone();
+        let clock = self.sys.clock();
+        let silent = self.root.stuck.load(Ordering::Acquire) > 0;
+        let patience = if silent { limits::EXPORT_PROBE } else { limits::EXPORT_LOOK };
+        self.apart_until(until.min(Deadline::within(clock, patience)), work).await
+    }
+
+    async fn apart_until<T: Send + 'static>(
+        &self,
+        until: Deadline,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (threads, stay) = (self.root.threads.clone(), Arc::new(Stay::of(&self.root.stuck)));
+        let own = stay.clone();
         let worked = async {
             let turn = threads.acquire_owned().await;
             let turn = turn.map_err(|e| Error::internal("the threads of a share are gone").caused_by(e))?;
+            own.began();
             let worked = self.sys.blocking(move || {
                 let worked = work();
+                own.ended();
                 drop(turn);
                 worked
             });
             worked.await?
         };
-        self.sys.within(until.min(self.sys_deadline()), worked).await.map_err(unanswered)
+        let worked = self.sys.within(until, worked).await;
+        if matches!(&worked, Err(error) if error.kind() == ErrorKind::Deadline) {
+            stay.is_late();
+        }
+        worked.map_err(unanswered)
     }
 
     /// Looks at the machine, however late.
@@ -125,12 +149,87 @@ impl Volume {
         call: &Call,
         look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
+        self.look_within(call, None, look).await
+    }
+
+    /// Looks at the machine to act on it: what is begun is waited for to its end, since something must
+    /// follow it. Whoever called is answered at the deadline all the same.
+    pub(super) async fn look_to_act<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        call.check(self.sys.clock())?;
+        self.look_within(call, Some(limits::PUBLISH_WITHIN), look).await
+    }
+
+    /// Looks at the machine, apart if that takes long.
+    pub(super) async fn look_for_long<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        long: bool,
+        look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        if !long {
+            return self.look(call, look).await;
+        }
+        call.check(self.sys.clock())?;
+        let rooted = self.held_root(&call.until).await?;
+        let (volume, own) = (self.clone(), call.clone());
+        self.apart(call.until, move || look(&View::of(&volume, &rooted, &own))).await
+    }
+
+    async fn look_within<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: &Call,
+        acts: Option<Duration>,
+        look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
         let until = if call.until.passed(self.sys.clock()) { self.sys_deadline() } else { call.until };
         let rooted = self.held_root(&until).await?;
         if !rooted.stalls {
-            return look(&View::of(self, &rooted.beneath, call));
+            return look(&View::of(self, &rooted, call));
         }
         let (volume, call) = (self.clone(), call.clone());
-        self.apart(until, move || look(&View::of(&volume, &rooted.beneath, &call))).await
+        let look = move || look(&View::of(&volume, &rooted, &call));
+        match acts {
+            Some(span) => self.apart_until(Deadline::within(self.sys.clock(), span), look).await,
+            None => self.apart(until, look).await,
+        }
+    }
+}
+
+/// How work on a thread of its own stands: whoever gave it up counts it until it ends.
+struct Stay {
+    state: AtomicU8,
+    stuck: Arc<AtomicUsize>,
+}
+
+const WAITS: u8 = 0;
+const RUNS: u8 = 1;
+const ENDED: u8 = 2;
+const LATE: u8 = 3;
+
+impl Stay {
+    fn of(stuck: &Arc<AtomicUsize>) -> Self {
+        Self { state: AtomicU8::new(WAITS), stuck: stuck.clone() }
+    }
+
+    fn began(&self) {
+        self.state.store(RUNS, Ordering::Release);
+    }
+
+    fn ended(&self) {
+        if self.state.swap(ENDED, Ordering::AcqRel) == LATE {
+            self.stuck.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    fn is_late(&self) {
+        self.stuck.fetch_add(1, Ordering::AcqRel);
+        let late = self.state.compare_exchange(RUNS, LATE, Ordering::AcqRel, Ordering::Acquire);
+        if late.is_err() {
+            self.stuck.fetch_sub(1, Ordering::AcqRel);
+        }
     }
 }

@@ -1,14 +1,14 @@
 //! What a node shares: the rows, and exports made of them.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::acl::Acl;
 use weft_core::form::Ack;
 use weft_core::policy::AuditReads;
 use weft_core::service::{Issuer, Memberships};
-use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
+use weft_core::{CallerName, Deadline, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
 use weft_kv::{Engine, Schema, Space, SpaceId};
 use weft_sys::folder::Sort;
 use weft_sys::{Beneath, Sys};
@@ -86,14 +86,19 @@ impl Shares {
     /// `NotDirectory` if it is none, and as the machine does.
     pub async fn add(&self, directory: &Path, by: &CallerName, acl: Acl) -> Result<Shared> {
         let shown = directory.display().to_string();
-        if !directory.is_absolute() {
-            return Err(Error::invalid("a directory is shared by its absolute path").about(shown));
+        let plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
+        if !directory.is_absolute() || !directory.components().all(plain) {
+            let detail = "a directory is shared by its absolute path, without `..`";
+            return Err(Error::invalid(detail).about(shown));
         }
         acl.check()?;
         let path = directory.to_path_buf();
         let look =
             move || Beneath::open(&path).and_then(|beneath| beneath.itself()).and_then(|held| held.facts());
-        let facts = self.config.sys.blocking(look).await?.map_err(|e| refused(e).about(&shown))?;
+        let sys = &self.config.sys;
+        let looked =
+            sys.within(Deadline::within(sys, limits::EXPORT_LOOK), async { sys.blocking(look).await? });
+        let facts = looked.await.map_err(|e| refused(e).about(&shown))?;
         if facts.sort != Sort::Directory {
             return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be shared").about(shown));
         }
@@ -116,6 +121,7 @@ impl Shares {
             table::put_share(txn, volume, &kept)?;
             let bound = BoundRow {
                 path: Vec::new(),
+                guards: true,
                 inode: FileId::root_of(volume),
                 serial: 0,
                 epoch: 0,
@@ -140,7 +146,12 @@ impl Shares {
 
     /// Ends a share, with its policies. Nothing of the directory is touched.
     pub async fn remove(&self, volume: VolumeId) -> Result<()> {
-        self.space.write(Ack::Durable, move |txn| table::erase(txn, volume)).await.map(drop)
+        self.space.write(Ack::Durable, move |txn| table::erase(txn, volume, true)).await.map(drop)
+    }
+
+    /// Takes back a share that was never served: its number is free again.
+    pub async fn take_back(&self, volume: VolumeId) -> Result<()> {
+        self.space.write(Ack::Durable, move |txn| table::erase(txn, volume, false)).await.map(drop)
     }
 
     /// Returns a share as a file system. The directory itself is not looked at.

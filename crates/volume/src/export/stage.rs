@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_core::acl::Circumstance;
-use weft_core::attr::{Attr, Changed, SetAttr};
+use weft_core::attr::{Attr, Changed, Kind, SetAttr};
 use weft_core::form::{
     Ack, At, Call, Entry, Guard, Part, PartPage, Piece, Source, Stage, StageEntry, StageHint, StagePage,
 };
@@ -21,7 +21,7 @@ use super::attributes::must_have_bytes;
 use super::audit::Deed;
 use super::lease::Lease;
 use super::locate::{Spot, not_directory};
-use super::names::{check_size, must_be_free, set_times, too_large};
+use super::names::{SET_ID, check_size, mode_of, must_be_free, set_times, too_large};
 use super::stages::{StagedPart, Staging};
 use super::version::{is_young, until_grown};
 use super::view::{Node, View, hidden};
@@ -63,7 +63,7 @@ impl View<'_> {
     }
 
     fn target_of(&self, staging: &Staging) -> Result<Spot> {
-        let dir = self.node(staging.dir)?;
+        let dir = self.node_held(staging.dir, &staging.held)?;
         let held = self.child(&dir, &staging.name)?;
         Ok(Spot { dir, name: staging.name.clone(), held })
     }
@@ -89,9 +89,9 @@ impl View<'_> {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = dir.held.make(&name, Fresh::File, 0o600)?.open(true)?;
-        let hasher = blake3::Hasher::new();
-        Ok(StagedPart { bytes: 0, hasher, file, dir: dir.held.clone(), name, published: false })
+        let held = Arc::new(dir.held.make(&name, Fresh::File, 0o600)?);
+        let (file, hasher) = (held.open(true)?, blake3::Hasher::new());
+        Ok(StagedPart { bytes: 0, hasher, file, held, dir: dir.held.clone(), name, published: false })
     }
 
     /// Puts staged bytes in their place.
@@ -107,11 +107,14 @@ impl View<'_> {
         self.guard(guard, spot.held.as_ref())?;
         self.may_give(set, &spot.dir)?;
         let staged = part.dir.inside(&part.name)?;
+        if !staged.facts()?.is_same_inode(&part.held.facts()?) {
+            return Err(Error::new(ErrorKind::Conflict, "staged bytes were replaced by somebody else"));
+        }
         let above = self.before(&spot.dir);
         let before = spot.held.as_ref().map(|node| self.before(node));
         match &spot.held {
             Some(old) => take_over(old, &staged, set)?,
-            None => staged.set_mode(super::names::mode_of(set.mode.unwrap_or(0o644))?)?,
+            None => staged.set_mode(mode_of(Kind::File, set.mode.unwrap_or(0o644))?)?,
         }
         set_times(&staged, set, self)?;
         let onto = if spot.held.is_some() { Onto::Anything } else { Onto::Nothing };
@@ -127,22 +130,36 @@ impl View<'_> {
             None => (&spot.dir, Rights::INSERT),
         };
         let deed = Deed::of(self, "publish", &node, by).at(&spot.dir, &spot.name);
-        let deed = Deed { bytes: part.bytes, ..deed };
+        let deed = Deed { bytes: part.bytes, ..deed.fresh(&node) };
         let changed = self.entered(&spot.dir, above, &spot.name, &node, before);
         Ok((changed, node, deed))
     }
 }
 
-/// Has a new file look like the one it takes the place of, but for its bytes.
+/// Has a new file look like the one it takes the place of, but for its bytes and for what would have it
+/// run as another.
 fn take_over(old: &Node, new: &Held, set: &SetAttr) -> Result<()> {
+    let mode = set.mode.map(|mode| mode_of(Kind::File, mode)).transpose()?;
+    if !old.held.may(WRITE) {
+        return Err(Error::denied("the machine lets nobody write it as whom the node runs"));
+    }
+    let made = new.facts()?;
+    if (made.uid, made.gid) != (old.facts.uid, old.facts.gid) {
+        let detail = "it belongs to another user or group of the machine, who would lose it";
+        let refused = |e| Error::not_permitted(detail).hint("write it in place").caused_by(e);
+        new.set_owner(old.facts.uid, old.facts.gid).map_err(refused)?;
+    }
     for name in old.held.tags()? {
         let kept = name.starts_with(b"user.") || name == b"system.posix_acl_access";
         if let Some(value) = old.held.tag(&name)?.filter(|_| kept) {
             new.set_tag(&name, Some(&value))?;
         }
     }
-    new.set_mode(set.mode.unwrap_or(old.facts.mode))
+    new.set_mode(mode.unwrap_or(old.facts.mode & !SET_ID))
 }
+
+/// As [`Held::may`] asks.
+const WRITE: u16 = 2;
 
 fn no_stage(id: StageId) -> Error {
     Error::not_found("there is no such stage").about(id)
@@ -163,7 +180,7 @@ impl Volume {
         let begin = move |view: &View<'_>| {
             let spot = view.spot(&target)?;
             view.may_publish(&spot)?;
-            let (volume, place) = (view.volume, (spot.dir.id, spot.name));
+            let (volume, place) = (view.volume, (spot.dir.id, spot.dir.held, spot.name));
             let (caller, now) = (view.call.caller.name().id(), volume.sys.clock().now());
             volume.stages.begin(Staging::new(id, caller, place, now, volume.stage_owner)).map(drop)
         };
@@ -204,7 +221,7 @@ impl Volume {
         for staging in own {
             let mut bytes = 0;
             for (_, part) in staging.parts(0) {
-                bytes += part.lock().await.bytes;
+                bytes += self.sys.within(call.until, async { Ok(part.lock().await.bytes) }).await?;
             }
             stages.push(StageEntry {
                 id: staging.id,
@@ -256,18 +273,20 @@ impl ExportStage {
             return Err(Error::invalid("a part's number is 1 to 10000"));
         }
         let staging = self.may_go_on(call).await?;
+        let making = self.volume.sys.within(call.until, async { Ok(staging.making.lock().await) }).await?;
         let part = match staging.part(number) {
             Some(part) => part,
             None => {
                 let own = staging.clone();
                 let make = move |view: &View<'_>| {
-                    let dir = view.node(own.dir)?;
+                    let dir = view.node_held(own.dir, &own.held)?;
                     view.stage_file(&dir, own.staged_as(&number.to_string()))
                 };
                 staging.add(number, self.volume.look(call, make).await?)
             }
         };
-        let mut part = part.lock_owned().await;
+        drop(making);
+        let mut part = self.volume.sys.within(call.until, async { Ok(part.lock_owned().await) }).await?;
         if offset == 0 && part.bytes > 0 {
             let file = part.file.clone();
             self.volume.apart(call.until, move || file.set_length(0).map_err(Error::unplaced)).await?;
@@ -298,7 +317,8 @@ impl ExportStage {
     ) -> Result<tokio::sync::OwnedMutexGuard<StagedPart>> {
         let mut parts = Vec::new();
         for (number, part) in staging.parts(0) {
-            parts.push((number, part.lock_owned().await));
+            let part = self.volume.sys.within(call.until, async { Ok(part.lock_owned().await) }).await?;
+            parts.push((number, part));
         }
         let there: Vec<Part> = parts.iter().map(|(number, part)| shown(*number, part)).collect();
         if !asked.is_empty() && asked != there {
@@ -310,7 +330,9 @@ impl ExportStage {
             return Ok(part);
         }
         let own = staging.clone();
-        let make = move |view: &View<'_>| view.stage_file(&view.node(own.dir)?, own.staged_as("joined"));
+        let make = move |view: &View<'_>| {
+            view.stage_file(&view.node_held(own.dir, &own.held)?, own.staged_as("joined"))
+        };
         let mut whole = self.volume.look(call, make).await?;
         let until = call.until.max(self.volume.sys_deadline());
         let join = move || {
@@ -345,8 +367,9 @@ impl ExportStage {
             let mut part = part;
             view.publish(&own, &mut part, &set, &guard)
         };
-        let turn = volume.in_turn(&call.renewed(volume.sys.clock(), limits::CALL_DEADLINE)).await?;
-        let (mut changed, node, deed) = volume.look_whenever(call, act).await?;
+        let in_time = call.renewed(volume.sys.clock(), limits::CALL_DEADLINE);
+        let turn = volume.in_turn(&in_time).await?;
+        let (mut changed, node, deed) = volume.look_to_act(&in_time, act).await?;
         drop(turn);
         volume.stages.end(self.id);
         volume.leave(&Call { ack: Ack::Durable, ..call.clone() }, deed).await?;
@@ -404,7 +427,8 @@ impl Stage for ExportStage {
                 next = Some(number);
                 break;
             }
-            parts.push(shown(number, &*part.lock().await));
+            let part = self.volume.sys.within(call.until, async { Ok(part.lock().await) }).await?;
+            parts.push(shown(number, &part));
         }
         Ok(PartPage { parts, next })
     }

@@ -20,6 +20,20 @@ pub(super) fn is_reserved(name: &Name) -> bool {
     name.as_bytes().starts_with(PREFIX)
 }
 
+/// Returns whether a name is one under which this share's node stages, or has staged.
+pub(super) fn is_staged_by(name: &[u8], owner: u64) -> bool {
+    staged(name).is_some_and(|(of, _)| of == owner)
+}
+
+/// Returns whose staged bytes a name is of, and of which stage.
+fn staged(name: &[u8]) -> Option<(u64, StageId)> {
+    let rest = std::str::from_utf8(name.strip_prefix(PREFIX)?).ok()?;
+    let mut fields = rest.split('-');
+    let owner = u64::from_str_radix(fields.next()?, 16).ok()?;
+    let id = u128::from_str_radix(fields.next()?, 16).ok()?;
+    Some((owner, StageId(id)))
+}
+
 /// Every stage.
 #[derive(Default)]
 pub(super) struct Stages(Mutex<HashMap<StageId, Arc<Staging>>>);
@@ -33,6 +47,10 @@ pub(super) struct Staging {
     pub(super) begun: Time,
     /// Tells the node's own leftovers from what another node stages in the same directory.
     owner: u64,
+    /// The directory, wherever it is moved.
+    pub(super) held: Arc<Held>,
+    /// Held while a part is begun.
+    pub(super) making: tokio::sync::Mutex<()>,
     parts: Mutex<BTreeMap<u32, Arc<tokio::sync::Mutex<StagedPart>>>>,
 }
 
@@ -41,6 +59,8 @@ pub(super) struct StagedPart {
     pub(super) bytes: u64,
     pub(super) hasher: blake3::Hasher,
     pub(super) file: Arc<RealFile>,
+    /// The file itself, whatever has its name.
+    pub(super) held: Arc<Held>,
     /// The directory they are in, as it was when they came.
     pub(super) dir: Arc<Held>,
     pub(super) name: Vec<u8>,
@@ -92,13 +112,7 @@ impl Stages {
 
     /// Returns whether a name is one of staged bytes that nobody stages any more.
     pub(super) fn is_left_behind(&self, name: &[u8], owner: u64) -> bool {
-        let Some(rest) = name.strip_prefix(PREFIX).and_then(|rest| std::str::from_utf8(rest).ok()) else {
-            return false;
-        };
-        let mut fields = rest.split('-');
-        let (Some(of), Some(id)) = (fields.next(), fields.next()) else { return false };
-        let is_own = u64::from_str_radix(of, 16).is_ok_and(|of| of == owner);
-        is_own && u128::from_str_radix(id, 16).is_ok_and(|id| self.find(StageId(id)).is_none())
+        staged(name).is_some_and(|(of, id)| of == owner && self.find(id).is_none())
     }
 }
 
@@ -106,11 +120,12 @@ impl Staging {
     pub(super) fn new(
         id: StageId,
         caller: CallerId,
-        (dir, name): (FileId, Name),
+        (dir, held, name): (FileId, Arc<Held>, Name),
         begun: Time,
         owner: u64,
     ) -> Self {
-        Self { id, caller, dir, name, begun, owner, parts: Mutex::default() }
+        let (making, parts) = (tokio::sync::Mutex::default(), Mutex::default());
+        Self { id, caller, dir, name, begun, owner, held, making, parts }
     }
 
     /// Returns the name that it is meant for.
@@ -134,9 +149,11 @@ impl Staging {
         self.lock().get(&number).cloned()
     }
 
-    /// Adds a part. If somebody added it meanwhile, theirs stays and is returned.
+    /// Adds a part. For who holds `making`, and has seen that there is none.
     pub(super) fn add(&self, number: u32, part: StagedPart) -> Arc<tokio::sync::Mutex<StagedPart>> {
-        self.lock().entry(number).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(part))).clone()
+        let part = Arc::new(tokio::sync::Mutex::new(part));
+        self.lock().insert(number, part.clone());
+        part
     }
 
     /// Returns the parts by number, from one on.

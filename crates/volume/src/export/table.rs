@@ -39,7 +39,9 @@ impl Row for ShareRow {
 pub(super) struct BoundRow {
     /// The path below the export's root.
     pub(super) path: Vec<u8>,
-    /// The inode that lay there when it was made.
+    /// Whether it guards that path still: it does not once another policy does.
+    pub(super) guards: bool,
+    /// The inode that it goes along with.
     pub(super) inode: FileId,
     /// Rises with every change.
     pub(super) serial: u64,
@@ -90,8 +92,14 @@ pub(super) fn put_share(txn: &mut SpaceTxn<'_>, volume: VolumeId, row: &ShareRow
     txn.put(&key, &encode(&key, row)?)
 }
 
-/// Removes a share with its policies. Its number is never given again.
-pub(super) fn erase(txn: &mut SpaceTxn<'_>, volume: VolumeId) -> Result<()> {
+/// Removes a share with its policies. Its number is given again only if nobody has `seen` it.
+pub(super) fn erase(txn: &mut SpaceTxn<'_>, volume: VolumeId, seen: bool) -> Result<()> {
+    if !seen
+        && volume.0 > 0
+        && txn.get(&[LAST_VOLUME])?.is_some_and(|last| last[..] == volume.0.to_be_bytes())
+    {
+        txn.put(&[LAST_VOLUME], &(volume.0 - 1).to_be_bytes())?;
+    }
     let containers = bounds(txn, volume)?;
     for (container, _) in containers {
         txn.delete(&bound_key(container))?;
@@ -131,6 +139,10 @@ pub(super) fn bounds(read: &dyn Read, volume: VolumeId) -> Result<Vec<(Container
         Ok((ContainerId(u64::from_be_bytes(id)), decode(&key, &value)?))
     })
     .collect()
+}
+
+pub(super) fn erase_bound(txn: &mut SpaceTxn<'_>, container: ContainerId) -> Result<()> {
+    txn.delete(&bound_key(container))
 }
 
 pub(super) fn put_bound(txn: &mut SpaceTxn<'_>, container: ContainerId, row: &BoundRow) -> Result<()> {

@@ -15,6 +15,9 @@ use weft_core::{FileId, Time, limits};
 use weft_sys::Sys;
 use weft_sys::beneath::{Facts, coarse_now, coarse_tick};
 
+/// The longest tick of any file system that this is likely to meet, and some more for clocks that differ.
+const SLOW_TICK: Duration = Duration::from_secs(5);
+
 /// Marks versions that last for a moment.
 const YOUNG: u128 = 1 << 127;
 
@@ -37,8 +40,10 @@ impl Versions {
         Self { start: u64::from_be_bytes(bytes) >> 1, given: AtomicU64::new(0), young }
     }
 
-    pub(super) fn of(&self, id: FileId, facts: &Facts) -> Version {
-        if is_young(facts) {
+    pub(super) fn of(&self, id: FileId, facts: &Facts, slow: bool) -> Version {
+        // What lies elsewhere is stamped there, in ticks of up to two seconds.
+        let slow = slow && coarse_now().since(facts.ctime) < SLOW_TICK;
+        if is_young(facts) || slow {
             return self.of_young(id, (facts.size, facts.ctime, facts.mtime));
         }
         let mut stamp = [0; 44];

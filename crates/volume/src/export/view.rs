@@ -16,6 +16,7 @@ use weft_sys::folder::Sort;
 use super::Volume;
 use super::known::{above, join};
 use super::policies::{Bound, Policies};
+use super::root::Rooted;
 use crate::granted::Wanted;
 
 /// A call's look at one moment.
@@ -24,6 +25,8 @@ pub(super) struct View<'a> {
     pub(super) root: &'a Beneath,
     pub(super) call: &'a Call,
     pub(super) policies: Arc<Policies>,
+    /// Whether the machine stamps changes here by a clock that it does not know.
+    pub(super) slow: bool,
     /// The count of policy changes just before the policies were taken.
     pub(super) seen: u64,
     pub(super) now: Moment,
@@ -58,9 +61,10 @@ impl Node {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(volume: &'a Arc<Volume>, root: &'a Beneath, call: &'a Call) -> Self {
+    pub(super) fn of(volume: &'a Arc<Volume>, rooted: &'a Rooted, call: &'a Call) -> Self {
+        let (root, slow) = (&rooted.beneath, rooted.stalls);
         let seen = volume.policy_changes.load(Ordering::Acquire);
-        Self { volume, root, call, seen, policies: volume.policies(), now: volume.sys.clock().moment() }
+        Self { volume, root, call, slow, seen, policies: volume.policies(), now: volume.sys.clock().moment() }
     }
 
     /// Returns what was found at a path, which lies in something governed by `above`; nothing for
@@ -99,44 +103,74 @@ impl<'a> View<'a> {
         if id == FileId::root_of(self.volume.id) {
             return self.root_node();
         }
-        let paths = self.volume.known.paths(id);
-        for path in paths.iter() {
-            let Ok(held) = self.root.find(path) else { continue };
-            let Ok(facts) = held.facts() else { continue };
-            if self.volume.known.id_of(&facts) == id {
-                let above = self.governing_above(path);
-                return self.seen(path.to_vec(), Arc::new(held), facts, &above).ok_or_else(|| stale(id));
+        for path in self.volume.known.paths(id).iter() {
+            if let Some(node) = self.node_at(id, path)? {
+                return Ok(node);
             }
         }
-        // Without a name it lives as long as somebody has it open.
-        let path = paths.first().ok_or_else(|| stale(id))?;
-        let (held, kind) = self.volume.opens.held(id).ok_or_else(|| stale(id))?;
+        let open = self.volume.opens.held(id).ok_or_else(|| stale(id))?;
+        if let Some(node) = self.where_held(id, &open.held)? {
+            return Ok(node);
+        }
+        // Without a name it lives as long as somebody has it open; with one, it has left the share.
+        let facts = open.held.facts()?;
+        if facts.links > 0 {
+            return Err(stale(id));
+        }
+        let bound = self.governing_above(&open.path)?;
+        let bound = self.policies.at(&open.path, Some(id)).unwrap_or(&bound).clone();
+        Ok(Node { id, kind: Kind::File, path: open.path, held: open.held, facts, bound })
+    }
+
+    /// Returns what an id is of, of which somebody holds on to the inode.
+    pub(super) fn node_held(&self, id: FileId, held: &Held) -> Result<Node> {
+        match self.node(id) {
+            Err(error) if error.kind() == ErrorKind::Stale => self.where_held(id, held)?.ok_or(error),
+            found => found,
+        }
+    }
+
+    /// Returns what an id is of if it lies at a path.
+    fn node_at(&self, id: FileId, path: &[u8]) -> Result<Option<Node>> {
+        let Some(held) = found(self.root.find(path))? else { return Ok(None) };
         let facts = held.facts()?;
-        let bound = self.governing_above(path);
-        let bound = self.policies.at(path, Some(id)).unwrap_or(&bound).clone();
-        Ok(Node { id, kind, path: path.to_vec(), held, facts, bound })
+        if self.volume.known.id_of(&facts) != id {
+            return Ok(None);
+        }
+        let above = self.governing_above(path)?;
+        Ok(self.seen(path.to_vec(), Arc::new(held), facts, &above))
+    }
+
+    /// Returns what an id is of where the machine says that its inode lies now.
+    fn where_held(&self, id: FileId, held: &Held) -> Result<Option<Node>> {
+        match held.path_below(&self.volume.root.directory) {
+            Some(path) => self.node_at(id, &path),
+            None => Ok(None),
+        }
     }
 
     /// Returns what governs the directory that a path lies in.
-    fn governing_above(&self, path: &[u8]) -> Arc<Bound> {
+    fn governing_above(&self, path: &[u8]) -> Result<Arc<Bound>> {
         match above(path) {
             Some(dir) => self.governing(dir),
-            None => self.policies.root().clone(),
+            None => Ok(self.policies.root().clone()),
         }
     }
 
     /// Returns what governs a directory: the innermost policy on the way there, each place looked at
     /// for an inode that brought its own.
-    pub(super) fn governing(&self, path: &[u8]) -> Arc<Bound> {
+    pub(super) fn governing(&self, path: &[u8]) -> Result<Arc<Bound>> {
         if self.policies.is_one() {
-            return self.policies.root().clone();
+            return Ok(self.policies.root().clone());
         }
-        let places = std::iter::successors(Some(path), |path| above(path));
-        let mut found = places.filter_map(|place| {
-            let facts = self.root.find(place).and_then(|held| held.facts()).ok();
-            self.policies.at(place, facts.map(|facts| self.id_at(place, &facts)))
-        });
-        found.next().unwrap_or_else(|| self.policies.root()).clone()
+        for place in std::iter::successors(Some(path), |path| above(path)) {
+            // Only what is not there has no policy of its own: whoever cannot look refuses.
+            let facts = found(self.root.find(place))?.map(|held| held.facts()).transpose()?;
+            if let Some(bound) = self.policies.at(place, facts.map(|facts| self.id_at(place, &facts))) {
+                return Ok(bound.clone());
+            }
+        }
+        Ok(self.policies.root().clone())
     }
 
     /// Returns the directory that something lies in; the root is its own.
@@ -150,7 +184,7 @@ impl<'a> View<'a> {
         if path.is_empty() {
             return self.root_node();
         }
-        let above = self.governing_above(path);
+        let above = self.governing_above(path)?;
         let node = self.node_of(path.to_vec(), self.root.find(path)?, &above)?;
         node.filter(Node::is_directory).ok_or_else(hidden)
     }
@@ -173,7 +207,7 @@ impl<'a> View<'a> {
             mtime: facts.mtime,
             ctime: facts.ctime,
             btime: facts.btime.unwrap_or(facts.ctime),
-            version: self.volume.versions.of(id, facts),
+            version: self.volume.versions.of(id, facts, self.slow),
             change: facts.ctime.nanos() as u64,
             container: bound.container,
         }
@@ -317,7 +351,7 @@ impl<'a> View<'a> {
             return false;
         }
         let Some(dir) = above(&node.path) else { return true };
-        self.sees_into(dir, &self.governing(dir))
+        self.governing(dir).is_ok_and(|bound| self.sees_into(dir, &bound))
     }
 
     /// Returns whether the caller may know what names a directory holds.
@@ -393,6 +427,20 @@ pub(super) fn shown_kind(sort: Sort) -> Option<Kind> {
         Sort::Symlink => Some(Kind::Symlink),
         Sort::Fifo => Some(Kind::Fifo),
         Sort::Other => None,
+    }
+}
+
+/// Takes what is not there for nothing, and no other failure.
+fn found<T>(looked: Result<T>) -> Result<Option<T>> {
+    match looked {
+        Ok(found) => Ok(Some(found)),
+        // A link or a file where a directory was.
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::Loop) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

@@ -119,6 +119,7 @@ async fn no_link_and_no_name_leads_out_of_a_share() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_types, reason = "a socket is put in the way")]
 async fn devices_and_sockets_are_not_there_and_pipes_keep_nobody_waiting() {
     let site = Site::fresh(4).await;
     let (laws, home) = (Laws::of(&site), site.home.path());
@@ -412,4 +413,119 @@ async fn what_is_not_granted_is_not_seen_by_any_way_in() {
     let want = Want { attr: true, rights: false };
     let page = laws.fs.list(&call, &at("d"), Cursor::ByName, PageMax::MAX, want).await.works();
     assert_eq!((page.entries.len(), page.entries[0].attr), (1, None), "its name may be listed, and no more");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_that_callers_write_runs_as_the_nodes_user() {
+    let site = Site::fresh(11).await;
+    let (laws, home) = (Laws::of(&site), site.home.path());
+    fs::write(home.join("tool"), "theirs").expect("written");
+    fs::set_permissions(home.join("tool"), fs::Permissions::from_mode(0o6755)).expect("mine");
+    put(&laws, "tool", b"a caller's").await;
+    assert_eq!(fs::metadata(home.join("tool")).expect("there").mode() & 0o7777, 0o755);
+    let runs = SetAttr { mode: Some(0o4755), ..SetAttr::default() };
+    let set = laws.fs.set(&laws.call(), &at("tool"), &runs, &free()).await;
+    assert_eq!(set.fails(), ErrorKind::NotPermitted);
+    let made = laws.fs.make(&laws.call(), &at("new"), New::File { verifier: None }, &runs).await;
+    assert_eq!(made.fails(), ErrorKind::NotPermitted);
+    let stage = laws.fs.stage(&laws.call(), &at("tool"), &StageHint::default()).await.works();
+    assert_eq!(stage.publish(&laws.call(), &[], &runs, &free()).await.fails(), ErrorKind::NotPermitted);
+    assert!(!home.join("new").exists());
+}
+
+/// Two places with policies of their own, of which one is moved onto the other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_moved_onto_a_place_keeps_its_own_policy_for_good() {
+    for seed in 20..26 {
+        let site = Site::fresh(seed).await;
+        let (laws, home) = (Laws::of(&site), site.home.path());
+        let alice = laws.user("alice");
+        laws.allow("", &alice, Rights::LIST | Rights::TRAVERSE).await;
+        laws.dir("e").await;
+        for file in ["e/a", "e/b"] {
+            fs::write(home.join(file), "secret").expect("written");
+        }
+        let secret = laws.seal("e/a").await.container;
+        laws.allow("e/b", &alice, Rights::READING).await;
+        laws.fs.rename(&laws.call(), &at("e/a"), &at("e/b"), Replace::Any, &free()).await.works();
+        laws.fs.rename(&laws.call(), &at("e"), &at("f"), Replace::Any, &free()).await.works();
+        for _ in 0..2 {
+            let laws = Laws::of(&site);
+            assert_eq!(governs(&laws, "f/b").await, secret);
+            let opened = laws.fs.open(&laws.call_of(&alice, 2), &at("f/b"), &how(Rights::READ)).await;
+            assert_eq!(opened.map(|opened| opened.attr).fails(), ErrorKind::Denied);
+            weft_conformance::file_system::Subject::restart(&site).await;
+        }
+    }
+}
+
+/// What an editor puts aside, and what is moved after it was put anew, stay under the policy they had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_moved_away_stays_guarded_whatever_comes_to_its_place() {
+    let site = Site::fresh(12).await;
+    let (laws, home) = (Laws::of(&site), site.home.path());
+    let alice = laws.user("alice");
+    laws.allow("", &alice, Rights::READING).await;
+    fs::write(home.join("f"), "secret").expect("written");
+    let secret = laws.seal("f").await.container;
+    fs::rename(home.join("f"), home.join("f~")).expect("renamed");
+    fs::write(home.join("f"), "secret too").expect("written");
+    laws.grant("f", vec![AclEntry::allow(who(&alice), Rights::ATTR_READ)]).await;
+    let refused = |path: &'static str| {
+        let (laws, alice) = (&laws, &alice);
+        async move {
+            let opened = laws.fs.open(&laws.call_of(alice, 2), &at(path), &how(Rights::READ)).await;
+            assert_eq!(opened.map(|opened| opened.attr).fails(), ErrorKind::Denied, "{path}");
+        }
+    };
+    assert_eq!(governs(&laws, "f~").await, secret);
+    assert_ne!(governs(&laws, "f").await, secret);
+    refused("f~").await;
+    refused("f").await;
+    // A published file is another inode: it takes the policy of its place along, too.
+    put(&laws, "f", b"third").await;
+    fs::rename(home.join("f"), home.join("g")).expect("renamed");
+    put(&laws, "f", b"fourth").await;
+    for path in ["f", "f~", "g"] {
+        refused(path).await;
+    }
+    weft_conformance::file_system::Subject::restart(&site).await;
+    for path in ["f", "f~", "g"] {
+        let fs = weft_conformance::file_system::Subject::fs(&site);
+        let opened = fs.open(&laws.call_of(&alice, 2), &at(path), &how(Rights::READ)).await;
+        assert_eq!(opened.map(|opened| opened.attr).fails(), ErrorKind::Denied, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_file_is_read_wherever_it_is_moved_within_the_share_and_nowhere_else() {
+    let site = Site::fresh(13).await;
+    let (laws, home) = (Laws::of(&site), site.home.path());
+    fs::create_dir(home.join("d")).expect("made");
+    fs::write(home.join("f"), "bytes").expect("written");
+    let opened = laws.open("f", Rights::READ).await;
+    let read = || async { read_of(&*opened.file, &laws.call(), Range::ALL).await };
+    fs::rename(home.join("f"), home.join("d/g")).expect("renamed");
+    assert_eq!(read().await.works(), "bytes");
+    let away = tempfile::tempdir_in(home.parent().expect("it lies somewhere")).expect("a directory");
+    fs::rename(home.join("d/g"), away.path().join("g")).expect("renamed");
+    assert_eq!(read().await.fails(), ErrorKind::Stale, "it is no part of the share any more");
+    fs::rename(away.path().join("g"), home.join("h")).expect("renamed");
+    assert_eq!(read().await.works(), "bytes");
+    fs::remove_file(home.join("h")).expect("removed");
+    assert_eq!(read().await.works(), "bytes", "open without a name, it lives");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobodys_file_is_taken_for_staged_bytes() {
+    let site = Site::fresh(14).await;
+    let (laws, home) = (Laws::of(&site), site.home.path());
+    laws.dir("d").await;
+    for name in [".weft-stage-notes", ".weft-stage-0000000000000001-00000000000000000000000000000002-1"] {
+        fs::write(home.join("d").join(name), "theirs").expect("written");
+    }
+    assert_eq!(laws.names(laws.find("d").await.works()).await, []);
+    let removed = laws.fs.remove(&laws.call(), &at("d"), Expect::Any, &free()).await;
+    assert_eq!(removed.fails(), ErrorKind::NotEmpty);
+    assert_eq!(fs::read_dir(home.join("d")).expect("there").count(), 2);
 }

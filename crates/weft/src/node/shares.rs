@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures_util::future::join_all;
 use weft_auth::Auth;
 use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::form::{At, Call, FileSystem, Want};
@@ -116,12 +117,12 @@ impl NodeShares {
         let junction = match joined {
             Ok(junction) => junction,
             Err(error) => {
-                self.shares.remove(shared.volume).await?;
+                self.shares.take_back(shared.volume).await?;
                 return Err(error);
             }
         };
         self.serve(shared.volume, junction)?;
-        Ok(self.told(Shared { junction: Some(junction), ..shared }).await)
+        Ok(self.told(Shared { junction: Some(junction), ..shared }, None))
     }
 
     /// Whoever reads the node's own directory reads its keys.
@@ -148,7 +149,8 @@ impl NodeShares {
         };
         let shared = self.shares.all()?.into_iter().find(|shared| shared.junction == Some(across.junction));
         let shared = shared.ok_or_else(|| Error::not_found("there is no such share"))?;
-        let was = self.told(shared).await;
+        // Whether it answers does not matter any more.
+        let was = self.told(shared, None);
         self.root.unjoin(&call, across.junction).await?;
         self.tree.detach(across.volume);
         self.served().remove(&across.volume);
@@ -160,10 +162,13 @@ impl NodeShares {
     pub async fn all(&self, caller: &Caller) -> Result<Vec<Share>> {
         let administrator = self.auth.demand_administrator(caller).is_ok();
         let call = call_of(&self.sys, caller);
+        let all = self.shares.all()?;
+        // At once: one that does not answer is waited for as long as one call may.
+        let away = join_all(all.iter().map(|shared| self.away(shared.volume))).await;
         let mut told = Vec::new();
-        for shared in self.shares.all()? {
+        for (shared, away) in all.into_iter().zip(away) {
             let place = self.place(&shared);
-            let share = self.told(shared).await;
+            let share = self.told(shared, away);
             if administrator {
                 told.push(share);
             } else if let Some(place) = place
@@ -190,12 +195,16 @@ impl NodeShares {
         names.iter().try_fold(RelPath::EMPTY, |path, name| path.join(name)).ok()
     }
 
-    async fn told(&self, shared: Shared) -> Share {
-        let export = self.served().get(&shared.volume).cloned();
-        let away = match export {
+    /// Says why a share is not served just now, if it is not.
+    async fn away(&self, volume: VolumeId) -> Option<String> {
+        let export = self.served().get(&volume).cloned();
+        match export {
             Some(export) => export.away().await,
             None => Some("it is not served".to_owned()),
-        };
+        }
+    }
+
+    fn told(&self, shared: Shared, away: Option<String>) -> Share {
         Share {
             volume: shared.volume,
             at: self.place(&shared).map(|path| format!("/{path}")).unwrap_or_default(),

@@ -92,6 +92,14 @@ fn the_nodes_own_directory_is_never_shared() {
         node.run(&["share", &dir, "/x"]).fails(3, &["error: cannot share", "its own data and keys"]);
     }
     assert_eq!(node.run(&["ls", "/"]).ok(), "", "and nothing is left of the attempt");
+    // Nor is a number spent on a share that never was.
+    node.make_dir("mine");
+    node.feed(&["cp", "-", "weft:/taken"], b"").ok();
+    for _ in 0..3 {
+        node.run(&["share", "mine", "/taken"]).fails(1, &["error: cannot share", "taken"]);
+    }
+    node.run(&["share", "mine", "/mine"]).ok();
+    assert_eq!(node.run(&["share", "--json"]).json()[0]["volume"], 1);
 }
 
 #[test]
