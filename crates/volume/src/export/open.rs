@@ -137,11 +137,15 @@ impl Volume {
         let (place, asked, volume, own) = (at.clone(), how.clone(), self.clone(), call.clone());
         // What it makes or cuts is recorded even if nobody waits for it any more.
         let found = self.undropped(call, async move {
-            let _turn = match asked.make {
-                Some(_) => Some(volume.in_turn(&own).await?),
-                None => None,
+            let acts = asked.truncate || asked.make.is_some();
+            let look = move |view: &View<'_>| view.open(&place, &asked);
+            let mut found = match acts {
+                true => {
+                    let _turn = volume.in_turn(&own).await?;
+                    volume.look_to_act(&own, look).await?
+                }
+                false => volume.look(&own, look).await?,
             };
-            let mut found = volume.look_to_act(&own, move |view| view.open(&place, &asked)).await?;
             if let Some(deed) = found.deed.take() {
                 volume.leave(&own, deed).await?;
             }
