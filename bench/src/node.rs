@@ -58,6 +58,13 @@ impl Node {
     }
 }
 
+/// Shares a directory of the machine at a path of the tree.
+pub fn share(node: &Path, directory: &Path, at: &str) -> Result<()> {
+    let directory = directory.canonicalize()?;
+    let directory = directory.to_str().ok_or("a place of ours is text")?;
+    tell(node, &["share", directory, at], "").map(drop)
+}
+
 /// Runs one command of the CLI against the node in `folder`; returns what it printed.
 fn tell(folder: &Path, words: &[&str], input: &str) -> Result<String> {
     let mut command = Command::new(binary()?);

@@ -255,6 +255,11 @@ pub const NODE_VOLUMES: u16 = 256;
 pub const EXPORT_CONTAINERS_MAX: usize = 10_000;
 /// Ids of one share whose paths are known at once: some 100 bytes each.
 pub const EXPORT_PATHS_KNOWN: usize = 131_072;
+/// Bytes of names that are kept for the next pages of listings in the order of names, for one share; a
+/// single reading keeps half of that.
+pub const EXPORT_AHEAD_BYTES: usize = 48 << 20;
+/// Listings in the order of names that read directories of one share at once.
+pub const EXPORT_READINGS: usize = 2;
 /// New files of one share that their makers can find again by what they gave them.
 pub const EXPORT_VERIFIERS_KEPT: usize = 4096;
 /// Uploads under way on one share.

@@ -78,7 +78,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/volume",
         package: "weft-volume",
-        holds: "the request form over things: managed names, stages, locks, volumes joined into one tree, and wrappers such as the audit",
+        holds: "the request form over things: managed names, stages, locks, directories served in place, volumes joined into one tree, and wrappers such as the audit",
         never: "protocols, keys, a concrete store or issuer",
         may: &["weft-core", "weft-sys", "weft-kv"],
     },

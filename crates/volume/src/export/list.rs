@@ -1,6 +1,5 @@
 //! Listing: a page reads as much of a directory as it returns, or, by name, keeps as much of it.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use weft_core::form::{At, Cursor, Entry, Page, PageMax, Walked, Want};
@@ -80,25 +79,9 @@ impl<'a> Shower<'a> {
         Ok((entries, next))
     }
 
-    /// In the order of names: all of the directory passes by, a page of it is kept.
+    /// In the order of names.
     fn by_name(&self, after: Option<&Name>, max: PageMax) -> Result<(Vec<Entry>, Option<Cursor>)> {
-        let mut kept = BTreeMap::<Vec<u8>, u64>::new();
-        self.dir.held.list(0, |listed| {
-            let name = listed.name();
-            let comes = after.is_none_or(|after| name > after.as_bytes());
-            let first =
-                kept.len() <= max.entries() || kept.last_key_value().is_some_and(|(last, _)| name < &**last);
-            if comes && first && listed.sort.is_none_or(|sort| shown_kind(sort).is_some()) {
-                kept.insert(name.to_vec(), listed.next);
-                // One more than the page: whether there is more.
-                if kept.len() > max.entries() + 1 {
-                    kept.pop_last();
-                }
-            }
-            Ok(ControlFlow::Continue(()))
-        })?;
-        let more = kept.len() > max.entries();
-        let page: Vec<_> = kept.into_iter().take(max.entries()).collect();
+        let (page, more) = self.view.volume.ahead.page(self.dir, after, max)?;
         let next = page.last().filter(|_| more).map(|(name, _)| Name::new(name.clone()).map(Cursor::After));
         let mut entries = Vec::with_capacity(page.len());
         for (name, cookie) in &page {

@@ -32,6 +32,7 @@
 //! its call's deadline. The root is held for a moment only, so that its file system can be unmounted,
 //! and known again by its inode: an empty mount point is not taken for an empty share.
 
+mod ahead;
 mod attributes;
 mod audit;
 mod file;
@@ -119,6 +120,9 @@ struct Volume {
     policy_changed: Notify,
     granted: Kept<Stand>,
     known: known::Known,
+    ahead: ahead::Ahead,
+    /// Listings in the order of names that read their directories at once.
+    reading: Arc<tokio::sync::Semaphore>,
     /// What their makers gave new files to find them again by.
     verifiers: Cache<FileId, [u8; 8]>,
     opens: opens::Opens,
@@ -153,6 +157,8 @@ impl Export {
             policy_changed: Notify::new(),
             granted: Kept::default(),
             known: known::Known::new(id),
+            ahead: ahead::Ahead::default(),
+            reading: Arc::new(tokio::sync::Semaphore::new(limits::EXPORT_READINGS)),
             verifiers: Cache::new(limits::EXPORT_VERIFIERS_KEPT),
             opens: opens::Opens::default(),
             locks: Locks::default(),

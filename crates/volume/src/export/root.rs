@@ -175,8 +175,13 @@ impl Volume {
         }
         call.check(self.sys.clock())?;
         let rooted = self.held_root(&call.until).await?;
-        let (volume, own) = (self.clone(), call.clone());
-        self.apart(call.until, move || look(&View::of(&volume, &rooted, &own))).await
+        let (volume, own, reading) = (self.clone(), call.clone(), self.reading.clone());
+        let turn = self.sys.within(call.until, async { Ok(reading.acquire_owned().await) }).await?;
+        let look = move || {
+            let _turn = turn;
+            look(&View::of(&volume, &rooted, &own))
+        };
+        self.apart(call.until, look).await
     }
 
     async fn look_within<T: Send + 'static>(
