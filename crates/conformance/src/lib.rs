@@ -22,5 +22,5 @@ pub use clock::HandClock;
 pub use domain::TestDomain;
 pub use flushes::ShownBy;
 pub use run::full;
-pub use services::{TestAuthority, TestSessions};
+pub use services::{TestAuthority, TestNameLocks, TestSessions};
 pub use sharing::Sharing;

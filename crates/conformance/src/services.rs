@@ -1,14 +1,18 @@
 //! The small services that doors need around a file system, over the test domain.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use weft_core::form::Origin;
+use weft_core::form::{Call, Origin};
+use weft_core::name_locks::{LockToken, NameLock, NameLockTable, NameLockWanted, Permit, Touch};
 use weft_core::proof::{Attenuation, Caller, Signed};
-use weft_core::service::{Authority, Evidence, Revoke, Secret, SessionGrant, SessionWatcher, Sessions};
-use weft_core::{CallerId, CallerName, Error, ErrorKind, Result, SessionId, Time};
+use weft_core::service::{
+    Authority, Evidence, NameLocks, Revoke, Secret, SessionGrant, SessionWatcher, Sessions,
+};
+use weft_core::{CallerId, CallerName, Error, ErrorKind, RelPath, Result, SessionId, Time};
 
 use crate::TestDomain;
 
@@ -138,5 +142,77 @@ impl Sessions for TestSessions {
 
     fn watch(&self, watcher: Arc<dyn SessionWatcher>) {
         self.table().watchers.push(watcher);
+    }
+}
+
+/// Locks of names in memory: whoever asks has the right.
+#[derive(Default)]
+pub struct TestNameLocks {
+    table: Arc<NameLockTable>,
+    given: AtomicU64,
+}
+
+impl TestNameLocks {
+    fn now(call: &Call) -> Time {
+        call.caller.claims().issued
+    }
+}
+
+#[async_trait]
+impl NameLocks for TestNameLocks {
+    async fn lock(&self, call: &Call, wanted: NameLockWanted) -> Result<NameLock> {
+        let token = LockToken::of_random(u128::from(self.given.fetch_add(1, Ordering::Relaxed)) + 1);
+        let until = Self::now(call).plus(wanted.lasts);
+        let lock = NameLock { token, wanted, holder: call.caller.name().clone(), until };
+        loop {
+            let ended = self.table.change_ended();
+            if self.table.take(&lock, Self::now(call))? {
+                return Ok(lock);
+            }
+            ended.await;
+        }
+    }
+
+    async fn refresh(
+        &self,
+        call: &Call,
+        path: &RelPath,
+        shown: &[LockToken],
+        lasts: Duration,
+    ) -> Result<NameLock> {
+        let (now, until) = (Self::now(call), Self::now(call).plus(lasts));
+        let own = |token: &LockToken| {
+            let lock = self.table.find(*token, now)?;
+            (lock.holder == *call.caller.name() && lock.wanted.covers(path)).then_some(*token)
+        };
+        let token = shown.iter().find_map(own);
+        let lock = token.and_then(|token| self.table.extend(token, until, now));
+        lock.ok_or_else(|| Error::new(ErrorKind::Precondition, "no such lock"))
+    }
+
+    async fn unlock(&self, call: &Call, path: &RelPath, token: LockToken) -> Result<()> {
+        let lock = self.table.find(token, Self::now(call)).filter(|lock| lock.wanted.covers(path));
+        match lock {
+            None => Err(Error::new(ErrorKind::Conflict, "no such lock")),
+            Some(lock) if lock.holder != *call.caller.name() => {
+                Err(Error::new(ErrorKind::Denied, "not yours"))
+            }
+            Some(_) => {
+                self.table.drop_lock(token);
+                Ok(())
+            }
+        }
+    }
+
+    fn covering(&self, path: &RelPath) -> Vec<NameLock> {
+        self.table.covering(path, Time::EPOCH)
+    }
+
+    fn permit(&self, call: &Call, touches: Vec<Touch>, shown: &[LockToken]) -> Result<Permit> {
+        self.table.permit(call.caller.name(), touches, shown, Self::now(call))
+    }
+
+    async fn gone(&self, path: &RelPath) {
+        self.table.below(path).into_iter().for_each(|token| self.table.drop_lock(token));
     }
 }

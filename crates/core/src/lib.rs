@@ -27,6 +27,7 @@ pub mod id;
 pub mod limits;
 pub mod model;
 pub mod name;
+pub mod name_locks;
 pub mod policy;
 pub mod proof;
 pub mod rights;

@@ -89,6 +89,16 @@ pub const LOCKS_PER_SESSION_MAX: usize = 16_384;
 pub const LOCK_OWNER_BYTES_MAX: usize = 1024;
 /// How long one slice of a lock wait lasts before it must be renewed.
 pub const LOCK_WAIT_SLICE: Duration = Duration::from_secs(30);
+/// Locks of names at one time.
+pub const NAME_LOCKS_MAX: usize = 16_384;
+/// Locks of names that one caller holds at one time.
+pub const NAME_LOCKS_EACH_MAX: usize = 1024;
+/// What a client says of the owner of a lock of a name.
+pub const NAME_LOCK_OWNER_BYTES_MAX: usize = 2048;
+/// For how long a lock of a name is granted at most: clients refresh it.
+pub const NAME_LOCK_LASTS_MAX: Duration = Duration::from_secs(3600);
+/// For how long it is granted if nothing was said of that.
+pub const NAME_LOCK_LASTS: Duration = Duration::from_secs(600);
 /// Changes a volume keeps for watchers.
 pub const CHANGES_KEPT: usize = 65_536;
 /// Bytes that these may take: the way from the root is kept with each.
@@ -202,6 +212,20 @@ pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
 pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 /// Entries of one page of an HTTP listing.
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;
+/// The XML of a WebDAV request.
+pub const DAV_XML_BYTES_MAX: usize = 256 << 10;
+/// How deep the elements of such XML lie within each other.
+pub const DAV_XML_DEPTH_MAX: usize = 32;
+/// Elements of such XML.
+pub const DAV_XML_ELEMENTS_MAX: usize = 2048;
+/// Prefixes that are bound at one place of such XML.
+pub const DAV_XML_BINDINGS_MAX: usize = 64;
+/// Properties that one WebDAV request names.
+pub const DAV_PROPERTIES_MAX: usize = 512;
+/// Members of a tree that are told, each for itself, to have failed.
+pub const DAV_FAILURES_MAX: usize = 100;
+/// Entries of one page, where a WebDAV request goes over a directory to copy or remove it.
+pub const DAV_TREE_PAGE: u32 = 256;
 /// Digests of whole files remembered, by file and version.
 pub const DIGESTS_KEPT: usize = 16_384;
 /// Digests of whole files kept that were begun and are not finished.

@@ -10,4 +10,5 @@ pub mod export;
 mod granted;
 mod locks;
 pub mod managed;
+pub mod name_locks;
 pub mod tree;

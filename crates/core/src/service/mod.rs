@@ -6,6 +6,7 @@ mod audit;
 mod authority;
 mod issuer;
 mod memberships;
+mod name_locks;
 mod node;
 mod object_store;
 mod sessions;
@@ -15,6 +16,7 @@ pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditS
 pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
 pub use memberships::Memberships;
+pub use name_locks::NameLocks;
 pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity, Share};
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};

@@ -5,14 +5,16 @@ use std::fmt::{Display, Write};
 
 use bytes::Bytes;
 use serde::Serialize;
-use weft_core::{Error, ErrorKind, TraceId, limits};
+use weft_core::{Error, ErrorKind, RelPath, TraceId, limits};
 
 use crate::codec::Refusal;
+use crate::codec::webdav::xml::{escape_into, is_char};
 use crate::map::{self, Act};
 use crate::status::Status;
+use crate::webdav::multistatus;
 
 /// The media type of the body of a problem.
-pub const PROBLEM_MEDIA: &str = "application/problem+json";
+const PROBLEM_MEDIA: &str = "application/problem+json";
 
 /// A page of another origin must not be answered, as a part of itself, with what a browser's own
 /// credentials give here.
@@ -71,6 +73,32 @@ pub struct Problem {
     pub fields: Vec<(&'static str, Cow<'static, str>)>,
     /// Whether the connection cannot be used any more: framing is lost.
     pub closes: bool,
+    /// What of RFC 4918 was not kept, and of which path.
+    unmet: Option<(Precondition, Option<String>)>,
+}
+
+/// What a WebDAV request must meet (RFC 4918, 16): programs look for its name.
+#[derive(Clone, Copy, Debug)]
+pub enum Precondition {
+    /// The token of each lock in the way was shown.
+    LockTokenSubmitted,
+    /// No lock lies where one is wanted.
+    NoConflictingLock,
+    /// The lock is one of the name.
+    LockTokenMatchesRequestUri,
+    /// Not everything below was asked for.
+    PropfindFiniteDepth,
+}
+
+impl Precondition {
+    fn name(self) -> &'static str {
+        match self {
+            Self::LockTokenSubmitted => "lock-token-submitted",
+            Self::NoConflictingLock => "no-conflicting-lock",
+            Self::LockTokenMatchesRequestUri => "lock-token-matches-request-uri",
+            Self::PropfindFiniteDepth => "propfind-finite-depth",
+        }
+    }
 }
 
 /// RFC 9457, with what Weft adds.
@@ -89,7 +117,15 @@ struct Body<'a> {
 impl Problem {
     /// Makes one.
     pub fn new(status: Status, kind: ErrorKind, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { status, kind, detail: detail.into(), hint: None, fields: Vec::new(), closes: false }
+        Self {
+            status,
+            kind,
+            detail: detail.into(),
+            hint: None,
+            fields: Vec::new(),
+            closes: false,
+            unmet: None,
+        }
     }
 
     /// Makes the problem of an error that a request for `act` met.
@@ -127,13 +163,46 @@ impl Problem {
         self
     }
 
+    /// Says which precondition was not met, and of which path.
+    #[must_use]
+    pub fn because(mut self, what: Precondition, path: Option<String>) -> Self {
+        self.unmet = Some((what, path));
+        self
+    }
+
     fn challenging(self) -> Self {
         self.with("WWW-Authenticate", "Basic realm=\"weft\", charset=\"UTF-8\"")
             .with("WWW-Authenticate", "Bearer realm=\"weft\"")
     }
 
-    /// Returns the body.
-    pub fn body(&self, trace: TraceId) -> Vec<u8> {
+    /// Returns the body and its media type.
+    pub fn body(&self, trace: TraceId) -> (&'static str, Vec<u8>) {
+        match &self.unmet {
+            Some((what, path)) => (multistatus::MEDIA, self.unmet_body(*what, path.as_deref(), trace)),
+            None => (PROBLEM_MEDIA, self.json_body(trace)),
+        }
+    }
+
+    /// What WebDAV's programs look for, and beside it what people do.
+    fn unmet_body(&self, what: Precondition, path: Option<&str>, trace: TraceId) -> Vec<u8> {
+        let name = what.name();
+        let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\">");
+        let path = path.and_then(|path| RelPath::try_from(path.trim_start_matches('/')).ok());
+        let _ = match path {
+            Some(path) => {
+                let href = multistatus::href(&path, false);
+                write!(text, "<D:{name}><D:href>{href}</D:href></D:{name}>")
+            }
+            None => write!(text, "<D:{name}/>"),
+        };
+        let _ = write!(text, "<detail xmlns=\"weft:error\" trace=\"{trace}\">");
+        let shown: String = self.detail.chars().filter(|one| is_char(*one)).collect();
+        escape_into(&shown, &mut text);
+        text.push_str("</detail></D:error>\n");
+        text.into_bytes()
+    }
+
+    fn json_body(&self, trace: TraceId) -> Vec<u8> {
         let body = Body {
             r#type: "about:blank",
             title: self.status.phrase(),
@@ -152,7 +221,7 @@ impl Problem {
 /// Returns the whole answer to a connection beyond those that its machine may have.
 pub fn too_many_connections() -> Bytes {
     let why = "your address has as many connections open as it may";
-    let body = Problem::new(Status::TOO_MANY, ErrorKind::Busy, why).body(TraceId(0));
+    let body = Problem::new(Status::TOO_MANY, ErrorKind::Busy, why).json_body(TraceId(0));
     let (status, retry) = (Status::TOO_MANY, limits::TURNED_AWAY_RETRY.as_secs());
     let mut answer = Answer { head: format!("HTTP/1.1 {} {}\r\n", status.code(), status.phrase()) };
     answer.field("Retry-After", retry).fixed("Connection: close\r\n");

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
@@ -12,7 +13,7 @@ use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
 use weft_sys::net::{More, Socket};
 
-use crate::answer::{Answer, PROBLEM_MEDIA, Problem};
+use crate::answer::{Answer, Problem};
 use crate::body::{Body, Failure, Progress, Pulse};
 use crate::codec::condition::format_date;
 use crate::codec::head::{Field, Head, Method};
@@ -21,14 +22,17 @@ use crate::connection::Connection;
 use crate::identity::Identity;
 use crate::map::Act;
 use crate::status::Status;
-use crate::{Http, get, put, remove};
+use crate::{Http, get, put, remove, webdav};
 
 /// What this door can be asked.
-pub const ALLOW: &str = "GET, HEAD, PUT, DELETE, MKCOL, OPTIONS";
+pub const ALLOW: &str =
+    "GET, HEAD, PUT, DELETE, MKCOL, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK";
 /// The same of a name that is a directory's: no file is put there.
-pub const ALLOW_DIRECTORY: &str = "GET, HEAD, DELETE, MKCOL, OPTIONS";
+pub const ALLOW_DIRECTORY: &str =
+    "GET, HEAD, DELETE, MKCOL, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK";
 /// The same of a name that is taken: nothing more is made there.
-pub const ALLOW_TAKEN: &str = "GET, HEAD, PUT, DELETE, OPTIONS";
+pub const ALLOW_TAKEN: &str =
+    "GET, HEAD, PUT, DELETE, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK";
 
 /// What becomes of the connection after an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,13 +142,15 @@ pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
 }
 
 async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin: Origin) -> Served {
-    let own = || talk.socket.own_address().map(|own| own.ip());
+    let own = || talk.own_ip();
     if (head.is_1_1 || !head.host().is_empty()) && !talk.http.hosts.admits(head.host(), own) {
         let why = "this door does not answer for that host; its operator can add the name";
         return Err(Problem::new(Status::MISDIRECTED, ErrorKind::Invalid, why).into());
     }
     if head.method == Method::Options {
-        let allow = |answer: &mut Answer| _ = answer.field("Allow", ALLOW);
+        let allow = |answer: &mut Answer| {
+            answer.field("Allow", ALLOW).field("DAV", webdav::CLASSES).fixed("MS-Author-Via: DAV\r\n");
+        };
         return Box::pin(talk.reply(Status::NO_CONTENT, allow, None)).await;
     }
     if head.method == Method::Other {
@@ -165,7 +171,12 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         Method::Get | Method::Head => get::serve(exchange).await,
         Method::Put => Box::pin(put::serve(exchange)).await,
         Method::Mkcol => Box::pin(put::make_directory(exchange)).await,
-        _ => Box::pin(remove::serve(exchange)).await,
+        Method::Propfind => Box::pin(webdav::propfind::serve(exchange)).await,
+        Method::Proppatch => Box::pin(webdav::proppatch::serve(exchange)).await,
+        Method::Copy | Method::Move => Box::pin(webdav::transfer::serve(exchange)).await,
+        Method::Lock => Box::pin(webdav::locking::lock(exchange)).await,
+        Method::Unlock => Box::pin(webdav::locking::unlock(exchange)).await,
+        Method::Delete | Method::Options | Method::Other => Box::pin(remove::serve(exchange)).await,
     }
 }
 
@@ -186,6 +197,11 @@ impl<'c> Talk<'c> {
             answer.fixed("Connection: keep-alive\r\n");
         }
         answer
+    }
+
+    /// Returns the address that the connection came to.
+    pub fn own_ip(&self) -> Option<IpAddr> {
+        self.socket.own_address().map(|own| own.ip())
     }
 
     /// Ends the connection after this answer: only its end shows where the body ends.
@@ -264,14 +280,14 @@ impl<'c> Talk<'c> {
         if problem.closes {
             self.keep_alive = false;
         }
-        let body = problem.body(self.trace);
+        let (media, body) = problem.body(self.trace);
         let fields = |answer: &mut Answer| {
             for (name, value) in &problem.fields {
                 answer.field(name, value);
             }
             answer.fixed("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
         };
-        self.reply(problem.status, fields, Some((PROBLEM_MEDIA, body))).await
+        self.reply(problem.status, fields, Some((media, body))).await
     }
 
     /// Ends an answered exchange: a rest of the body is read and dropped if that is little.

@@ -280,7 +280,7 @@ fn media(x: &Exchange<'_, '_>) -> Cow<'static, str> {
 }
 
 /// Returns the media type that a name suggests.
-fn media_type(name: &[u8]) -> Cow<'static, str> {
+pub fn media_type(name: &[u8]) -> Cow<'static, str> {
     let ending = name
         .iter()
         .rposition(|byte| *byte == b'.')

@@ -10,6 +10,7 @@
 //! ```text
 //!  socket ─▶ codec::head ─▶ Exchange ─┬─ identity: Authorization ─▶ Authority ─▶ Caller
 //!     ▲      (pure)                   ├─ get · list: open ─▶ conditions, ranges ─▶ mover.outbound
+//!     │                               ├─ webdav: properties, copies, locks
 //!     │                               ├─ put: stage ◀─ mover.inbound ◀─ body ─▶ publish under guard
 //!     └──────── answer ◀──────────────┴─ map: the one table from errors to statuses
 //! ```
@@ -40,14 +41,16 @@ pub mod map;
 mod put;
 mod remove;
 pub mod status;
+mod stream;
 mod sums;
+mod webdav;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 use weft_core::form::FileSystem;
-use weft_core::service::{Authority, Sessions};
+use weft_core::service::{Authority, NameLocks, Sessions};
 use weft_core::{TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
@@ -74,6 +77,8 @@ pub struct Services {
     pub sessions: Arc<dyn Sessions>,
     /// The files.
     pub fs: Arc<dyn FileSystem>,
+    /// Locks of their names.
+    pub locks: Arc<dyn NameLocks>,
     /// Moves the bytes.
     pub mover: Arc<Mover>,
 }

@@ -6,24 +6,22 @@ use serde::Serialize;
 use weft_core::attr::Kind;
 use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
 use weft_core::{Name, Result, Time, limits};
-use weft_mover::Outbound;
 use weft_sys::net::More;
 
 use crate::answer::{Answer, Problem};
 use crate::codec::accept::wants_json;
-use crate::codec::condition::{Conditions, Present, Verdict, entity_tag};
+use crate::codec::condition::{Conditions, Present, Verdict, entity_tag, format_time};
 use crate::codec::head::Field;
 use crate::codec::target::{encode_name, parameter};
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::map::Act;
 use crate::status::Status;
+use crate::stream::Out;
 
 const LISTING_RULES: &str = "Cache-Control: no-cache\r\nVary: Accept, Authorization\r\n\
     Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
     form-action 'none'; frame-ancestors 'none'\r\n\
     Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n";
-/// What is gathered before it is sent.
-const FLUSH_BYTES: usize = 32 << 10;
 
 /// What of a directory was asked for.
 struct Asked {
@@ -70,7 +68,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let done = if x.talk.is_head {
         outbound.send_bytes(&head, More::Ends).await
     } else {
-        let out = Out { outbound: &mut outbound, ready: head, held: Vec::new(), chunked };
+        let out = Out::new(&mut outbound, head, chunked);
         let shape: &mut dyn Shape =
             if json { &mut Json { comma: false } } else { &mut Html { title: title(&x) } };
         let further = Further { limit: asked.limit, json: asked.json };
@@ -128,7 +126,7 @@ async fn send(
     while let Some(page) = next.take() {
         for entry in &page.entries {
             shape.entry(entry, &mut out.held);
-            out.flush_if(FLUSH_BYTES).await?;
+            out.flush_if_full().await?;
         }
         left = left.map(|left| left.saturating_sub(page.entries.len() as u64));
         match page.next {
@@ -143,49 +141,6 @@ async fn send(
     }
     shape.end(None, &mut out.held);
     out.end().await
-}
-
-/// Gathers what is written and sends it.
-struct Out<'o, 'a> {
-    outbound: &'o mut Outbound<'a>,
-    /// The head of the answer, until it has left.
-    ready: Vec<u8>,
-    held: Vec<u8>,
-    chunked: bool,
-}
-
-impl Out<'_, '_> {
-    async fn flush_if(&mut self, bytes: usize) -> Result<()> {
-        if self.held.len() < bytes || self.held.is_empty() {
-            return Ok(());
-        }
-        if self.chunked {
-            self.ready.extend_from_slice(format!("{:x}\r\n", self.held.len()).as_bytes());
-        }
-        self.ready.append(&mut self.held);
-        if self.chunked {
-            self.ready.extend_from_slice(b"\r\n");
-        }
-        self.outbound.send_bytes(&self.ready, More::Ends).await?;
-        self.ready.clear();
-        Ok(())
-    }
-
-    async fn end(mut self) -> Result<()> {
-        if !self.chunked {
-            self.flush_if(0).await?;
-            return self.outbound.send_bytes(&self.ready, More::Ends).await;
-        }
-        // The last chunk and the end leave together.
-        let last = std::mem::take(&mut self.held);
-        if !last.is_empty() {
-            self.ready.extend_from_slice(format!("{:x}\r\n", last.len()).as_bytes());
-            self.ready.extend_from_slice(&last);
-            self.ready.extend_from_slice(b"\r\n");
-        }
-        self.ready.extend_from_slice(b"0\r\n\r\n");
-        self.outbound.send_bytes(&self.ready, More::Ends).await
-    }
 }
 
 /// How a listing looks.
@@ -348,29 +303,9 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Shows a time to the second, in UTC (RFC 3339).
-fn format_time(time: Time) -> String {
-    let at = time.civil();
-    let (date, clock) = ((at.year, at.month, at.day), (at.hour, at.minute, at.second));
-    format!("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", date.0, date.1, date.2, clock.0, clock.1, clock.2)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_shown_in_utc() {
-        for (seconds, text) in [
-            (0, "1970-01-01T00:00:00Z"),
-            (951_782_400, "2000-02-29T00:00:00Z"),
-            (1_767_225_599, "2025-12-31T23:59:59Z"),
-            (-1, "1969-12-31T23:59:59Z"),
-            (4_107_542_400, "2100-03-01T00:00:00Z"),
-        ] {
-            assert_eq!(format_time(Time::from_unix(seconds, 0)), text);
-        }
-    }
 
     #[test]
     fn markup_in_names_is_text() {

@@ -3,8 +3,9 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use weft_core::attr::{Changed, SetAttr};
+use weft_core::attr::{Changed, SetAttr, SetTime};
 use weft_core::form::{Call, Entry, Guard, New, Stage, StageHint};
+use weft_core::name_locks::{Reach, Touch};
 use weft_core::{ErrorKind, Result, limits};
 use weft_mover::Class;
 use weft_sys::Sys;
@@ -14,11 +15,13 @@ use crate::codec::Refusal;
 use crate::codec::condition::{Conditions, entity_tag, format_date};
 use crate::codec::digest::{self, Sum, Value};
 use crate::codec::head::{Field, Head};
+use crate::codec::webdav::fields::said_mtime;
 use crate::exchange::{ALLOW_DIRECTORY, ALLOW_TAKEN, Exchange, Served, keeping_session};
 use crate::map::Act;
 use crate::remove;
 use crate::status::Status;
 use crate::sums::Summed;
+use crate::webdav::hold::{self, Held};
 
 /// Makes or replaces a file.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
@@ -35,6 +38,10 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     }
     let expected = expected_digests(x.head)?;
     let conditions = Conditions::of(x.head)?;
+    let set = SetAttr { mtime: said_mtime(x.head)?.map(SetTime::At), ..SetAttr::default() };
+    let shown = hold::shown(&x).await?;
+    // Refused before the bytes come; what counts is leave when they are shown to others.
+    drop(hold::permit_write(&x, &shown).await?);
     let at = x.at();
     let guard = remove::guard(&x, &at, &conditions, Act::Make).await?;
     let hint = StageHint { length: x.talk.progress.left(), brief: true };
@@ -50,12 +57,23 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         }
     };
     x.renew();
+    let held = match hold::permit_write(&x, &shown).await {
+        Ok(held) => held,
+        Err(failed) => {
+            discard(&x.talk.http.services.sys, &x.call, &stage).await;
+            return Err(failed);
+        }
+    };
+    let guard = Guard { version: guard.version.or(held.version), ctime: None };
     let published = match bytes {
         0..=limits::INLINE_BYTES_MAX => {
             let call = x.call.clone().durable();
-            x.within(publish_or_drop(&x.talk.http.services.sys, &call, &stage, guard)).await
+            let published = publish_or_drop(&x.talk.http.services.sys, &call, &stage, &set, guard);
+            let published = x.within(published).await;
+            drop(held);
+            published
         }
-        _ => publish_large(&x, stage, guard).await,
+        _ => publish_large(&x, stage, set, guard, held).await,
     };
     match published {
         Ok(changed) => created(x, &changed).await,
@@ -149,9 +167,10 @@ async fn publish_or_drop(
     sys: &Sys,
     call: &Call,
     stage: &Arc<dyn Stage>,
+    set: &SetAttr,
     guard: Guard,
 ) -> Result<Changed<Entry>> {
-    let published = stage.publish(call, &[], &SetAttr::default(), &guard).await;
+    let published = stage.publish(call, &[], set, &guard).await;
     if published.is_err() {
         discard(sys, call, stage).await;
     }
@@ -160,11 +179,21 @@ async fn publish_or_drop(
 
 /// The same of what must come to disk first. If that takes longer than anybody waits, it goes on, and is
 /// seen once it is through.
-async fn publish_large(x: &Exchange<'_, '_>, stage: Arc<dyn Stage>, guard: Guard) -> Result<Changed<Entry>> {
+async fn publish_large(
+    x: &Exchange<'_, '_>,
+    stage: Arc<dyn Stage>,
+    set: SetAttr,
+    guard: Guard,
+    held: Held,
+) -> Result<Changed<Entry>> {
     let sys = x.talk.http.services.sys.clone();
     let call = x.call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
     let (own, at_work) = (sys.clone(), call.clone());
-    let task = sys.spawn(async move { publish_or_drop(&own, &at_work, &stage, guard).await });
+    let task = sys.spawn(async move {
+        let published = publish_or_drop(&own, &at_work, &stage, &set, guard).await;
+        drop(held);
+        published
+    });
     let published = sys.within(call.until, async { task.await? });
     keeping_session(x.talk.http, &call, pin!(published)).await
 }
@@ -174,6 +203,9 @@ async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {
     let fields = |answer: &mut crate::answer::Answer| {
         if let Some(attr) = &changed.file.after {
             answer.field("ETag", entity_tag(attr)).field("Last-Modified", format_date(attr.mtime));
+        }
+        if x.head.has(Field::OcMtime) {
+            answer.fixed("X-OC-MTime: accepted\r\n");
         }
     };
     x.talk.reply(status, fields, None).await
@@ -188,7 +220,9 @@ pub async fn make_directory(x: Exchange<'_, '_>) -> Served {
     let at = weft_core::form::At::root(x.path.path.clone());
     let conditions = Conditions::of(x.head)?;
     // What is not there is made, what is there is refused: there is nothing to guard.
+    let shown = hold::shown(&x).await?;
     remove::guard(&x, &at, &conditions, Act::Make).await?;
+    let _permit = hold::permit(&x, &shown, vec![Touch { path: x.path.path.clone(), reach: Reach::Name }])?;
     let call = x.call.clone().durable();
     let fs = &x.talk.http.services.fs;
     match x.within(fs.make(&call, &at, New::Directory, &SetAttr::default())).await {

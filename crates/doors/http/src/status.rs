@@ -23,6 +23,7 @@ statuses! {
     CREATED = 201 "Created";
     NO_CONTENT = 204 "No Content";
     PARTIAL_CONTENT = 206 "Partial Content";
+    MULTI_STATUS = 207 "Multi-Status";
     MOVED = 301 "Moved Permanently";
     NOT_MODIFIED = 304 "Not Modified";
     BAD_REQUEST = 400 "Bad Request";
@@ -41,10 +42,12 @@ statuses! {
     EXPECTATION_FAILED = 417 "Expectation Failed";
     MISDIRECTED = 421 "Misdirected Request";
     LOCKED = 423 "Locked";
+    FAILED_DEPENDENCY = 424 "Failed Dependency";
     TOO_MANY = 429 "Too Many Requests";
     FIELDS_TOO_LARGE = 431 "Request Header Fields Too Large";
     INTERNAL = 500 "Internal Server Error";
     NOT_IMPLEMENTED = 501 "Not Implemented";
+    BAD_GATEWAY = 502 "Bad Gateway";
     UNAVAILABLE = 503 "Service Unavailable";
     GATEWAY_TIMEOUT = 504 "Gateway Timeout";
     VERSION = 505 "HTTP Version Not Supported";

@@ -36,6 +36,7 @@ use weft_sys::net::Peer;
 use weft_sys::{Sys, Task};
 use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
+use weft_volume::name_locks::KeptNameLocks;
 
 pub use directory::NodeDirectory;
 use operator::Operator;
@@ -46,6 +47,7 @@ use shares::NodeShares;
 const AUTH_SPACE: SpaceId = SpaceId(b'a');
 const VOLUME_SPACE: SpaceId = SpaceId(b'v');
 const SHARES_SPACE: SpaceId = SpaceId(b'x');
+const NAME_LOCKS_SPACE: SpaceId = SpaceId(b'n');
 /// The root of the tree. What is shared has volumes of its own below it.
 const VOLUME: VolumeId = VolumeId(0);
 
@@ -133,12 +135,12 @@ impl Running {
             addresses: Vec::new(),
             stop_asked: Arc::default(),
         };
-        running.open_http(sys, &fs, listener, settings, stopping.clone())?;
+        running.open_http(sys, &fs, listener, settings, stopping.clone()).await?;
         running.open_native(sys, &fs, stopping)?;
         Ok(running)
     }
 
-    fn open_http(
+    async fn open_http(
         &mut self,
         sys: &Sys,
         fs: &Arc<dyn FileSystem>,
@@ -147,11 +149,14 @@ impl Running {
         stopping: weft_doors_listener::Shutdown,
     ) -> Result<()> {
         let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
+        let locks =
+            KeptNameLocks::open(sys.clone(), fs.clone(), self.engine.clone(), NAME_LOCKS_SPACE).await?;
         let services = HttpServices {
             sys: sys.clone(),
             authority: self.auth.authority(),
             sessions: self.auth.sessions(),
             fs: fs.clone(),
+            locks: Arc::new(locks),
             mover: Arc::new(Mover::new(sys.clone())),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);

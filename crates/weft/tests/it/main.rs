@@ -44,3 +44,4 @@ mod streams;
 mod trees;
 mod untouched;
 mod vanished;
+mod webdav;

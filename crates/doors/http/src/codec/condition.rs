@@ -207,6 +207,13 @@ pub fn format_date(time: Time) -> String {
     httpdate::fmt_http_date(at)
 }
 
+/// Shows a time to the second, in UTC (RFC 3339).
+pub fn format_time(time: Time) -> String {
+    let at = time.civil();
+    let (date, clock) = ((at.year, at.month, at.day), (at.hour, at.minute, at.second));
+    format!("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z", date.0, date.1, date.2, clock.0, clock.1, clock.2)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -313,5 +320,18 @@ mod tests {
         }
         assert_eq!(format_date(Time::from_unix(-5, 0)), "Thu, 01 Jan 1970 00:00:00 GMT");
         assert!(!format_date(Time::MAX).is_empty());
+    }
+
+    #[test]
+    fn times_are_shown_in_utc() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_767_225_599, "2025-12-31T23:59:59Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(format_time(Time::from_unix(seconds, 0)), text);
+        }
     }
 }

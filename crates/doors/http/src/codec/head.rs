@@ -28,6 +28,18 @@ pub enum Method {
     Options,
     /// Makes a directory.
     Mkcol,
+    /// What is known of a resource.
+    Propfind,
+    /// Changes what is known of it.
+    Proppatch,
+    /// Copies a resource, or a tree of them.
+    Copy,
+    /// Gives a resource another name.
+    Move,
+    /// Locks a name, or goes on with a lock.
+    Lock,
+    /// Ends a lock.
+    Unlock,
     /// Anything else.
     Other,
 }
@@ -41,6 +53,12 @@ impl Method {
             "DELETE" => Self::Delete,
             "OPTIONS" => Self::Options,
             "MKCOL" => Self::Mkcol,
+            "PROPFIND" => Self::Propfind,
+            "PROPPATCH" => Self::Proppatch,
+            "COPY" => Self::Copy,
+            "MOVE" => Self::Move,
+            "LOCK" => Self::Lock,
+            "UNLOCK" => Self::Unlock,
             _ => Self::Other,
         }
     }
@@ -54,6 +72,12 @@ impl Method {
             Self::Delete => "DELETE",
             Self::Options => "OPTIONS",
             Self::Mkcol => "MKCOL",
+            Self::Propfind => "PROPFIND",
+            Self::Proppatch => "PROPPATCH",
+            Self::Copy => "COPY",
+            Self::Move => "MOVE",
+            Self::Lock => "LOCK",
+            Self::Unlock => "UNLOCK",
             Self::Other => "other",
         }
     }
@@ -105,6 +129,13 @@ fields! {
     ContentRange = "content-range",
     ContentEncoding = "content-encoding",
     UserAgent = "user-agent",
+    Depth = "depth",
+    Destination = "destination",
+    Overwrite = "overwrite",
+    If = "if",
+    LockToken = "lock-token",
+    Timeout = "timeout",
+    OcMtime = "x-oc-mtime",
 }
 
 impl Field {

@@ -9,6 +9,7 @@ pub mod head;
 pub mod host;
 pub mod range;
 pub mod target;
+pub mod webdav;
 
 #[cfg(test)]
 mod fuzz;

@@ -55,7 +55,7 @@ async fn bad_targets_and_hosts_are_refused_and_the_connection_goes_on() {
         ("GET *", 400),
         ("PATCH /public/f", 405),
         ("POST /public/f", 405),
-        ("PROPFIND /public/", 405),
+        ("REPORT /public/", 405),
         ("GET /public/f/", 404),
         ("GET /public", 301),
     ] {
@@ -80,8 +80,9 @@ async fn bad_targets_and_hosts_are_refused_and_the_connection_goes_on() {
     let options = raw.ask("OPTIONS *", "", b"").await;
     assert_eq!(
         (options.status, options.field("Allow")),
-        (204, Some("GET, HEAD, PUT, DELETE, MKCOL, OPTIONS"))
+        (204, Some("GET, HEAD, PUT, DELETE, MKCOL, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK"))
     );
+    assert_eq!(options.field("DAV"), Some("1, 2, 3"));
     assert_eq!(options.field("Access-Control-Allow-Origin"), None);
 }
 

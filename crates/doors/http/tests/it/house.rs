@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_conformance::{TestAuthority, TestDomain, TestSessions};
+use weft_conformance::{TestAuthority, TestDomain, TestNameLocks, TestSessions};
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, BytesSource, Call, FileSystem, Guard, New, Scope, StageHint};
@@ -68,6 +68,7 @@ impl House {
             authority: authority.clone(),
             sessions: sessions.clone(),
             fs: fs.clone(),
+            locks: Arc::new(TestNameLocks::default()),
             mover: mover.clone(),
         };
         let http = Http::new(&Settings::default(), services);

@@ -13,3 +13,4 @@ mod programs;
 mod raw;
 mod stalled;
 mod system_calls;
+mod webdav;

@@ -235,3 +235,27 @@ async fn a_door_answers_while_a_hundred_programs_ask_at_once() {
     good("curl", &["-sSf", "--parallel", "--parallel-max", "100", "-K", &config]).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
+
+/// Of each suite, how many of its tests there are: all pass, none is skipped.
+const LITMUS: [(&str, usize); 5] =
+    [("basic", 16), ("copymove", 13), ("props", 30), ("locks", 41), ("http", 4)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn litmus_passes_every_suite() {
+    if !have("programs::litmus", &["litmus"]) {
+        return;
+    }
+    let (house, work) = (House::open().await, Work::new());
+    house.make_directory("litmus").await;
+    let mut command = Command::new("timeout");
+    command.current_dir(work.dir.path()).args(["60", "litmus", "-k"]);
+    command.arg(house.url("/litmus/")).args(["alice", PASSWORD]);
+    let output = run_command(command).await;
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}");
+    for (suite, tests) in LITMUS {
+        let summary = format!("summary for `{suite}': of {tests} tests run: {tests} passed, 0 failed.");
+        assert!(said.contains(&summary), "{summary}\n{said}");
+    }
+    assert!(!said.contains("SKIPPED") && !said.contains("WARNING"), "{said}");
+}

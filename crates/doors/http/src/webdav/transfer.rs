@@ -1,0 +1,206 @@
+//! Copy and Move.
+
+use std::pin::pin;
+
+use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
+use weft_core::form::{At, Guard, Replace, Want};
+use weft_core::name_locks::{Reach, Touch};
+use weft_core::{Error, ErrorKind, RelPath, Result, limits};
+
+use super::hold;
+use super::multistatus::{self, begin_response, end_response, href, write_status};
+use super::tree::{Trees, guard_of};
+use crate::answer::Problem;
+use crate::codec::Refusal;
+use crate::codec::condition::Conditions;
+use crate::codec::head::Method;
+use crate::codec::webdav::fields::{self, Depth};
+use crate::exchange::{Exchange, Served, keeping_session};
+use crate::map::{self, Act};
+use crate::remove;
+use crate::status::Status;
+
+/// What is to be done.
+struct Asked {
+    from: RelPath,
+    to: RelPath,
+    overwrites: bool,
+    /// Whether what lies below goes too.
+    deep: bool,
+    moves: bool,
+}
+
+/// How it ended.
+enum Outcome {
+    /// Something came to be.
+    Made,
+    /// It took the place of something.
+    Replaced,
+    /// Some of it did not go.
+    Partly(Vec<(RelPath, bool, Error)>),
+}
+
+/// Copies or moves what has the request's name.
+pub async fn serve(x: Exchange<'_, '_>) -> Served {
+    let asked = Asked::of(&x)?;
+    let shown = hold::shown(&x).await?;
+    let source = if asked.moves { At::root(asked.from.clone()) } else { x.at() };
+    let conditions = Conditions::of(x.head)?;
+    remove::guard(&x, &source, &conditions, Act::Read).await?;
+    let touch = |path: &RelPath| Touch { path: path.clone(), reach: Reach::Tree };
+    let mut touches = vec![touch(&asked.to)];
+    touches.extend(asked.moves.then(|| touch(&asked.from)));
+    let permit = hold::permit(&x, &shown, touches)?;
+    let http = x.talk.http;
+    let done = keeping_session(http, &x.call, pin!(done(&x, &asked, &source))).await;
+    drop(permit);
+    if asked.moves && matches!(done, Ok(Outcome::Made | Outcome::Replaced)) {
+        http.services.locks.gone(&asked.from).await;
+    }
+    let mut x = x;
+    x.renew();
+    match done {
+        Ok(Outcome::Made) => x.talk.reply(Status::CREATED, |_| {}, None).await,
+        Ok(Outcome::Replaced) => x.talk.reply(Status::NO_CONTENT, |_| {}, None).await,
+        Ok(Outcome::Partly(failures)) => told(&mut x, &failures).await,
+        Err(Stopped::At(error, act)) => Err(x.problem(&error, act).await.into()),
+        Err(Stopped::Taken) => Err(remove::failed().into()),
+    }
+}
+
+/// Why nothing was done.
+enum Stopped {
+    At(Error, Act),
+    /// There is something at the destination, and it must stay.
+    Taken,
+}
+
+impl Asked {
+    fn of(x: &Exchange<'_, '_>) -> Served<Self> {
+        let to = fields::destination(x.head)?;
+        if !hold::is_here(x, &to) {
+            let why = "the destination is of another server";
+            return Err(Problem::new(Status::BAD_GATEWAY, ErrorKind::Unsupported, why).into());
+        }
+        let moves = x.head.method == Method::Move;
+        let deep = match fields::depth(x.head)? {
+            None | Some(Depth::Infinity) => true,
+            Some(Depth::Zero) if !moves => false,
+            Some(_) => return Err(Refusal::malformed("that Depth is none of this method").into()),
+        };
+        let (from, to) = (x.path.path.clone(), to.path.path);
+        if from == to || to.is_within(&from) && deep || from.is_within(&to) {
+            let why = "one of source and destination lies within the other";
+            return Err(Problem::new(Status::FORBIDDEN, ErrorKind::Invalid, why).into());
+        }
+        Ok(Self { from, to, overwrites: fields::overwrites(x.head)?, deep, moves })
+    }
+}
+
+async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::Result<Outcome, Stopped> {
+    let reading = |error| Stopped::At(error, Act::Read);
+    let making = |error| Stopped::At(error, Act::Make);
+    let from = walked(x, source).await.map_err(reading)?.ok_or_else(|| reading(gone()))?;
+    // What has the name itself is replaced, also if it is a link.
+    let to = walked(x, &At::root(asked.to.clone())).await.map_err(making)?;
+    if to.is_some() && !asked.overwrites {
+        return Err(Stopped::Taken);
+    }
+    let services = &x.talk.http.services;
+    let mut trees = Trees::new(&services.sys, &services.fs, &x.call);
+    // A file takes the place of a file in one step; anything else goes first.
+    let goes_first = to.filter(|to| !(to.kind == Kind::File && from.kind == Kind::File));
+    if let Some(to) = &goes_first {
+        removed(x, &mut trees, &asked.to, to).await.map_err(making)?;
+        if !trees.failures.is_empty() {
+            return Ok(Outcome::Partly(trees.failures));
+        }
+    }
+    let made = if to.is_some() { Outcome::Replaced } else { Outcome::Made };
+    if asked.moves {
+        match renamed(x, asked).await {
+            Ok(()) => return Ok(made),
+            Err(error) if error.kind() == ErrorKind::CrossVolume => {}
+            Err(error) => return Err(told_of(error, asked)),
+        }
+    }
+    copied(x, &mut trees, asked, source, &from).await.map_err(|error| told_of(error, asked))?;
+    if asked.moves && trees.failures.is_empty() {
+        removed(x, &mut trees, &asked.from, &from).await.map_err(|error| Stopped::At(error, Act::Remove))?;
+    }
+    Ok(if trees.failures.is_empty() { made } else { Outcome::Partly(trees.failures) })
+}
+
+fn told_of(error: Error, asked: &Asked) -> Stopped {
+    match error.kind() {
+        ErrorKind::Precondition | ErrorKind::Exists if !asked.overwrites => Stopped::Taken,
+        _ => Stopped::At(error, Act::Make),
+    }
+}
+
+fn gone() -> Error {
+    Error::new(ErrorKind::NotFound, "there is nothing of that name")
+}
+
+async fn walked(x: &Exchange<'_, '_>, at: &At) -> Result<Option<Attr>> {
+    match x.within(x.talk.http.services.fs.walk(&x.call, at, Want::default())).await {
+        Ok(walked) => Ok(Some(walked.attr)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+async fn renamed(x: &Exchange<'_, '_>, asked: &Asked) -> Result<()> {
+    let services = &x.talk.http.services;
+    let call = x.call.renewed(services.sys.clock(), limits::CALL_DEADLINE).durable();
+    let (from, to) = (At::root(asked.from.clone()), At::root(asked.to.clone()));
+    let how = if asked.overwrites { Replace::Any } else { Replace::Never };
+    let guard = guard_of(asked.overwrites);
+    let renamed = services.fs.rename(&call, &from, &to, how, &guard);
+    services.sys.within(call.until, renamed).await?;
+    if let Some(time) = mtime(x)? {
+        let set = SetAttr { mtime: Some(SetTime::At(time)), ..SetAttr::default() };
+        services.sys.within(call.until, services.fs.set(&call, &to, &set, &Guard::NONE)).await?;
+    }
+    Ok(())
+}
+
+fn mtime(x: &Exchange<'_, '_>) -> Result<Option<weft_core::Time>> {
+    fields::said_mtime(x.head).map_err(|refusal| Error::invalid(refusal.reason))
+}
+
+async fn copied(
+    x: &Exchange<'_, '_>,
+    trees: &mut Trees<'_>,
+    asked: &Asked,
+    source: &At,
+    from: &Attr,
+) -> Result<()> {
+    match from.kind {
+        Kind::Directory => {
+            trees.copy(&asked.from, from, &asked.to, asked.deep).await;
+            Ok(())
+        }
+        _ => {
+            let guard = guard_of(asked.overwrites);
+            trees.copy_file(source, &asked.to, &guard, mtime(x)?).await.map(|_| ())
+        }
+    }
+}
+
+async fn removed(x: &Exchange<'_, '_>, trees: &mut Trees<'_>, path: &RelPath, attr: &Attr) -> Result<()> {
+    remove::one_or_tree(x, trees, path, attr, &Guard::NONE).await
+}
+
+/// Tells what did not go.
+pub async fn told(x: &mut Exchange<'_, '_>, failures: &[(RelPath, bool, Error)]) -> Served {
+    let mut text = String::from(multistatus::BEGIN);
+    for (path, is_directory, error) in failures {
+        begin_response(&href(path, *is_directory), &mut text);
+        write_status(map::status(error.kind(), Act::Remove), &mut text);
+        end_response(&mut text);
+    }
+    text.push_str(multistatus::END);
+    let fields = |answer: &mut crate::answer::Answer| _ = answer.fixed("Cache-Control: no-store\r\n");
+    x.talk.reply(Status::MULTI_STATUS, fields, Some((multistatus::MEDIA, text.into_bytes()))).await
+}

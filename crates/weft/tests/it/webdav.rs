@@ -1,0 +1,255 @@
+//! WebDAV clients that nobody here wrote, against a real node: over files that it manages and over a
+//! directory that it shares in place.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use weft_conformance::run::{full, have};
+
+use crate::node::{Node, give};
+use crate::trees::gather;
+
+/// A node with a user, who may do everything below `/managed` and `/shared`, a directory of the machine.
+struct Furnished {
+    node: Node,
+}
+
+const PASSWORD: &str = "wonder";
+
+impl Furnished {
+    fn new() -> Self {
+        let node = Node::start();
+        node.add_user("alice", PASSWORD);
+        let directory = node.make_dir("of the machine");
+        node.run(&["mkdir", "/managed"]).ok();
+        node.run(&["share", directory.to_str().expect("plain"), "/shared"]).ok();
+        for path in ["/managed", "/shared"] {
+            node.run(&["acl", "grant", path, "alice", "all"]).ok();
+        }
+        Self { node }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.node.address())
+    }
+
+    /// Runs a program in a directory of its own, at most so long.
+    fn run(&self, seconds: u32, program: &str, arguments: &[&str], input: &str) -> Output {
+        let place = self.node.make_dir("work");
+        let script = self.node.write("input", input);
+        let mut command = Command::new("timeout");
+        command.arg(seconds.to_string()).arg(program).args(arguments).current_dir(place);
+        command.env_remove("http_proxy").env("no_proxy", "*").env("HOME", self.node.path("work"));
+        command.env("RCLONE_CONFIG", self.node.path("rclone.conf"));
+        command.stdin(fs::File::open(script).map_or_else(|_| Stdio::null(), Stdio::from));
+        command.output().expect("`timeout` is installed")
+    }
+
+    #[track_caller]
+    fn good(&self, program: &str, arguments: &[&str], input: &str) -> String {
+        let output = self.run(240, program, arguments, input);
+        let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{program} {arguments:?}\n{out}\n{err}");
+        out.into_owned()
+    }
+
+    /// Tells rclone where the node is.
+    fn configure_rclone(&self) {
+        let secret = self.good("rclone", &["obscure", PASSWORD], "");
+        let (url, secret) = (self.url("/"), secret.trim());
+        let kind = "type = webdav\nvendor = owncloud\nuser = alice";
+        self.node.write("rclone.conf", format!("[weft]\n{kind}\nurl = {url}\npass = {secret}\n"));
+    }
+}
+
+/// Each file below a directory: its path there, its bytes and the second of its time.
+fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>, i64)> {
+    let (mut found, mut waiting) = (Vec::new(), vec![dir.to_path_buf()]);
+    while let Some(next) = waiting.pop() {
+        for entry in fs::read_dir(&next).expect("it is there").flatten() {
+            let path = entry.path();
+            let told = entry.metadata().expect("told");
+            if told.is_dir() {
+                waiting.push(path);
+            } else {
+                let bytes = fs::read(&path).expect("it is read");
+                found.push((path.strip_prefix(dir).expect("below").to_path_buf(), bytes, told.mtime()));
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn litmus_passes_over_managed_files_and_over_a_shared_directory() {
+    if !have("webdav::litmus", &["litmus"]) {
+        return;
+    }
+    let home = Furnished::new();
+    for place in ["/managed/", "/shared/"] {
+        let said = home.good("litmus", &["-k", &home.url(place), "alice", PASSWORD], "");
+        for (suite, tests) in [("basic", 16), ("copymove", 13), ("props", 30), ("locks", 41), ("http", 4)] {
+            let summary = format!("summary for `{suite}': of {tests} tests run: {tests} passed, 0 failed.");
+            assert!(said.contains(&summary), "{place}: {summary}\n{said}");
+        }
+        assert!(!said.contains("SKIPPED") && !said.contains("WARNING"), "{place}: {said}");
+    }
+}
+
+#[test]
+fn rclone_takes_a_real_tree_in_and_out_with_its_times() {
+    if !have("webdav::rclone", &["rclone"]) {
+        return;
+    }
+    let home = Furnished::new();
+    home.configure_rclone();
+    let tree = home.node.make_dir("tree");
+    gather(&tree, if full() { 5000 } else { 400 });
+    let (old, odd) = (tree.join("old & \u{e4}.txt"), fs::FileTimes::new());
+    fs::write(&old, "an old file").expect("written");
+    let then = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_007);
+    fs::File::options()
+        .write(true)
+        .open(&old)
+        .expect("there")
+        .set_times(odd.set_modified(then))
+        .expect("set");
+    give(&old);
+    let before = files(&tree);
+    let tree = tree.to_str().expect("plain");
+    for place in ["weft:managed/tree", "weft:shared/tree"] {
+        home.good("rclone", &["copy", tree, place], "");
+        home.good("rclone", &["check", "--download", tree, place], "");
+        let back = home.node.make_dir("back");
+        home.good("rclone", &["copy", place, back.to_str().expect("plain")], "");
+        let after = files(&back);
+        assert_eq!(after.len(), before.len(), "{place}");
+        for (one, other) in before.iter().zip(&after) {
+            assert!(one == other, "{place}: {:?} and {:?}: {} {}", one.0, other.0, one.2, other.2);
+        }
+        fs::remove_dir_all(&back).expect("it was ours");
+        // On the node's side: what is there is taken for the same, and goes as a whole.
+        let again = home.run(240, "rclone", &["copy", "-v", tree, place], "");
+        let said = String::from_utf8_lossy(&again.stderr).into_owned();
+        assert!(again.status.success() && !said.contains("Copied"), "nothing is sent twice: {said}");
+        home.good("rclone", &["moveto", place, &format!("{place}-moved")], "");
+        home.good("rclone", &["purge", &format!("{place}-moved")], "");
+    }
+    assert!(files(&home.node.path("of the machine")).is_empty(), "it is gone on the machine too");
+}
+
+#[test]
+fn cadaver_locks_edits_and_sets_properties() {
+    if !have("webdav::cadaver", &["cadaver"]) {
+        return;
+    }
+    let home = Furnished::new();
+    home.node.make_dir("work");
+    home.node.write("work/.netrc", format!("default login alice password {PASSWORD}\n"));
+    home.node.write("work/note", "first");
+    let script = "mkcol d\ncd d\nput note\nlock note\npropset note author me\npropget note author\n\
+                  copy note other\nmove other third\nls\ndiscover note\nunlock note\nget third\nrmcol ../d\nquit\n";
+    let said = home.good("cadaver", &[&home.url("/managed/")], script);
+    assert!(!said.contains("failed") && said.contains("third"), "{said}");
+    assert_eq!(fs::read_to_string(home.node.path("work/third")).expect("it came"), "first");
+    assert_eq!(home.node.run(&["ls", "/managed"]).ok(), "");
+}
+
+#[test]
+fn davfs2_mounts_it_as_a_file_system() {
+    let device = Path::new("/dev/fuse").exists() && rustix::process::geteuid().is_root();
+    if !have("webdav::davfs2", &["mount.davfs", "fusermount3"]) || !device {
+        return;
+    }
+    let home = Furnished::new();
+    let at = home.node.make_dir("mounted");
+    let secrets = home.node.write("davfs-secrets", format!("{} alice {PASSWORD}\n", home.url("/shared/")));
+    let conf = format!("secrets {}\nask_auth 0\ndelay_upload 0\n", secrets.display());
+    let conf = home.node.write("davfs.conf", conf);
+    for path in [&secrets, &conf] {
+        std::os::unix::fs::chown(path, Some(0), Some(0)).expect("root may");
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("root may");
+    }
+    let at_text = at.to_str().expect("plain");
+    let options = format!("conf={},uid=0", conf.display());
+    home.good("mount.davfs", &[&home.url("/shared/"), at_text, "-o", &options], "");
+    let work = || -> std::io::Result<String> {
+        fs::create_dir(at.join("d"))?;
+        fs::write(at.join("d/f"), "by davfs2")?;
+        fs::rename(at.join("d/f"), at.join("d/g"))?;
+        fs::read_to_string(at.join("d/g"))
+    };
+    let read = work();
+    // It writes behind: its end is told by umount.
+    home.good("umount", &[at_text], "");
+    assert_eq!(read.expect("it works"), "by davfs2");
+    let there = home.node.path("of the machine/d/g");
+    assert_eq!(fs::read_to_string(there).expect("it is a file of the machine"), "by davfs2");
+}
+
+#[test]
+fn who_may_only_read_keeps_nobody_from_writing() {
+    let home = Furnished::new();
+    home.node.feed(&["cp", "-", "weft:/managed/f"], b"x").ok();
+    home.node.add_user("bob", "b");
+    for who in ["anyone", "bob"] {
+        home.node.run(&["acl", "grant", "/managed", who, "read"]).ok();
+    }
+    let lock =
+        b"<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let address = home.node.address();
+    for target in ["/managed/f", "/managed/", "/managed/new"] {
+        let anyones = crate::http::Http::new(address, None).ask("LOCK", target, &[], lock).status;
+        let bobs = crate::http::Http::basic(address, "bob", "b").ask("LOCK", target, &[], lock).status;
+        assert_eq!((anyones, bobs), (401, 403), "{target}");
+    }
+    let alice = crate::http::Http::basic(address, "alice", PASSWORD);
+    assert_eq!(alice.ask("PUT", "/managed/new", &[], b"y").status, 201);
+    assert_eq!(alice.ask("LOCK", "/managed/f", &[], lock).status, 200);
+}
+
+#[test]
+fn a_tree_that_is_removed_leaves_what_is_shared_in_it() {
+    let home = Furnished::new();
+    let directory = home.node.make_dir("inner");
+    home.node.write("inner/theirs", "stays");
+    home.node.run(&["mkdir", "/managed/d", "/managed/d/e"]).ok();
+    home.node.run(&["share", directory.to_str().expect("plain"), "/managed/d/e/share"]).ok();
+    home.node.run(&["acl", "grant", "/managed/d/e/share", "alice", "all"]).ok();
+    home.node.feed(&["cp", "-", "weft:/managed/d/e/own"], b"goes").ok();
+    let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+    assert_eq!(http.ask("GET", "/managed/d/e/share/theirs", &[], b"").body, b"stays", "alice may all there");
+    for (method, fields) in [("DELETE", &[][..]), ("MOVE", &["Destination: /shared/d"][..])] {
+        let answer = http.ask(method, "/managed/d/", fields, b"");
+        let said = String::from_utf8_lossy(&answer.body).into_owned();
+        assert!(answer.status == 207 && said.contains("/managed/d/e/share/<"), "{method}: {said}");
+        assert_eq!(fs::read_to_string(directory.join("theirs")).expect("it is there"), "stays", "{method}");
+    }
+    assert_eq!(http.ask("GET", "/managed/d/e/own", &[], b"").status, 404);
+}
+
+#[test]
+fn a_lock_outlives_the_node_that_granted_it() {
+    let mut home = Furnished::new();
+    let lock =
+        "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let ask = |home: &Furnished, method: &str, fields: &[&str], body: &str| {
+        let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+        http.ask(method, "/managed/f", fields, body.as_bytes())
+    };
+    let granted = ask(&home, "LOCK", &["Timeout: Second-1000"], lock);
+    assert_eq!(granted.status, 201);
+    let token = granted.head.lines().find_map(|line| line.strip_prefix("Lock-Token: ")).expect("a token");
+    let (token, shown) = (format!("Lock-Token: {token}"), format!("If: ({token})"));
+    home.node.kill();
+    home.node.up();
+    assert_eq!(ask(&home, "PUT", &[], "x").status, 423);
+    assert_eq!(ask(&home, "PUT", &[&shown], "x").status, 204);
+    assert_eq!(ask(&home, "UNLOCK", &[&token], "").status, 204);
+    home.node.stop();
+    home.node.up();
+    assert_eq!(ask(&home, "PUT", &[], "y").status, 204, "what was given up stays so");
+}
