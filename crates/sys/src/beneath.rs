@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -93,6 +93,19 @@ impl Beneath {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS);
         Ok(Self { root: root.map_err(refused)? })
+    }
+
+    /// Opens it likewise, step by step from the root of the machine, and has `pass` look at each directory
+    /// that the path leads through. Fails as `pass` does.
+    pub fn open_through(path: &Path, mut pass: impl FnMut(&Held) -> Result<()>) -> Result<Self> {
+        let flags = HELD | OFlags::DIRECTORY;
+        let mut here = Held::of(fs::open("/", flags, Mode::empty()).map_err(refused)?);
+        for name in path.components() {
+            let Component::Normal(name) = name else { continue };
+            pass(&here)?;
+            here = Held::of(fs::openat(here.fd(), name, flags, Mode::empty()).map_err(refused)?);
+        }
+        Ok(Self { root: here.into_fd() })
     }
 
     /// Holds the directory itself.

@@ -36,6 +36,7 @@ pub mod net;
 pub mod process;
 pub mod random;
 pub mod task;
+pub mod users;
 
 use std::sync::Arc;
 

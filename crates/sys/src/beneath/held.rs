@@ -65,6 +65,10 @@ impl Held {
         self.0.as_fd()
     }
 
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
     /// A path to this very inode, wherever its names lead by now.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
@@ -213,6 +217,18 @@ impl Held {
             Err(Errno::NODATA) => Ok(None),
             Err(errno) => Err(refused(errno)),
         }
+    }
+
+    /// Returns whether more than mode bits say who may do what with it; also where that cannot be told.
+    pub fn has_acl(&self) -> bool {
+        const ACLS: [&str; 3] = ["system.posix_acl_access", "system.nfs4_acl", "system.richacl"];
+        let path = self.path();
+        let there = |name: &&str| match fs::getxattr(&path, *name, &mut [0_u8; 0][..]) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+            Ok(_) | Err(_) => true,
+        };
+        // A symbolic link has none, and would be followed.
+        self.must_not_be_a_link().is_ok() && ACLS.iter().any(there)
     }
 
     /// Gives it an extended attribute, or takes one away. `NoAttribute` if that is not there.

@@ -25,7 +25,9 @@
 //! between them is felt by the next call. Acts and their audit records are two commits. Locks and open
 //! files are of Weft alone. Versions are made of what the machine tells of a file ([`version`]).
 //!
-//! **Rights.** Those that the policy gives, of which the machine leaves what it lets the node's user do.
+//! **Rights.** Those that the policy gives, of which the machine leaves what it lets the node's user do;
+//! of a directory that was shared by its owner, and not by an administrator, also no more than what it would
+//! let that user do ([`user`]).
 //!
 //! **Directories that do not answer.** What lies on a network or behind another program may stall: then
 //! every look is made on a thread that nobody else waits for, so many at once and no more, each until
@@ -55,6 +57,7 @@ mod stage;
 mod stages;
 mod table;
 mod tails;
+mod user;
 mod version;
 mod view;
 mod why;
@@ -108,7 +111,10 @@ struct Volume {
     anchor: Arc<dyn Anchor>,
     audited: bool,
     root: root::Root,
-    /// Who is shown as the owner of what belongs to the node's own user.
+    /// The user of the machine whose rights limit it, if any do.
+    user: Option<user::Known>,
+    /// Who is shown as the owner of what belongs to the user that the share is limited to, or else to
+    /// the node's own.
     owner: CallerId,
     policies: Mutex<Arc<Policies>>,
     /// Held while a policy is edited, or moves with its place.
@@ -141,6 +147,7 @@ impl Export {
         let policies = Policies::of(id, table::bounds(&space.snapshot()?, id)?)?;
         Ok(Self(Arc::new(Volume {
             root: root::Root::of(&share.directory, share.root),
+            user: share.limited_to.map(user::Known::of),
             owner: share.by.id(),
             versions: version::Versions::new(&sys),
             sys,
@@ -171,7 +178,7 @@ impl Export {
 
     /// Returns why the directory cannot be served just now; nothing if it can.
     pub async fn away(&self) -> Option<String> {
-        self.0.held_root(&self.0.sys_deadline()).await.err().map(|error| error.detail().to_owned())
+        self.0.entered(&self.0.sys_deadline()).await.err().map(|error| error.detail().to_owned())
     }
 
     /// Ends uploads that nobody goes on with.

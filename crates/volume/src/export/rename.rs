@@ -12,6 +12,7 @@ use super::audit::{Deed, Flush};
 use super::locate::{Spot, not_directory};
 use super::names::{must_be_free, taken};
 use super::policies::is_within;
+use super::user::WRITE;
 use super::view::{Node, View, hidden};
 
 /// What has come to lie elsewhere: from where, to where.
@@ -28,7 +29,7 @@ impl View<'_> {
         let from = self.spot(from)?;
         let moved = from.held.clone().ok_or_else(hidden)?;
         let to = self.spot(to)?;
-        let by = self.may_rename(&from, &to, how)?;
+        let by = self.may_rename(&moved, &from, &to, how)?;
         self.guard(guard, to.held.as_ref())?;
         must_be_free(&to.name)?;
         match (how, &to.held) {
@@ -97,7 +98,7 @@ impl View<'_> {
     }
 
     /// Within a container `rename` is enough; otherwise, or without it, `remove` there and `insert` here.
-    fn may_rename(&self, from: &Spot, to: &Spot, how: Replace) -> Result<Rights> {
+    fn may_rename(&self, moved: &Node, from: &Spot, to: &Spot, how: Replace) -> Result<Rights> {
         let same = from.dir.bound.container == to.dir.bound.container;
         let by_rename = same && self.has(&from.dir, Rights::RENAME) && self.has(&to.dir, Rights::RENAME);
         if !by_rename {
@@ -110,6 +111,13 @@ impl View<'_> {
         if to.held.is_some() && how != Replace::Never && !(by_rename && how == Replace::Exchange) {
             self.need(&to.dir, Rights::REMOVE)?;
         }
+        self.need_unname(&from.dir, moved)?;
+        to.held.iter().try_for_each(|there| self.need_unname(&to.dir, there))?;
+        // What lies above a directory is written in the directory.
+        let apart = from.dir.id != to.dir.id;
+        let other = to.held.as_ref().filter(|_| how == Replace::Exchange);
+        let turned = [Some(moved), other].into_iter().flatten().filter(|node| apart && node.is_directory());
+        turned.into_iter().try_for_each(|dir| self.need_access(dir, WRITE))?;
         Ok(if by_rename { Rights::RENAME } else { Rights::REMOVE })
     }
 }

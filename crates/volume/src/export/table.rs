@@ -28,6 +28,9 @@ pub(super) struct ShareRow {
     pub(super) made: Time,
     /// The entry of the tree that leads to it; none until it was made.
     pub(super) junction: Option<FileId>,
+    /// The user of the machine whose rights limit it: whose the directory was, if it was not shared by
+    /// an administrator.
+    pub(super) limited_to: Option<u32>,
 }
 
 impl Row for ShareRow {

@@ -33,6 +33,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "hard_links_do_not_cross_containers",
         "names of one file may lie under several policies: the path decides",
     ),
+    ("mode_bits_narrow_and_never_widen", LIMITS),
     ("a_limit_on_bytes_refuses_growth", LIMITS),
     ("a_limit_on_bytes_counts_what_fills_holes", LIMITS),
     ("what_an_edit_does_not_speak_of_stays", LIMITS),
@@ -50,7 +51,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 /// What those who the machine refuses nothing do not keep either: root runs these tests in CI.
 const OF_ROOT: &[(&str, &str)] = &[
     ("an_open_that_makes_carries_its_rights_whatever_the_mode", MODES),
-    ("mode_bits_narrow_and_never_widen", MODES),
     ("a_mode_changed_later_does_not_end_an_open", MODES),
 ];
 
@@ -61,6 +61,9 @@ const VERSIONS: &str = "the version is made of the time of change, which attribu
 const LIMITS: &str = "modes and room are the machine's: a share takes neither classes nor a limit";
 const FORGOTTEN: &str = "where ids were last seen is forgotten with the process";
 const MODES: &str = "mode bits do not bind root";
+
+/// A user of the machine that no machine has.
+pub const SOMEBODY: u32 = 4_100_001;
 
 /// A share at the root of the tree.
 struct AtRoot;
@@ -82,12 +85,24 @@ pub struct Site {
     pub clock: Arc<SimClock>,
     pub domain: Arc<TestDomain>,
     pub home: tempfile::TempDir,
+    /// The user of the machine whose directory it is, if the share is limited to what they may do.
+    pub owner: Option<u32>,
     config: SharesConfig,
     running: Mutex<Export>,
 }
 
 impl Site {
     pub async fn fresh(seed: u64) -> Self {
+        Self::shared(seed, None).await
+    }
+
+    /// A directory that its owner shared: of somebody else where these tests may make one.
+    pub async fn of_owner(seed: u64) -> Self {
+        let own = weft_sys::process::uid();
+        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own })).await
+    }
+
+    async fn shared(seed: u64, owner: Option<u32>) -> Self {
         let sys = Sys::simulated(seed);
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
@@ -107,9 +122,12 @@ impl Site {
         let by = domain.name(ADMINISTRATOR);
         let acl = Acl::new(vec![AclEntry::allow(Who::Caller(by.clone()), Rights::ALL)]);
         let directory = home.path().canonicalize().expect("it is there");
-        let shared = shares.add(&directory, &by, acl).await.expect("it can be shared");
+        if owner == Some(SOMEBODY) {
+            std::os::unix::fs::chown(&directory, owner, owner).expect("root may give it");
+        }
+        let shared = shares.add(&directory, &by, acl, owner).await.expect("it can be shared");
         let export = shares.export(shared.volume, Arc::new(AtRoot)).expect("it was shared");
-        Self { clock, domain, home, config, running: Mutex::new(export) }
+        Self { clock, domain, home, owner, config, running: Mutex::new(export) }
     }
 
     pub fn export(&self) -> Export {
@@ -141,7 +159,8 @@ impl Subject for Site {
     }
 
     fn exceptions(&self) -> Vec<(&'static str, &'static str)> {
-        let of_root = if weft_sys::process::uid() == 0 { OF_ROOT } else { &[] };
+        let unbound = weft_sys::process::uid() == 0 && self.owner.is_none();
+        let of_root = if unbound { OF_ROOT } else { &[] };
         EXCEPTIONS.iter().chain(of_root).copied().collect()
     }
 
@@ -158,3 +177,14 @@ async fn fresh() -> Site {
 }
 
 weft_conformance::file_system_suite!(fresh);
+
+/// The same for a directory that is limited to what its owner may do.
+mod of_owner {
+    use super::Site;
+
+    async fn fresh() -> Site {
+        Site::of_owner(1).await
+    }
+
+    weft_conformance::file_system_suite!(fresh);
+}

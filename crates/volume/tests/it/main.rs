@@ -12,6 +12,7 @@ mod in_place;
 mod laws;
 mod leases;
 mod mending;
+mod of_owner;
 mod site;
 mod slow;
 mod space;

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use weft_auth::Auth;
 use weft_core::acl::{Acl, AclEntry, Who};
-use weft_core::form::{At, Call, FileSystem, Want};
+use weft_core::form::{At, Call, FileSystem, Origin, Want};
 use weft_core::proof::Caller;
 use weft_core::service::Share;
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Rights, VolumeId};
@@ -99,17 +99,18 @@ impl NodeShares {
         Ok(())
     }
 
-    /// Shares a directory at a name that is free.
-    pub async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
+    /// Shares a directory at a name that is free. What an administrator shares, administrators may use; what
+    /// its owner shares, the owner alone, until others are granted something.
+    pub async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {
+        let limited_to = self.sharing_as(caller, from)?;
         let _alone = self.changing.lock().await;
         let directory = Path::new(directory);
         self.must_not_be_ours(directory)?;
-        let everything = |who| AclEntry::allow(Who::Caller(who), Rights::ALL);
-        let mut entries = vec![everything(self.auth.administrators().clone())];
-        entries.push(everything(caller.name().clone()));
-        let shared = self.shares.add(directory, caller.name(), Acl::new(entries)).await?;
-        let call = call_of(&self.sys, caller);
+        let administrators = limited_to.is_none().then(|| self.auth.administrators().clone());
+        let who = administrators.into_iter().chain([caller.name().clone()]);
+        let acl = Acl::new(who.map(|who| AclEntry::allow(Who::Caller(who), Rights::ALL)).collect());
+        let shared = self.shares.add(directory, caller.name(), acl, limited_to).await?;
+        let call = Call { from, ..call_of(&self.sys, caller) };
         let joined = match self.root.join(&call, &At::root(at.clone()), shared.volume).await {
             Ok(junction) => self.shares.joined(shared.volume, junction).await.map(|()| junction),
             Err(error) => Err(error),
@@ -125,6 +126,16 @@ impl NodeShares {
         Ok(self.told(Shared { junction: Some(junction), ..shared }, None))
     }
 
+    /// Returns which user of the machine a caller's share is limited to: none for an administrator, else
+    /// the one who asks.
+    fn sharing_as(&self, caller: &Caller, from: Origin) -> Result<Option<u32>> {
+        match (self.auth.demand_administrator(caller), from.uid) {
+            (Ok(()), _) => Ok(None),
+            (Err(_), Some(uid)) => self.auth.demand_somebody(caller).map(|()| Some(uid)),
+            (Err(refused), None) => Err(refused),
+        }
+    }
+
     /// Whoever reads the node's own directory reads its keys.
     fn must_not_be_ours(&self, directory: &Path) -> Result<()> {
         let data = self.data.canonicalize().unwrap_or_else(|_| self.data.clone());
@@ -135,9 +146,9 @@ impl NodeShares {
         Ok(())
     }
 
-    /// Ends a share.
+    /// Ends a share: for administrators, and for who made it.
     pub async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
+        self.auth.demand_somebody(caller)?;
         let _alone = self.changing.lock().await;
         let call = call_of(&self.sys, caller);
         let address = At::root(at.clone());
@@ -149,6 +160,9 @@ impl NodeShares {
         };
         let shared = self.shares.all()?.into_iter().find(|shared| shared.junction == Some(across.junction));
         let shared = shared.ok_or_else(|| Error::not_found("there is no such share"))?;
+        if shared.by != *caller.name() {
+            self.auth.demand_administrator(caller)?;
+        }
         // Whether it answers does not matter any more.
         let was = self.told(shared, None);
         self.root.unjoin(&call, across.junction).await?;
@@ -169,13 +183,13 @@ impl NodeShares {
         for (shared, away) in all.into_iter().zip(away) {
             let place = self.place(&shared);
             let share = self.told(shared, away);
-            if administrator {
+            if administrator || share.by.as_ref() == Some(caller.name()) {
                 told.push(share);
             } else if let Some(place) = place
                 && self.may_walk(&call, &place).await
             {
                 let away = share.away.map(|_| "it cannot be reached at the moment".to_owned());
-                told.push(Share { directory: String::new(), by: None, away, ..share });
+                told.push(Share { directory: String::new(), limited_to: None, away, ..share });
             }
         }
         Ok(told)
@@ -212,6 +226,7 @@ impl NodeShares {
             made: shared.made,
             by: Some(shared.by),
             away,
+            limited_to: shared.limited_to,
         }
     }
 }
