@@ -124,6 +124,20 @@ impl Beneath {
         found.map(Held::of).map_err(refused)
     }
 
+    /// Holds what has an inode's number and generation, wherever on the file system it is: to be asked where it
+    /// lies, and looked for there. None where nothing has, the file system's handles tell more than these
+    /// two, or the process may not open by handle (`CAP_DAC_READ_SEARCH`).
+    pub fn by_handle(&self, inode: u64, generation: u32) -> Result<Option<Held>> {
+        let top = self.itself()?;
+        let find = || {
+            let Some(shape) = handle::shape(&self.root, fs::fstat(&self.root)?.st_ino)? else {
+                return Ok(None);
+            };
+            handle::find(top.open_directory()?, shape, inode, generation)
+        };
+        Ok(find().map_err(refused)?.map(Held::of))
+    }
+
     /// Returns how much the file system holds.
     pub fn holds(&self) -> Result<Holds> {
         let space = fs::fstatvfs(&self.root).map_err(refused)?;

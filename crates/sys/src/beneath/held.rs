@@ -260,7 +260,7 @@ pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    let generation = handle::generation(dir, name, btime)?;
+    let generation = handle::generation(dir, name, stat.stx_ino, btime)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

@@ -19,7 +19,8 @@
 //!
 //! **Ids.** An inode's number, and what tells it from earlier ones of that number; the path where it was
 //! last seen is kept in memory, for as many as fit. What was renamed on the machine, or was forgotten,
-//! is `Stale` until its name is looked up again.
+//! is `Stale` until its name is looked up again; unless the two are what the file system makes its handles of, and
+//! the process may open by handle: then the machine is asked where it lies, and it is looked for there.
 //!
 //! **What cannot be as in a managed volume.** Deciding and acting are two steps: a policy that changes
 //! between them is felt by the next call. Acts and their audit records are two commits. Locks and open
@@ -96,6 +97,8 @@ struct Config {
     anchor: Arc<dyn Anchor>,
     /// Whether somebody takes the audit of writes.
     audited: bool,
+    /// Whether ids may be found by handle.
+    handles: bool,
 }
 
 /// A directory of the machine as a file system. Cheap to clone.
@@ -110,6 +113,7 @@ struct Volume {
     id: VolumeId,
     anchor: Arc<dyn Anchor>,
     audited: bool,
+    handles: bool,
     root: root::Root,
     /// The user of the machine whose rights limit it, if any do.
     user: Option<user::Known>,
@@ -143,7 +147,7 @@ struct Volume {
 
 impl Export {
     fn assemble(config: Config, share: &ShareRow) -> Result<Self> {
-        let Config { sys, space, issuer, groups, volume: id, anchor, audited } = config;
+        let Config { sys, space, issuer, groups, volume: id, anchor, audited, handles } = config;
         let policies = Policies::of(id, table::bounds(&space.snapshot()?, id)?)?;
         Ok(Self(Arc::new(Volume {
             root: root::Root::of(&share.directory, share.root),
@@ -157,6 +161,7 @@ impl Export {
             id,
             anchor,
             audited,
+            handles,
             policies: Mutex::new(Arc::new(policies)),
             editing: tokio::sync::Mutex::default(),
             naming: Arc::default(),

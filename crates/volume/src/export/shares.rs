@@ -36,6 +36,8 @@ pub struct SharesConfig {
     pub groups: Arc<dyn Memberships>,
     /// Whether somebody takes the audit of writes.
     pub audited: bool,
+    /// Whether ids are found by handle, where the file system and the process can (`CAP_DAC_READ_SEARCH`).
+    pub handles: bool,
     /// The first volume number to give: those before it are taken.
     pub first: VolumeId,
 }
@@ -181,9 +183,10 @@ impl Shares {
     pub fn export(&self, volume: VolumeId, anchor: Arc<dyn Anchor>) -> Result<Export> {
         let row = table::share(&self.space.snapshot()?, volume)?;
         let row = row.ok_or_else(|| Error::not_found("there is no such share"))?;
-        let SharesConfig { sys, issuer, groups, audited, .. } = self.config.clone();
+        let SharesConfig { sys, issuer, groups, audited, handles, .. } = self.config.clone();
         let space = self.space.clone();
-        Export::assemble(Config { sys, space, issuer, groups, volume, anchor, audited }, &row)
+        let config = Config { sys, space, issuer, groups, volume, anchor, audited, handles };
+        Export::assemble(config, &row)
     }
 }
 

@@ -131,7 +131,9 @@ impl<'a> View<'a> {
                 return Ok(node);
             }
         }
-        let open = self.volume.opens.held(id).ok_or_else(|| stale(id))?;
+        let Some(open) = self.volume.opens.held(id) else {
+            return self.by_handle(id)?.ok_or_else(|| stale(id));
+        };
         if let Some(node) = self.where_held(id, &open.held)? {
             return Ok(node);
         }
@@ -143,6 +145,15 @@ impl<'a> View<'a> {
         let bound = self.governing_above(&open.path)?;
         let bound = self.policies.at(&open.path, Some(id)).unwrap_or(&bound).clone();
         Ok(Node { id, kind: Kind::File, path: open.path, held: open.held, facts, bound })
+    }
+
+    /// Returns what an id is of that the machine finds by its handle, if it lies in the share.
+    fn by_handle(&self, id: FileId) -> Result<Option<Node>> {
+        if !self.volume.handles {
+            return Ok(None);
+        }
+        let held = self.root.by_handle(id.serial(), id.generation())?;
+        held.map_or(Ok(None), |held| self.where_held(id, &held))
     }
 
     /// Returns what an id is of, of which somebody holds on to the inode.

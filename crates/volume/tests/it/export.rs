@@ -93,16 +93,21 @@ pub struct Site {
 
 impl Site {
     pub async fn fresh(seed: u64) -> Self {
-        Self::shared(seed, None).await
+        Self::shared(seed, None, false).await
+    }
+
+    /// A directory whose files are found by handle, if these tests may.
+    pub async fn with_handles(seed: u64) -> Self {
+        Self::shared(seed, None, true).await
     }
 
     /// A directory that its owner shared: of somebody else where these tests may make one.
     pub async fn of_owner(seed: u64) -> Self {
         let own = weft_sys::process::uid();
-        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own })).await
+        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own }), true).await
     }
 
-    async fn shared(seed: u64, owner: Option<u32>) -> Self {
+    async fn shared(seed: u64, owner: Option<u32>, handles: bool) -> Self {
         let sys = Sys::simulated(seed);
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
@@ -115,6 +120,7 @@ impl Site {
             issuer: domain.clone(),
             groups: domain.clone(),
             audited: false,
+            handles,
             first: VolumeId(0),
         };
         let home = tempfile::tempdir().expect("a directory");
@@ -128,6 +134,14 @@ impl Site {
         let shared = shares.add(&directory, &by, acl, owner).await.expect("it can be shared");
         let export = shares.export(shared.volume, Arc::new(AtRoot)).expect("it was shared");
         Self { clock, domain, home, owner, config, running: Mutex::new(export) }
+    }
+
+    /// Returns whether files are found by handle here: the process may, and the file system can.
+    pub fn finds_by_handle(&self) -> bool {
+        let top =
+            weft_sys::Beneath::open(&self.home.path().canonicalize().expect("there")).expect("it opens");
+        let facts = top.itself().and_then(|held| held.facts()).expect("it is there");
+        self.config.handles && top.by_handle(facts.inode, facts.generation).expect("asked").is_some()
     }
 
     pub fn export(&self) -> Export {
@@ -161,7 +175,12 @@ impl Subject for Site {
     fn exceptions(&self) -> Vec<(&'static str, &'static str)> {
         let unbound = weft_sys::process::uid() == 0 && self.owner.is_none();
         let of_root = if unbound { OF_ROOT } else { &[] };
-        EXCEPTIONS.iter().chain(of_root).copied().collect()
+        let forgets = !self.finds_by_handle();
+        let all = EXCEPTIONS.iter().chain(of_root).copied();
+        all.filter(|(law, why)| {
+            forgets || (*law, *why) != ("everything_is_what_it_was_after_a_restart", FORGOTTEN)
+        })
+        .collect()
     }
 
     async fn restart(&self) -> bool {

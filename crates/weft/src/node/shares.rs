@@ -52,6 +52,7 @@ impl NodeShares {
             issuer: auth.issuer(),
             groups: auth.memberships(),
             audited: true,
+            handles: true,
             first: VolumeId(1),
         };
         let shares = Self {
