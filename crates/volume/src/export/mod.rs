@@ -38,6 +38,7 @@
 mod ahead;
 mod attributes;
 mod audit;
+mod check;
 mod file;
 mod file_system;
 mod known;
@@ -83,6 +84,7 @@ use crate::granted::Kept;
 use crate::locks::Locks;
 use crate::tree::{Anchor, Member};
 
+pub use self::check::{Beside, check};
 pub use self::shares::{Shared, Shares, SharesConfig};
 
 /// What an export works with.

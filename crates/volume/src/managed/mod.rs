@@ -95,7 +95,7 @@ use self::table::{inodes, unnamed, volume};
 use self::view::View;
 use crate::audited::Witness;
 
-pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
+pub use self::check::{Junction, PathsOfObjects, check_at_rest, junctions_at_rest, mend, paths_at_rest};
 pub use self::full::Unfinished;
 pub use self::junctions::Across;
 pub(crate) use self::junctions::unserved;

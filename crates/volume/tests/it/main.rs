@@ -13,6 +13,7 @@ mod laws;
 mod leases;
 mod mending;
 mod of_owner;
+mod shares_checked;
 mod site;
 mod slow;
 mod space;

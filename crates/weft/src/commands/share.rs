@@ -70,7 +70,8 @@ pub fn unshare(context: &Context, args: &UnshareArgs) -> Result<()> {
         if context.json() {
             return out!("{}", json(&was));
         }
-        out!("{} is not shared any more; nothing in it was touched", OneLine(&was.directory))
+        let directory = known(&was.directory).unwrap_or(&was.at);
+        out!("{} is not shared any more; nothing in it was touched", OneLine(directory))
     })
 }
 

@@ -112,6 +112,9 @@ impl Node for Operator {
         report.objects = objects.objects;
         report.findings.extend(objects.findings);
         report.findings.extend(self.auth.check(caller).await?);
+        let junctions = self.volume.junctions(&call_of(&self.sys, caller))?;
+        let shares = super::check::shares(&self.sys, &self.engine, &self.auth, &junctions, false);
+        report.findings.extend(shares.await?);
         Ok(report)
     }
 

@@ -61,6 +61,9 @@ fn a_share_is_served_again_after_the_node_was_killed() {
     assert_eq!(node.run(&["cat", "/data/f"]).ok(), "of the machine");
     assert_eq!(node.run(&["acl", "show", "/data/d"]).ok(), before);
     assert_eq!(node.run(&["share", "--json"]).json()[0]["path"], "/data");
+    assert!(node.run(&["fsck", "--online"]).ok().ends_with(": 0 things wrong\n"));
+    node.stop();
+    assert!(node.run(&["fsck"]).ok().ends_with(": 0 things wrong\n"));
 }
 
 #[test]
