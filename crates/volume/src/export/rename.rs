@@ -5,7 +5,7 @@
 
 use weft_core::attr::{Changed, Wcc};
 use weft_core::form::{At, Guard, Replace};
-use weft_core::{Error, ErrorKind, Result, Rights};
+use weft_core::{Error, ErrorKind, FileId, Result, Rights};
 use weft_sys::beneath::Onto;
 
 use super::audit::{Deed, Flush};
@@ -15,8 +15,23 @@ use super::policies::is_within;
 use super::user::WRITE;
 use super::view::{Node, View, hidden};
 
-/// What has come to lie elsewhere: from where, to where.
-pub(super) type Moved = Vec<(Vec<u8>, Vec<u8>)>;
+/// What has come to lie elsewhere.
+pub(super) type Moved = Vec<Move>;
+
+/// Something that was at one path, and is at another.
+pub(super) struct Move {
+    pub(super) id: FileId,
+    /// Whether others lie below it, which have moved along.
+    pub(super) is_directory: bool,
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+}
+
+impl Move {
+    fn of(node: &Node, to: Vec<u8>) -> Self {
+        Self { id: node.id, is_directory: node.is_directory(), from: node.path.clone(), to }
+    }
+}
 
 impl View<'_> {
     pub(super) fn rename(
@@ -57,10 +72,10 @@ impl View<'_> {
             Replace::Exchange => Onto::Exchange,
         };
         from.dir.held.rename(from.name.as_bytes(), &to.dir.held, to.name.as_bytes(), onto)?;
-        let (old, new) = (moved.path.clone(), self.below(&to.dir, &to.name));
-        let mut places = vec![(old.clone(), new.clone())];
+        let new = self.below(&to.dir, &to.name);
+        let mut places = vec![Move::of(&moved, new.clone())];
         match (how, &to.held) {
-            (Replace::Exchange, Some(_)) => places.push((new.clone(), old)),
+            (Replace::Exchange, Some(there)) => places.push(Move::of(there, moved.path.clone())),
             (_, Some(there)) => self.gone(there),
             (_, None) => {}
         }
