@@ -32,6 +32,7 @@ pub mod disk;
 pub mod fault;
 pub mod folder;
 pub mod memory;
+pub mod mounts;
 pub mod net;
 pub mod process;
 pub mod random;

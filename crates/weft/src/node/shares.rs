@@ -16,6 +16,7 @@ use weft_core::service::Share;
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Rights, VolumeId};
 use weft_kv::Engine;
 use weft_sys::Sys;
+use weft_sys::mounts::Spot;
 use weft_volume::export::{Export, Shared, Shares, SharesConfig};
 use weft_volume::managed::Managed;
 use weft_volume::tree::{ManagedAnchor, Tree};
@@ -140,7 +141,9 @@ impl NodeShares {
     /// Whoever reads the node's own directory reads its keys.
     fn must_not_be_ours(&self, directory: &Path) -> Result<()> {
         let data = self.data.canonicalize().unwrap_or_else(|_| self.data.clone());
-        if directory.starts_with(&data) || data.starts_with(directory) {
+        let spots = Spot::of(directory).zip(Spot::of(&data));
+        let mounted = spots.is_some_and(|(one, other)| one.is_within(&other) || other.is_within(&one));
+        if mounted || directory.starts_with(&data) || data.starts_with(directory) {
             let detail = "the node keeps its own data and keys there";
             return Err(Error::not_permitted(detail).hint("share a directory beside or below them"));
         }
