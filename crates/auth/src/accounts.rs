@@ -13,14 +13,12 @@ use weft_core::proof::Caller;
 use weft_core::service::{Accounts, GroupEdit, GroupRecord, NewUser, Secret, UserEdit, UserRecord};
 use weft_core::{CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, Result, Shown, limits};
 use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
+use weft_sys::users;
 
 use crate::checks::{Checks, Place};
 use crate::home::{Home, is_whole, revoke_line};
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
-
-/// The uid that the kernel shows for whoever has none here: nobody can be meant by it.
-const UID_OVERFLOW: u32 = 65_534;
 
 /// The accounts of the home domain, in its tables.
 #[derive(Clone)]
@@ -363,7 +361,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<&str> {
 }
 
 fn check_uid(uid: Option<u32>) -> Result<()> {
-    if matches!(uid, Some(UID_OVERFLOW | u32::MAX)) {
+    if matches!(uid, Some(users::NOBODY | u32::MAX)) {
         return Err(Error::invalid("that uid stands for nobody"));
     }
     Ok(())

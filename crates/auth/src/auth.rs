@@ -192,6 +192,12 @@ impl Auth {
         self.home.demand_administrator(caller)
     }
 
+    /// Checks that the caller is somebody, by a credential that still runs and was not narrowed. Fails with
+    /// `NotPermitted` or `Unauthenticated`.
+    pub fn demand_somebody(&self, caller: &Caller) -> Result<()> {
+        self.home.demand_somebody(caller)
+    }
+
     /// Checks the tables, the keys and the audit log while they are used. For administrators.
     pub async fn check(&self, caller: &Caller) -> Result<Vec<Finding>> {
         self.home.demand_administrator(caller)?;

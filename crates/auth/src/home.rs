@@ -158,6 +158,20 @@ impl Home {
         Err(error.caller(caller.name()))
     }
 
+    /// Fails with `NotPermitted`, or `Unauthenticated` for nobody, unless the caller's credential was not
+    /// narrowed.
+    pub(crate) fn demand_somebody(&self, caller: &Caller) -> Result<()> {
+        self.live(caller)?;
+        let error = if caller.is_anyone() {
+            Error::new(ErrorKind::Unauthenticated, "nobody is known at this uid").hint("weft login")
+        } else if is_whole(caller, self.steady.moment().wall) {
+            return Ok(());
+        } else {
+            Error::not_permitted("this takes a credential that is not narrowed")
+        };
+        Err(error.caller(caller.name()))
+    }
+
     /// Returns the row of one of the domain's users.
     pub(crate) fn user(&self, rows: &impl Read, name: &CallerName) -> Result<Option<UserRow>> {
         if name.kind() != Some(CallerKind::User) || name.domain() != Some(self.domain.id) {

@@ -395,8 +395,17 @@ pub const RPC_NUMBERS_MAX: usize = 4096;
 /// Bytes of these credentials, by their claims.
 pub const RPC_PRESENTED_BYTES_MAX: usize = 1 << 20;
 
+/// Groups of one user of the machine that are looked at: as many as a process may be in.
+pub const MACHINE_GROUPS_MAX: usize = 65_536;
+/// How long what the machine says of a user's groups is believed: it may be asked over a network.
+pub const MACHINE_GROUPS_KEPT: Duration = Duration::from_secs(60);
+
 /// Directories of its machine that one node shares: a list of them fits one message.
 pub const SHARES_MAX: usize = 128;
+/// Those of them that were shared by owners of the directories, who are no administrators.
+pub const SHARES_OF_OWNERS_MAX: usize = 64;
+/// Volumes that those may take: a volume's number is never given twice, and some are kept for administrators.
+pub const VOLUMES_OF_OWNERS: u16 = 192;
 
 /// Groups a user of this domain may be in: a credential that names them all still fits
 /// [`PROOF_BYTES_MAX`].

@@ -17,7 +17,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Component, Path};
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -95,6 +95,19 @@ impl Beneath {
         Ok(Self { root: root.map_err(refused)? })
     }
 
+    /// Opens it likewise, step by step from the root of the machine, and has `pass` look at each directory
+    /// that the path leads through. Fails as `pass` does.
+    pub fn open_through(path: &Path, mut pass: impl FnMut(&Held) -> Result<()>) -> Result<Self> {
+        let flags = HELD | OFlags::DIRECTORY;
+        let mut here = Held::of(fs::open("/", flags, Mode::empty()).map_err(refused)?);
+        for name in path.components() {
+            let Component::Normal(name) = name else { continue };
+            pass(&here)?;
+            here = Held::of(fs::openat(here.fd(), name, flags, Mode::empty()).map_err(refused)?);
+        }
+        Ok(Self { root: here.into_fd() })
+    }
+
     /// Holds the directory itself.
     pub fn itself(&self) -> Result<Held> {
         let fd = self.root.try_clone().map_err(|e| Error::internal("no descriptor is left").caused_by(e))?;
@@ -109,6 +122,20 @@ impl Beneath {
         }
         let found = again(|| fs::openat2(&self.root, OsStr::from_bytes(path), HELD, Mode::empty(), WITHIN));
         found.map(Held::of).map_err(refused)
+    }
+
+    /// Holds what has an inode's number and generation, wherever on the file system it is: to be asked where it
+    /// lies, and looked for there. None where nothing has, the file system's handles tell more than these
+    /// two, or the process may not open by handle (`CAP_DAC_READ_SEARCH`).
+    pub fn by_handle(&self, inode: u64, generation: u32) -> Result<Option<Held>> {
+        let top = self.itself()?;
+        let find = || {
+            let Some(shape) = handle::shape(&self.root, fs::fstat(&self.root)?.st_ino)? else {
+                return Ok(None);
+            };
+            handle::find(top.open_directory()?, shape, inode, generation)
+        };
+        Ok(find().map_err(refused)?.map(Held::of))
     }
 
     /// Returns how much the file system holds.

@@ -32,10 +32,12 @@ pub mod disk;
 pub mod fault;
 pub mod folder;
 pub mod memory;
+pub mod mounts;
 pub mod net;
 pub mod process;
 pub mod random;
 pub mod task;
+pub mod users;
 
 use std::sync::Arc;
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::caller::CallerName;
 use crate::error::Result;
+use crate::form::Origin;
 use crate::id::{DomainId, ObjectId, VolumeId};
 use crate::name::RelPath;
 use crate::proof::Caller;
@@ -99,19 +100,22 @@ pub struct Share {
     pub volume: VolumeId,
     /// Where it is in the tree, as people write it; empty if its junction has gone.
     pub at: String,
-    /// The directory; to administrators, empty to others.
+    /// The directory; to administrators and to who shared it, empty to others.
     pub directory: String,
     /// When it was shared.
     pub made: Time,
-    /// Who shared it; to administrators.
+    /// Who shared it.
     pub by: Option<CallerName>,
     /// Why it is not served at the moment, if it is not. To those who are not told the directory
     /// it does not name it either.
     pub away: Option<String>,
+    /// The user of the node's machine whose rights there limit it: whose directory it was, if whoever
+    /// shared it was no administrator.
+    pub limited_to: Option<u32>,
 }
 
-/// What can be asked of a running node. Everything but `status` and `shares` needs the
-/// administrator.
+/// What can be asked of a running node. `status` and `shares` are for everybody, `share`
+/// and `unshare` for whose directory it is too; the rest is for administrators.
 #[async_trait]
 pub trait Node: Send + Sync {
     /// Returns how it is. Where its data lie and what is being uploaded only administrators are told.
@@ -128,17 +132,21 @@ pub trait Node: Send + Sync {
     async fn check(&self, caller: &Caller) -> Result<CheckReport>;
 
     /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is
-    /// free. The directory is an absolute path there.
+    /// free. The directory is an absolute path there. An administrator may share any; who is none, and asks
+    /// from that machine, one that belongs to the uid it asks `from`: what is done through the share is
+    /// then limited to what that user of the machine may do.
     ///
-    /// Fails with `Exists` if something is at the name, `Invalid` for a path that is not absolute,
-    /// `NotFound` or `NotDirectory` for what is there, `Unsupported` for what the node cannot serve.
-    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share>;
+    /// Fails with `NotPermitted` if it is not the caller's to share, `Exists` if something is at the
+    /// name, `Invalid` for a path that is not absolute, `NotFound` or `NotDirectory` for what is there,
+    /// `Unsupported` for what the node cannot serve.
+    async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share>;
 
-    /// Ends the share at a name, and returns what it was. Nothing in the directory is touched.
+    /// Ends the share at a name, and returns what it was. Nothing in the directory is touched. For
+    /// administrators, and for who made it.
     /// `NotFound` if nothing is there, `Invalid` if that is no share.
     async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share>;
 
-    /// Returns what is shared: all of it to administrators. To others only those shares whose
-    /// junction they can walk to, without the directory and without who shared it.
+    /// Returns what is shared: all of it to administrators. To others what they shared, and those
+    /// shares whose junction they can walk to, without the directory.
     async fn shares(&self, caller: &Caller) -> Result<Vec<Share>>;
 }

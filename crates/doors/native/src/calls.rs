@@ -251,7 +251,9 @@ impl Calling {
             }
             NodeAsk::Backup(into) => Answer::Backup(node.backup(caller, &into).await?),
             NodeAsk::Check => Answer::Check(node.check(caller).await?),
-            NodeAsk::Share { directory, at } => Answer::Share(node.share(caller, &directory, &at).await?),
+            NodeAsk::Share { directory, at } => {
+                Answer::Share(node.share(caller, self.call.from, &directory, &at).await?)
+            }
             NodeAsk::Unshare(at) => Answer::Share(node.unshare(caller, &at).await?),
             NodeAsk::Shares => Answer::Shares(node.shares(caller).await?),
         })

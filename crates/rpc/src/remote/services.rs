@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
@@ -137,7 +138,8 @@ impl Node for Remote {
         take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), limits::UPKEEP_WITHIN).await?, Answer::Check(report) => report)
     }
 
-    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
+    /// The node knows itself from where it is asked.
+    async fn share(&self, caller: &Caller, _: Origin, directory: &str, at: &RelPath) -> Result<Share> {
         let ask = NodeAsk::Share { directory: directory.into(), at: at.clone() };
         take!(self.about_shares(caller, ask).await?, Answer::Share(share) => share)
     }

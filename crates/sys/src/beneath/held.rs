@@ -65,6 +65,10 @@ impl Held {
         self.0.as_fd()
     }
 
+    pub(super) fn into_fd(self) -> OwnedFd {
+        self.0
+    }
+
     /// A path to this very inode, wherever its names lead by now.
     fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.0.as_raw_fd())
@@ -215,6 +219,18 @@ impl Held {
         }
     }
 
+    /// Returns whether more than mode bits say who may do what with it; also where that cannot be told.
+    pub fn has_acl(&self) -> bool {
+        const ACLS: [&str; 3] = ["system.posix_acl_access", "system.nfs4_acl", "system.richacl"];
+        let path = self.path();
+        let there = |name: &&str| match fs::getxattr(&path, *name, &mut [0_u8; 0][..]) {
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => false,
+            Ok(_) | Err(_) => true,
+        };
+        // A symbolic link has none, and would be followed.
+        self.must_not_be_a_link().is_ok() && ACLS.iter().any(there)
+    }
+
     /// Gives it an extended attribute, or takes one away. `NoAttribute` if that is not there.
     pub fn set_tag(&self, name: &[u8], value: Option<&[u8]>) -> Result<()> {
         self.must_not_be_a_link()?;
@@ -244,7 +260,7 @@ pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    let generation = handle::generation(dir, name, btime)?;
+    let generation = handle::generation(dir, name, stat.stx_ino, btime)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

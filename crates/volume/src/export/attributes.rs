@@ -9,6 +9,7 @@ use weft_core::{Error, ErrorKind, Result, Rights, limits};
 
 use super::audit::Deed;
 use super::names::{check_size, mode_of, not_given, set_times};
+use super::user::{READ, WRITE};
 use super::view::{Node, View};
 
 /// The machine's name space for attributes of users.
@@ -26,7 +27,7 @@ impl View<'_> {
     }
 
     fn may_change(&self, node: &Node, set: &SetAttr) -> Result<()> {
-        set.mode.map_or(Ok(()), |mode| mode_of(node.kind, mode).map(drop))?;
+        set.mode.map_or(Ok(()), |mode| self.need_mode(&node.facts, mode_of(node.kind, mode)?))?;
         if let Some(size) = set.size {
             must_have_bytes(node)?;
             check_size(size)?;
@@ -77,6 +78,7 @@ impl View<'_> {
     pub(super) fn tags(&self, at: &At, from: Option<&TagName>) -> Result<TagPage> {
         let node = self.existing(at)?;
         self.need(&node, Rights::ATTR_READ)?;
+        self.need_access(&node, READ)?;
         let mut tags = Vec::new();
         let names = if node.kind == Kind::Symlink { Vec::new() } else { node.held.tags()? };
         let names = names.into_iter().filter_map(|name| Some(name.strip_prefix(USER)?.to_vec()));
@@ -92,6 +94,7 @@ impl View<'_> {
     pub(super) fn tag(&self, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<(Changed<()>, Deed)> {
         let node = self.existing(at)?;
         self.need(&node, Rights::ATTR_WRITE)?;
+        self.need_access(&node, WRITE)?;
         self.guard(guard, Some(&node))?;
         let before = self.before(&node);
         let mut bytes = 0;

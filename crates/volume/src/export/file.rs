@@ -66,7 +66,7 @@ impl ExportFile {
         let size = self.pinned().map_or(node.facts.size, |(facts, _)| facts.size);
         let (at, left) = range.within(size);
         let pinned = self.open.as_ref().and_then(|open| Some((open.held.clone(), open.pinned.as_ref()?.0)));
-        let stalls = self.volume.held_root(&self.volume.sys_deadline()).await?.stalls;
+        let stalls = self.volume.entered(&self.volume.sys_deadline()).await?.0.stalls;
         Ok(FileSource { lease, file: self.file.clone(), at, left, pinned, stalls })
     }
 

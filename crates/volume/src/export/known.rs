@@ -8,6 +8,7 @@ use weft_sys::beneath::Facts;
 use weft_sys::folder::Sort;
 
 use super::policies::is_within;
+use super::rename::Move;
 
 /// As many ids as fit, with their paths.
 pub(super) struct Known {
@@ -51,14 +52,20 @@ impl Known {
         self.paths.get(&id).unwrap_or_default()
     }
 
-    /// Notes that what lay at and below some paths lies elsewhere now.
-    pub(super) fn moved(&self, places: &[(Vec<u8>, Vec<u8>)]) {
-        let touched = |path: &[u8]| places.iter().find(|(from, _)| is_within(path, from));
-        let below: Vec<_> =
-            self.paths.iter().filter(|(_, paths)| paths.iter().any(|path| touched(path).is_some())).collect();
-        for (id, paths) in below {
+    /// Notes that some things lie elsewhere now, with what lies below them. Only where that may be anything
+    /// does it look at all that is known.
+    pub(super) fn moved(&self, places: &[Move]) {
+        let touched = |path: &[u8]| places.iter().find(|place| is_within(path, &place.from));
+        let touches = |paths: &Paths| paths.iter().any(|path| touched(path).is_some());
+        let known: Vec<_> = match places.iter().any(|place| place.is_directory) {
+            true => self.paths.iter().filter(|(_, paths)| touches(paths)).collect(),
+            false => {
+                places.iter().filter_map(|place| Some((place.id, self.paths.peek(&place.id)?))).collect()
+            }
+        };
+        for (id, paths) in known {
             let there = |path: &Arc<[u8]>| match touched(path) {
-                Some((from, to)) => moved(path, from, to).into(),
+                Some(place) => moved(path, &place.from, &place.to).into(),
                 None => path.clone(),
             };
             self.paths.insert(id, paths.iter().map(there).collect());

@@ -9,6 +9,7 @@ use weft_core::{Error, ErrorKind, Name, Result, Rights, limits};
 
 use super::known::{above, join};
 use super::stages::is_reserved;
+use super::user::SEARCH;
 use super::view::{Node, View, hidden};
 
 /// Where an address led.
@@ -57,9 +58,9 @@ impl View<'_> {
     }
 
     /// Finds what is at an address without looking at each step, where nothing stands in the way of
-    /// that: one policy for all, a right to pass that it gives, no link, and something at the end.
+    /// that: one policy for all, no user of the machine whose rights differ from step to step, a right to pass that it gives, no link, and something at the end.
     fn straight(&self, at: &At) -> Result<Option<Node>> {
-        if !self.policies.is_one() || !self.call.caller.limits().paths.is_empty() {
+        if !self.policies.is_one() || self.user.is_some() || !self.call.caller.limits().paths.is_empty() {
             return Ok(None);
         }
         let bound = self.policies.root();
@@ -139,7 +140,7 @@ impl View<'_> {
 
     /// Returns what a name in a directory stands for, and asks for no right.
     pub(super) fn child(&self, dir: &Node, name: &Name) -> Result<Option<Node>> {
-        if is_reserved(name) {
+        if is_reserved(name) || self.need_access(dir, SEARCH).is_err() {
             return Ok(None);
         }
         match dir.held.inside(name.as_bytes()) {

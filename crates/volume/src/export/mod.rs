@@ -19,13 +19,16 @@
 //!
 //! **Ids.** An inode's number, and what tells it from earlier ones of that number; the path where it was
 //! last seen is kept in memory, for as many as fit. What was renamed on the machine, or was forgotten,
-//! is `Stale` until its name is looked up again.
+//! is `Stale` until its name is looked up again; unless the two are what the file system makes its handles of, and
+//! the process may open by handle: then the machine is asked where it lies, and it is looked for there.
 //!
 //! **What cannot be as in a managed volume.** Deciding and acting are two steps: a policy that changes
 //! between them is felt by the next call. Acts and their audit records are two commits. Locks and open
 //! files are of Weft alone. Versions are made of what the machine tells of a file ([`version`]).
 //!
-//! **Rights.** Those that the policy gives, of which the machine leaves what it lets the node's user do.
+//! **Rights.** Those that the policy gives, of which the machine leaves what it lets the node's user do;
+//! of a directory that was shared by its owner, and not by an administrator, also no more than what it would
+//! let that user do ([`user`]).
 //!
 //! **Directories that do not answer.** What lies on a network or behind another program may stall: then
 //! every look is made on a thread that nobody else waits for, so many at once and no more, each until
@@ -35,6 +38,7 @@
 mod ahead;
 mod attributes;
 mod audit;
+mod check;
 mod file;
 mod file_system;
 mod known;
@@ -55,6 +59,7 @@ mod stage;
 mod stages;
 mod table;
 mod tails;
+mod user;
 mod version;
 mod view;
 mod why;
@@ -79,6 +84,7 @@ use crate::granted::Kept;
 use crate::locks::Locks;
 use crate::tree::{Anchor, Member};
 
+pub use self::check::{Beside, check};
 pub use self::shares::{Shared, Shares, SharesConfig};
 
 /// What an export works with.
@@ -93,6 +99,8 @@ struct Config {
     anchor: Arc<dyn Anchor>,
     /// Whether somebody takes the audit of writes.
     audited: bool,
+    /// Whether ids may be found by handle.
+    handles: bool,
 }
 
 /// A directory of the machine as a file system. Cheap to clone.
@@ -107,8 +115,12 @@ struct Volume {
     id: VolumeId,
     anchor: Arc<dyn Anchor>,
     audited: bool,
+    handles: bool,
     root: root::Root,
-    /// Who is shown as the owner of what belongs to the node's own user.
+    /// The user of the machine whose rights limit it, if any do.
+    user: Option<user::Known>,
+    /// Who is shown as the owner of what belongs to the user that the share is limited to, or else to
+    /// the node's own.
     owner: CallerId,
     policies: Mutex<Arc<Policies>>,
     /// Held while a policy is edited, or moves with its place.
@@ -137,10 +149,11 @@ struct Volume {
 
 impl Export {
     fn assemble(config: Config, share: &ShareRow) -> Result<Self> {
-        let Config { sys, space, issuer, groups, volume: id, anchor, audited } = config;
+        let Config { sys, space, issuer, groups, volume: id, anchor, audited, handles } = config;
         let policies = Policies::of(id, table::bounds(&space.snapshot()?, id)?)?;
         Ok(Self(Arc::new(Volume {
             root: root::Root::of(&share.directory, share.root),
+            user: share.limited_to.map(user::Known::of),
             owner: share.by.id(),
             versions: version::Versions::new(&sys),
             sys,
@@ -150,6 +163,7 @@ impl Export {
             id,
             anchor,
             audited,
+            handles,
             policies: Mutex::new(Arc::new(policies)),
             editing: tokio::sync::Mutex::default(),
             naming: Arc::default(),
@@ -171,7 +185,7 @@ impl Export {
 
     /// Returns why the directory cannot be served just now; nothing if it can.
     pub async fn away(&self) -> Option<String> {
-        self.0.held_root(&self.0.sys_deadline()).await.err().map(|error| error.detail().to_owned())
+        self.0.entered(&self.0.sys_deadline()).await.err().map(|error| error.detail().to_owned())
     }
 
     /// Ends uploads that nobody goes on with.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use weft_core::attr::{Before, Changed, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Entry, Expect, Guard, LinkTarget, New, Reference};
 use weft_core::{Error, ErrorKind, Name, Result, Rights, limits};
-use weft_sys::beneath::Fresh;
+use weft_sys::beneath::{Facts, Fresh};
 
 use super::audit::Deed;
 use super::locate::not_directory;
@@ -80,13 +80,15 @@ impl View<'_> {
         if dir.path.len() + name.as_bytes().len() >= limits::PATH_BYTES_MAX {
             return Err(Error::new(ErrorKind::TooLong, "a path has at most 16 KiB"));
         }
-        let held = dir.held.make(name.as_bytes(), fresh, set.mode.unwrap_or(mode))?;
+        let mode = set.mode.unwrap_or(mode);
+        let held = self.making(dir, || dir.held.make(name.as_bytes(), fresh, mode))?;
         let finish = || {
             let facts = held.facts()?;
             if shown_kind(facts.sort) == Some(Kind::Symlink) {
                 return Ok(());
             }
             if let Some(mode) = set.mode.filter(|mode| *mode != facts.mode) {
+                self.need_mode(&facts, mode)?;
                 held.set_mode(mode)?;
             }
             if let Some(size) = set.size.filter(|size| *size > 0) {
@@ -105,6 +107,14 @@ impl View<'_> {
             self.volume.verifiers.insert(node.id, verifier);
         }
         Ok(node)
+    }
+
+    /// Demands that the user whose rights limit the share may give these mode bits.
+    pub(super) fn need_mode(&self, facts: &Facts, mode: u16) -> Result<()> {
+        if self.user.as_ref().is_none_or(|user| user.may_set_mode(facts, mode)) {
+            return Ok(());
+        }
+        Err(Error::not_permitted("the user who shared the directory is not in the group that this is of"))
     }
 
     pub(super) fn link(&self, file: &At, to: &At) -> Result<(Changed<Entry>, Deed)> {
@@ -151,6 +161,7 @@ impl View<'_> {
         let node = spot.held.ok_or_else(hidden)?;
         let (dir, name) = (spot.dir, spot.name);
         self.need(&dir, Rights::REMOVE)?;
+        self.need_unname(&dir, &node)?;
         self.guard(guard, Some(&node))?;
         match (node.is_directory(), kind) {
             (true, Expect::NotDirectory) => {

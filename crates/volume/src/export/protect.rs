@@ -15,7 +15,7 @@ use super::Volume;
 use super::audit::Deed;
 use super::known::{above, moved};
 use super::policies::{Bound, Policies};
-use super::rename::Moved;
+use super::rename::{Move, Moved};
 use super::table::{self, BoundRow};
 use super::view::{Node, View};
 use crate::managed::AUDITS;
@@ -215,7 +215,7 @@ impl Volume {
     pub(super) async fn policies_moved(&self, places: &Moved) -> Result<()> {
         let policies = self.policies();
         let mut rows = Vec::new();
-        for (from, to) in places {
+        for Move { from, to, .. } in places {
             for bound in policies.bound_below(from) {
                 let path = moved(&bound.row.path, from, to);
                 rows.push((bound.container, BoundRow { path, ..bound.row.clone() }));

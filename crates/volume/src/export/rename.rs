@@ -5,17 +5,33 @@
 
 use weft_core::attr::{Changed, Wcc};
 use weft_core::form::{At, Guard, Replace};
-use weft_core::{Error, ErrorKind, Result, Rights};
+use weft_core::{Error, ErrorKind, FileId, Result, Rights};
 use weft_sys::beneath::Onto;
 
 use super::audit::{Deed, Flush};
 use super::locate::{Spot, not_directory};
 use super::names::{must_be_free, taken};
 use super::policies::is_within;
+use super::user::WRITE;
 use super::view::{Node, View, hidden};
 
-/// What has come to lie elsewhere: from where, to where.
-pub(super) type Moved = Vec<(Vec<u8>, Vec<u8>)>;
+/// What has come to lie elsewhere.
+pub(super) type Moved = Vec<Move>;
+
+/// Something that was at one path, and is at another.
+pub(super) struct Move {
+    pub(super) id: FileId,
+    /// Whether others lie below it, which have moved along.
+    pub(super) is_directory: bool,
+    pub(super) from: Vec<u8>,
+    pub(super) to: Vec<u8>,
+}
+
+impl Move {
+    fn of(node: &Node, to: Vec<u8>) -> Self {
+        Self { id: node.id, is_directory: node.is_directory(), from: node.path.clone(), to }
+    }
+}
 
 impl View<'_> {
     pub(super) fn rename(
@@ -28,7 +44,7 @@ impl View<'_> {
         let from = self.spot(from)?;
         let moved = from.held.clone().ok_or_else(hidden)?;
         let to = self.spot(to)?;
-        let by = self.may_rename(&from, &to, how)?;
+        let by = self.may_rename(&moved, &from, &to, how)?;
         self.guard(guard, to.held.as_ref())?;
         must_be_free(&to.name)?;
         match (how, &to.held) {
@@ -56,10 +72,10 @@ impl View<'_> {
             Replace::Exchange => Onto::Exchange,
         };
         from.dir.held.rename(from.name.as_bytes(), &to.dir.held, to.name.as_bytes(), onto)?;
-        let (old, new) = (moved.path.clone(), self.below(&to.dir, &to.name));
-        let mut places = vec![(old.clone(), new.clone())];
+        let new = self.below(&to.dir, &to.name);
+        let mut places = vec![Move::of(&moved, new.clone())];
         match (how, &to.held) {
-            (Replace::Exchange, Some(_)) => places.push((new.clone(), old)),
+            (Replace::Exchange, Some(there)) => places.push(Move::of(there, moved.path.clone())),
             (_, Some(there)) => self.gone(there),
             (_, None) => {}
         }
@@ -97,7 +113,7 @@ impl View<'_> {
     }
 
     /// Within a container `rename` is enough; otherwise, or without it, `remove` there and `insert` here.
-    fn may_rename(&self, from: &Spot, to: &Spot, how: Replace) -> Result<Rights> {
+    fn may_rename(&self, moved: &Node, from: &Spot, to: &Spot, how: Replace) -> Result<Rights> {
         let same = from.dir.bound.container == to.dir.bound.container;
         let by_rename = same && self.has(&from.dir, Rights::RENAME) && self.has(&to.dir, Rights::RENAME);
         if !by_rename {
@@ -110,6 +126,13 @@ impl View<'_> {
         if to.held.is_some() && how != Replace::Never && !(by_rename && how == Replace::Exchange) {
             self.need(&to.dir, Rights::REMOVE)?;
         }
+        self.need_unname(&from.dir, moved)?;
+        to.held.iter().try_for_each(|there| self.need_unname(&to.dir, there))?;
+        // What lies above a directory is written in the directory.
+        let apart = from.dir.id != to.dir.id;
+        let other = to.held.as_ref().filter(|_| how == Replace::Exchange);
+        let turned = [Some(moved), other].into_iter().flatten().filter(|node| apart && node.is_directory());
+        turned.into_iter().try_for_each(|dir| self.need_access(dir, WRITE))?;
         Ok(if by_rename { Rights::RENAME } else { Rights::REMOVE })
     }
 }

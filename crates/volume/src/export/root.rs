@@ -2,7 +2,7 @@
 //! that serve everybody where it may not answer.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,6 +13,7 @@ use weft_core::{Deadline, Error, ErrorKind, Result, Tick, limits};
 use weft_sys::Beneath;
 
 use super::Volume;
+use super::user::{self, User};
 use super::view::View;
 
 pub(super) struct Root {
@@ -44,14 +45,36 @@ impl Root {
         }
     }
 
-    fn open(directory: &std::path::Path, inode: (u64, u32)) -> Result<Rooted> {
-        let beneath = Beneath::open(directory).map_err(away)?;
+    fn open(directory: &Path, inode: (u64, u32), user: Option<&User>) -> Result<Rooted> {
+        let beneath = open_for(directory, user).map_err(away)?;
         let facts = beneath.itself().and_then(|held| held.facts()).map_err(away)?;
         if (facts.inode, facts.generation) != inode {
             let another = "another directory lies where the shared one was; its disk may not be mounted";
             return Err(Error::new(ErrorKind::Unavailable, another).hint("mount it, or share it again"));
         }
         Ok(Rooted { stalls: beneath.may_stall(), beneath })
+    }
+}
+
+/// Opens a directory by its path, if the user it is for may go there.
+pub(super) fn open_for(directory: &Path, user: Option<&User>) -> Result<Beneath> {
+    let Some(user) = user else { return Beneath::open(directory) };
+    Beneath::open_through(directory, |passed| {
+        if user::access(user, passed, &passed.facts()?) & user::SEARCH != 0 {
+            return Ok(());
+        }
+        Err(Error::denied("the machine lets the directory's owner not come to it"))
+    })
+}
+
+impl Rooted {
+    /// Checks that the directory is still that user's whose rights limit the share.
+    fn must_belong(&self, user: &User) -> Result<()> {
+        if self.beneath.itself()?.facts()?.uid == user.uid {
+            return Ok(());
+        }
+        let detail = "the shared directory belongs to another user of the machine than it did";
+        Err(Error::new(ErrorKind::Unavailable, detail).hint("unshare it, or have its owner share it"))
     }
 }
 
@@ -73,8 +96,23 @@ impl Volume {
         Deadline::within(self.sys.clock(), limits::EXPORT_LOOK)
     }
 
+    /// Returns the directory, and the user whose rights limit what is done there.
+    pub(super) async fn entered(self: &Arc<Self>, until: &Deadline) -> Result<(Arc<Rooted>, Option<User>)> {
+        let Some(known) = &self.user else { return Ok((self.held_root(until, None).await?, None)) };
+        let user = known.now(&self.sys).await;
+        let rooted = self.held_root(until, Some(&user)).await?;
+        let (held, owner) = (rooted.clone(), user.clone());
+        let look = move || held.must_belong(&owner);
+        if rooted.stalls {
+            self.apart(*until, look).await?
+        } else {
+            look()?
+        }
+        Ok((rooted, Some(user)))
+    }
+
     /// Returns the directory: as it is held, or opened anew.
-    pub(super) async fn held_root(self: &Arc<Self>, until: &Deadline) -> Result<Arc<Rooted>> {
+    async fn held_root(self: &Arc<Self>, until: &Deadline, user: Option<&User>) -> Result<Arc<Rooted>> {
         let now = self.sys.clock().tick();
         let held = self.root.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some((rooted, since)) = held
@@ -82,8 +120,9 @@ impl Volume {
         {
             return Ok(rooted);
         }
-        let (directory, inode) = (self.root.directory.clone(), self.root.inode);
-        let rooted = Arc::new(self.apart(*until, move || Root::open(&directory, inode)).await?);
+        let (directory, inode, user) = (self.root.directory.clone(), self.root.inode, user.cloned());
+        let open = move || Root::open(&directory, inode, user.as_ref());
+        let rooted = Arc::new(self.apart(*until, open).await?);
         *self.root.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((rooted.clone(), now));
         self.let_go_behind();
         Ok(rooted)
@@ -174,12 +213,12 @@ impl Volume {
             return self.look(call, look).await;
         }
         call.check(self.sys.clock())?;
-        let rooted = self.held_root(&call.until).await?;
+        let (rooted, user) = self.entered(&call.until).await?;
         let (volume, own, reading) = (self.clone(), call.clone(), self.reading.clone());
         let turn = self.sys.within(call.until, async { Ok(reading.acquire_owned().await) }).await?;
         let look = move || {
             let _turn = turn;
-            look(&View::of(&volume, &rooted, &own))
+            look(&View::of(&volume, &rooted, user, &own))
         };
         self.apart(call.until, look).await
     }
@@ -191,12 +230,12 @@ impl Volume {
         look: impl FnOnce(&View<'_>) -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let until = if call.until.passed(self.sys.clock()) { self.sys_deadline() } else { call.until };
-        let rooted = self.held_root(&until).await?;
+        let (rooted, user) = self.entered(&until).await?;
         if !rooted.stalls {
-            return look(&View::of(self, &rooted, call));
+            return look(&View::of(self, &rooted, user, call));
         }
         let (volume, call) = (self.clone(), call.clone());
-        let look = move || look(&View::of(&volume, &rooted, &call));
+        let look = move || look(&View::of(&volume, &rooted, user, &call));
         match acts {
             Some(span) => self.apart_until(Deadline::within(self.sys.clock(), span), look).await,
             None => self.apart(until, look).await,

@@ -10,12 +10,12 @@ use weft_core::policy::AuditReads;
 use weft_core::service::{Issuer, Memberships};
 use weft_core::{CallerName, Deadline, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
 use weft_kv::{Engine, Schema, Space, SpaceId};
+use weft_sys::Sys;
 use weft_sys::folder::Sort;
-use weft_sys::{Beneath, Sys};
 
 use super::policies::Policies;
 use super::table::{self, BoundRow, ShareRow};
-use super::{Config, Export};
+use super::{Config, Export, root, user};
 use crate::tree::Anchor;
 
 /// The schema of the shares' tables.
@@ -36,6 +36,8 @@ pub struct SharesConfig {
     pub groups: Arc<dyn Memberships>,
     /// Whether somebody takes the audit of writes.
     pub audited: bool,
+    /// Whether ids are found by handle, where the file system and the process can (`CAP_DAC_READ_SEARCH`).
+    pub handles: bool,
     /// The first volume number to give: those before it are taken.
     pub first: VolumeId,
 }
@@ -59,12 +61,15 @@ pub struct Shared {
     pub made: Time,
     /// The entry of the tree that leads to it; none if making it was cut off.
     pub junction: Option<FileId>,
+    /// The user of the machine whose rights there limit it, if any do.
+    pub limited_to: Option<u32>,
 }
 
 impl Shared {
     fn of(volume: VolumeId, row: ShareRow) -> Self {
         let directory = PathBuf::from(std::ffi::OsStr::from_bytes(&row.directory));
-        Self { volume, directory, by: row.by, made: row.made, junction: row.junction }
+        let ShareRow { by, made, junction, limited_to, .. } = row;
+        Self { volume, directory, by, made, junction, limited_to }
     }
 }
 
@@ -82,9 +87,17 @@ impl Shares {
     }
 
     /// Notes a directory as shared by `by`, under a volume number of its own and with this policy for all
-    /// of it. `directory` is an absolute path without symbolic links. Fails with `Invalid` or
-    /// `NotDirectory` if it is none, and as the machine does.
-    pub async fn add(&self, directory: &Path, by: &CallerName, acl: Acl) -> Result<Shared> {
+    /// of it. `directory` is an absolute path without symbolic links. What is done through it is limited to
+    /// what one user of the machine may do, if there is one in `limited_to`: the directory must be theirs.
+    /// Fails with `Invalid` or `NotDirectory` if it is none, `NotPermitted` if it is not, and as the
+    /// machine does.
+    pub async fn add(
+        &self,
+        directory: &Path,
+        by: &CallerName,
+        acl: Acl,
+        limited_to: Option<u32>,
+    ) -> Result<Shared> {
         let shown = directory.display().to_string();
         let plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
         if !directory.is_absolute() || !directory.components().all(plain) {
@@ -92,15 +105,23 @@ impl Shares {
             return Err(Error::invalid(detail).about(shown));
         }
         acl.check()?;
+        limited_to.map_or(Ok(()), user::must_be_somebody)?;
         let path = directory.to_path_buf();
-        let look =
-            move || Beneath::open(&path).and_then(|beneath| beneath.itself()).and_then(|held| held.facts());
         let sys = &self.config.sys;
+        let user = match limited_to {
+            Some(uid) => Some(user::Known::of(uid).now(sys).await),
+            None => None,
+        };
+        let look = move || root::open_for(&path, user.as_ref())?.itself()?.facts();
         let looked =
             sys.within(Deadline::within(sys, limits::EXPORT_LOOK), async { sys.blocking(look).await? });
         let facts = looked.await.map_err(|e| refused(e).about(&shown))?;
         if facts.sort != Sort::Directory {
             return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be shared").about(shown));
+        }
+        if limited_to.is_some_and(|uid| uid != facts.uid) {
+            let detail = "the directory belongs to another user of the machine than the one who asks";
+            return Err(Error::not_permitted(detail).about(shown).hint("an administrator may share it"));
         }
         let mut owner = [0; 8];
         self.config.sys.random().fill(&mut owner);
@@ -111,6 +132,7 @@ impl Shares {
             by: by.clone(),
             made: self.config.sys.clock().now(),
             junction: None,
+            limited_to,
         };
         let (kept, first) = (row.clone(), self.config.first);
         let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
@@ -118,6 +140,9 @@ impl Shares {
                 return Err(Error::new(ErrorKind::NoQuota, "the node shares as many directories as it may"));
             }
             let volume = table::next_volume(txn, first)?;
+            if limited_to.is_some() {
+                must_leave_room(&table::shares(txn)?, volume)?;
+            }
             table::put_share(txn, volume, &kept)?;
             let bound = BoundRow {
                 path: Vec::new(),
@@ -158,10 +183,21 @@ impl Shares {
     pub fn export(&self, volume: VolumeId, anchor: Arc<dyn Anchor>) -> Result<Export> {
         let row = table::share(&self.space.snapshot()?, volume)?;
         let row = row.ok_or_else(|| Error::not_found("there is no such share"))?;
-        let SharesConfig { sys, issuer, groups, audited, .. } = self.config.clone();
+        let SharesConfig { sys, issuer, groups, audited, handles, .. } = self.config.clone();
         let space = self.space.clone();
-        Export::assemble(Config { sys, space, issuer, groups, volume, anchor, audited }, &row)
+        let config = Config { sys, space, issuer, groups, volume, anchor, audited, handles };
+        Export::assemble(config, &row)
     }
+}
+
+/// Checks that owners leave administrators some of what the node can share.
+fn must_leave_room(shares: &[(VolumeId, ShareRow)], next: VolumeId) -> Result<()> {
+    let of_owners = shares.iter().filter(|(_, row)| row.limited_to.is_some()).count();
+    if of_owners < limits::SHARES_OF_OWNERS_MAX && next.0 < limits::VOLUMES_OF_OWNERS {
+        return Ok(());
+    }
+    let detail = "the node shares as many directories for their owners as it may";
+    Err(Error::new(ErrorKind::NoQuota, detail).hint("an administrator may share it"))
 }
 
 /// Says of a path that it may lead over a link: nothing else of it can be a loop.

@@ -23,6 +23,7 @@ use super::lease::Lease;
 use super::locate::{Spot, not_directory};
 use super::names::{SET_ID, check_size, mode_of, must_be_free, set_times, too_large};
 use super::stages::{StagedPart, Staging};
+use super::user::{SEARCH, WRITE};
 use super::version::{is_young, until_grown};
 use super::view::{Node, View, hidden};
 
@@ -44,7 +45,9 @@ impl View<'_> {
             let detail = "the file has several names, of which the others would keep the old bytes";
             return Err(Error::new(ErrorKind::TooManyLinks, detail).hint("write it in place"));
         }
-        Ok(())
+        // Another file takes its place: the machine asks for that of the directory.
+        self.need_unname(&spot.dir, node)?;
+        self.need_access(&spot.dir, WRITE | SEARCH)
     }
 
     /// Checks that a stage is the caller's own, and of this age.
@@ -89,7 +92,7 @@ impl View<'_> {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let held = Arc::new(dir.held.make(&name, Fresh::File, 0o600)?);
+        let held = Arc::new(self.making(dir, || dir.held.make(&name, Fresh::File, 0o600))?);
         let (file, hasher) = (held.open(true)?, blake3::Hasher::new());
         Ok(StagedPart { bytes: 0, hasher, file, held, dir: dir.held.clone(), name, published: false })
     }
@@ -113,7 +116,7 @@ impl View<'_> {
         let above = self.before(&spot.dir);
         let before = spot.held.as_ref().map(|node| self.before(node));
         match &spot.held {
-            Some(old) => take_over(old, &staged, set)?,
+            Some(old) => self.take_over(old, &staged, set)?,
             None => staged.set_mode(mode_of(Kind::File, set.mode.unwrap_or(0o644))?)?,
         }
         set_times(&staged, set, self)?;
@@ -134,32 +137,32 @@ impl View<'_> {
         let changed = self.entered(&spot.dir, above, &spot.name, &node, before);
         Ok((changed, node, deed))
     }
-}
 
-/// Has a new file look like the one it takes the place of, but for its bytes and for what would have it
-/// run as another.
-fn take_over(old: &Node, new: &Held, set: &SetAttr) -> Result<()> {
-    let mode = set.mode.map(|mode| mode_of(Kind::File, mode)).transpose()?;
-    if !old.held.may(WRITE) {
-        return Err(Error::denied("the machine lets nobody write it as whom the node runs"));
-    }
-    let made = new.facts()?;
-    if (made.uid, made.gid) != (old.facts.uid, old.facts.gid) {
-        let detail = "it belongs to another user or group of the machine, who would lose it";
-        let refused = |e| Error::not_permitted(detail).hint("write it in place").caused_by(e);
-        new.set_owner(old.facts.uid, old.facts.gid).map_err(refused)?;
-    }
-    for name in old.held.tags()? {
-        let kept = name.starts_with(b"user.") || name == b"system.posix_acl_access";
-        if let Some(value) = old.held.tag(&name)?.filter(|_| kept) {
-            new.set_tag(&name, Some(&value))?;
+    /// Has a new file look like the one it takes the place of, but for its bytes and for what would have it
+    /// run as another.
+    fn take_over(&self, old: &Node, new: &Held, set: &SetAttr) -> Result<()> {
+        let mode = set.mode.map(|mode| mode_of(Kind::File, mode)).transpose()?;
+        if !old.held.may(WRITE) {
+            return Err(Error::denied("the machine lets nobody write it as whom the node runs"));
         }
+        let made = new.facts()?;
+        let detail = "it belongs to another user or group of the machine, who would lose it";
+        let lost = || Error::not_permitted(detail).hint("write it in place");
+        if self.user.as_ref().is_some_and(|user| !user.may_stand_for(&old.facts, &made)) {
+            return Err(lost());
+        }
+        if (made.uid, made.gid) != (old.facts.uid, old.facts.gid) {
+            new.set_owner(old.facts.uid, old.facts.gid).map_err(|e| lost().caused_by(e))?;
+        }
+        for name in old.held.tags()? {
+            let kept = name.starts_with(b"user.") || name == b"system.posix_acl_access";
+            if let Some(value) = old.held.tag(&name)?.filter(|_| kept) {
+                new.set_tag(&name, Some(&value))?;
+            }
+        }
+        new.set_mode(mode.unwrap_or(old.facts.mode & !SET_ID))
     }
-    new.set_mode(mode.unwrap_or(old.facts.mode & !SET_ID))
 }
-
-/// As [`Held::may`] asks.
-const WRITE: u16 = 2;
 
 fn no_stage(id: StageId) -> Error {
     Error::not_found("there is no such stage").about(id)

@@ -28,6 +28,9 @@ pub(super) struct ShareRow {
     pub(super) made: Time,
     /// The entry of the tree that leads to it; none until it was made.
     pub(super) junction: Option<FileId>,
+    /// The user of the machine whose rights limit it: whose the directory was, if it was not shared by
+    /// an administrator.
+    pub(super) limited_to: Option<u32>,
 }
 
 impl Row for ShareRow {
@@ -55,7 +58,34 @@ impl Row for BoundRow {
     const WHAT: &'static str = "policy of a share";
 }
 
-fn share_key(volume: VolumeId) -> Vec<u8> {
+/// What a row is of, by its key.
+pub(super) enum Key {
+    Share(VolumeId),
+    LastVolume,
+    Bound(ContainerId),
+}
+
+/// Returns what a row is of; nothing for a key that is none.
+pub(super) fn key_of(key: &[u8]) -> Option<Key> {
+    let volume = |bytes: &[u8]| Some(VolumeId(u16::from_be_bytes(bytes.try_into().ok()?)));
+    match key.split_first()? {
+        (&SHARE, rest) => volume(rest).map(Key::Share),
+        (&LAST_VOLUME, []) => Some(Key::LastVolume),
+        (&BOUND, rest) => {
+            let (above, id) = rest.split_first_chunk::<2>()?;
+            let container = ContainerId(u64::from_be_bytes(id.try_into().ok()?));
+            (volume(above)? == container.volume()).then_some(Key::Bound(container))
+        }
+        _ => None,
+    }
+}
+
+/// Returns the row that says which volume number was given last.
+pub(super) fn last_volume(volume: VolumeId) -> (Vec<u8>, Vec<u8>) {
+    (vec![LAST_VOLUME], volume.0.to_be_bytes().to_vec())
+}
+
+pub(super) fn share_key(volume: VolumeId) -> Vec<u8> {
     [&[SHARE][..], &volume.0.to_be_bytes()].concat()
 }
 
@@ -63,7 +93,7 @@ fn bound_prefix(volume: VolumeId) -> Vec<u8> {
     [&[BOUND][..], &volume.0.to_be_bytes()].concat()
 }
 
-fn bound_key(container: ContainerId) -> Vec<u8> {
+pub(super) fn bound_key(container: ContainerId) -> Vec<u8> {
     let mut key = bound_prefix(container.volume());
     key.extend_from_slice(&container.0.to_be_bytes());
     key

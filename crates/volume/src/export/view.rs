@@ -17,6 +17,7 @@ use super::Volume;
 use super::known::{above, join};
 use super::policies::{Bound, Policies};
 use super::root::Rooted;
+use super::user::{self, SEARCH, User};
 use crate::granted::Wanted;
 
 /// A call's look at one moment.
@@ -24,6 +25,8 @@ pub(super) struct View<'a> {
     pub(super) volume: &'a Arc<Volume>,
     pub(super) root: &'a Beneath,
     pub(super) call: &'a Call,
+    /// The user of the machine whose rights limit the share, if any do.
+    pub(super) user: Option<User>,
     pub(super) policies: Arc<Policies>,
     /// Whether the machine stamps changes here by a clock that it does not know.
     pub(super) slow: bool,
@@ -61,10 +64,30 @@ impl Node {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(volume: &'a Arc<Volume>, rooted: &'a Rooted, call: &'a Call) -> Self {
+    pub(super) fn of(
+        volume: &'a Arc<Volume>,
+        rooted: &'a Rooted,
+        user: Option<User>,
+        call: &'a Call,
+    ) -> Self {
         let (root, slow) = (&rooted.beneath, rooted.stalls);
         let seen = volume.policy_changes.load(Ordering::Acquire);
-        Self { volume, root, call, slow, seen, policies: volume.policies(), now: volume.sys.clock().moment() }
+        let (policies, now) = (volume.policies(), volume.sys.clock().moment());
+        Self { volume, root, call, user, slow, seen, policies, now }
+    }
+
+    /// Finds what is at a path, if the user whose rights limit the share may go there; to them nothing
+    /// is where they may not. Whoever looks for policies looks whatever they may.
+    pub(super) fn find(&self, path: &[u8]) -> Result<Held> {
+        let Some(user) = &self.user else { return self.root.find(path) };
+        let mut here = self.root.itself()?;
+        for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+            if user::access(user, &here, &here.facts()?) & SEARCH == 0 {
+                return Err(hidden());
+            }
+            here = here.inside(name)?;
+        }
+        Ok(here)
     }
 
     /// Returns what was found at a path, which lies in something governed by `above`; nothing for
@@ -108,7 +131,9 @@ impl<'a> View<'a> {
                 return Ok(node);
             }
         }
-        let open = self.volume.opens.held(id).ok_or_else(|| stale(id))?;
+        let Some(open) = self.volume.opens.held(id) else {
+            return self.by_handle(id)?.ok_or_else(|| stale(id));
+        };
         if let Some(node) = self.where_held(id, &open.held)? {
             return Ok(node);
         }
@@ -122,6 +147,15 @@ impl<'a> View<'a> {
         Ok(Node { id, kind: Kind::File, path: open.path, held: open.held, facts, bound })
     }
 
+    /// Returns what an id is of that the machine finds by its handle, if it lies in the share.
+    fn by_handle(&self, id: FileId) -> Result<Option<Node>> {
+        if !self.volume.handles {
+            return Ok(None);
+        }
+        let held = self.root.by_handle(id.serial(), id.generation())?;
+        held.map_or(Ok(None), |held| self.where_held(id, &held))
+    }
+
     /// Returns what an id is of, of which somebody holds on to the inode.
     pub(super) fn node_held(&self, id: FileId, held: &Held) -> Result<Node> {
         match self.node(id) {
@@ -132,7 +166,7 @@ impl<'a> View<'a> {
 
     /// Returns what an id is of if it lies at a path.
     fn node_at(&self, id: FileId, path: &[u8]) -> Result<Option<Node>> {
-        let Some(held) = found(self.root.find(path))? else { return Ok(None) };
+        let Some(held) = found(self.find(path))? else { return Ok(None) };
         let facts = held.facts()?;
         if self.volume.known.id_of(&facts) != id {
             return Ok(None);
@@ -185,7 +219,7 @@ impl<'a> View<'a> {
             return self.root_node();
         }
         let above = self.governing_above(path)?;
-        let node = self.node_of(path.to_vec(), self.root.find(path)?, &above)?;
+        let node = self.node_of(path.to_vec(), self.find(path)?, &above)?;
         node.filter(Node::is_directory).ok_or_else(hidden)
     }
 
@@ -194,13 +228,17 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn attr_of(&self, id: FileId, kind: Kind, facts: &Facts, bound: &Bound) -> Attr {
+        let (own, own_group) = match &self.user {
+            Some(user) => (Some(user.uid), user.gid()),
+            None => (Some(weft_sys::process::uid()), Some(weft_sys::process::gid())),
+        };
         Attr {
             id,
             kind,
             mode: facts.mode,
             links: facts.links,
-            owner: self.shown_owner(facts.uid, weft_sys::process::uid(), "user"),
-            group: self.shown_owner(facts.gid, weft_sys::process::gid(), "group"),
+            owner: self.shown_owner(facts.uid, own, "user"),
+            group: self.shown_owner(facts.gid, own_group, "group"),
             size: if kind == Kind::Fifo { 0 } else { facts.size },
             used: facts.used,
             atime: facts.atime,
@@ -213,9 +251,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// What belongs to the node's own user is shown as of who shared it; others have no name in Weft.
-    fn shown_owner(&self, id: u32, own: u32, what: &str) -> CallerId {
-        if id == own {
+    /// What belongs to the user that the share is limited to, or else to the node's own, is shown as of who
+    /// shared it; others have no name in Weft.
+    fn shown_owner(&self, id: u32, own: Option<u32>, what: &str) -> CallerId {
+        if Some(id) == own {
             return self.volume.owner;
         }
         let mut bytes = [0; 16];
@@ -287,23 +326,57 @@ impl<'a> View<'a> {
         if allowed.is_empty() { allowed } else { allowed & self.within_paths(path) }
     }
 
+    /// Returns what of `asked` the policy gives the caller on something, as far as the user whose rights
+    /// limit the share may do it too.
     pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Rights {
-        self.rights_at(&node.path, &node.bound, asked)
+        let given = self.rights_at(&node.path, &node.bound, asked);
+        if given.is_empty() { given } else { given & self.left_to_user(node) }
+    }
+
+    fn left_to_user(&self, node: &Node) -> Rights {
+        let Some(user) = &self.user else { return Rights::ALL };
+        user.rights(node.kind, &node.facts, || node.held.has_acl())
+    }
+
+    /// Demands of the machine that it lets the user whose rights limit the share do something with a file.
+    pub(super) fn need_access(&self, node: &Node, access: u16) -> Result<()> {
+        let lets = |user: &User| user::access(user, &node.held, &node.facts) & access == access;
+        if self.user.as_ref().is_none_or(lets) { Ok(()) } else { Err(self.not_the_users()) }
+    }
+
+    /// Demands that this user may take a name away from a directory which they may write.
+    pub(super) fn need_unname(&self, dir: &Node, named: &Node) -> Result<()> {
+        let may = |user: &User| user.may_unname(&dir.facts, &named.facts);
+        if self.user.as_ref().is_none_or(may) { Ok(()) } else { Err(self.not_the_users()) }
+    }
+
+    fn not_the_users(&self) -> Error {
+        let detail = "the machine refuses this to the user who shared the directory";
+        Error::denied(detail).caller(self.call.caller.name())
+    }
+
+    /// Makes something in a directory: so that it belongs to the user whose rights limit the share, if any do.
+    pub(super) fn making<T>(&self, dir: &Node, make: impl FnOnce() -> Result<T>) -> Result<T> {
+        match &self.user {
+            Some(user) => user.making(&dir.facts, make),
+            None => make(),
+        }
     }
 
     pub(super) fn rights(&self, node: &Node) -> Rights {
         self.rights_of(node, Rights::ALL)
     }
 
-    /// Returns what the machine lets the node's user do with something: of reading, writing and
-    /// searching it. Asked only where it is shown: whoever acts is told by the act.
+    /// Returns what the machine leaves: what it lets the node's user do of reading, writing and searching
+    /// something, and the user whose rights limit the share. Of the node's it is asked only where it is
+    /// shown: whoever acts is told by the act.
     pub(super) fn left_by_machine(&self, node: &Node) -> Rights {
         if node.kind == Kind::Symlink {
-            return Rights::ALL;
+            return self.left_to_user(node);
         }
         let bits = [4, 2, 1].into_iter().filter(|bit| node.held.may(*bit)).sum::<u16>() << 6;
         let owned = Owned { kind: node.kind, mode: bits, owner: self.volume.owner, group: self.volume.owner };
-        narrow(Modes::Owner, &owned, &self.call.caller.subject())
+        narrow(Modes::Owner, &owned, &self.call.caller.subject()) & self.left_to_user(node)
     }
 
     pub(super) fn has(&self, node: &Node, rights: Rights) -> bool {
@@ -336,6 +409,9 @@ impl<'a> View<'a> {
 
     fn denial(&self, node: &Node, decision: &Decision) -> Error {
         let missing = decision.asked() - decision.allowed();
+        if missing.is_empty() {
+            return self.not_the_users();
+        }
         let inside = self.within_paths(&node.path).contains(missing);
         let detail = decision.because(missing).refusal(missing, inside);
         Error::denied(detail).caller(self.call.caller.name())

@@ -61,8 +61,9 @@ impl View<'_> {
         let entry =
             |index| rules.and_then(|acl| acl.words(index)).unwrap_or_else(|| "an entry of the ACL".into());
         let inside = self.within(&node.path, &who.limits().paths);
+        let whose = if self.user.is_some() { "who shared the directory" } else { "whom the node runs as" };
         let words = |right: Rights| match given.allowed().contains(right) && !left.contains(right) {
-            true => format!("{right}: the machine refuses it to the user whom the node runs as"),
+            true => format!("{right}: the machine refuses it to the user {whose}"),
             false => because(&settled, right, inside, entry),
         };
         WhyStep {

@@ -51,6 +51,8 @@ pub(super) struct Deed<'a> {
     /// The inode whose container allowed it, and the right that was needed.
     pub(super) by: (&'a Node, Rights),
     pub(super) bytes: u64,
+    /// What decided, where it was no entry.
+    pub(super) because: Option<&'static str>,
 }
 
 impl<'a> Deed<'a> {
@@ -61,7 +63,8 @@ impl<'a> Deed<'a> {
         node: &'a Node,
         by: (&'a Node, Rights),
     ) -> Self {
-        Self { kind, operation, node, place: None, to: None, other: None, also: Vec::new(), by, bytes: 0 }
+        let (place, to, other, also, because) = (None, None, None, Vec::new(), None);
+        Self { kind, operation, node, place, to, other, also, by, bytes: 0, because }
     }
 
     /// Returns what its record is about. `told` is what watchers are told.
@@ -242,7 +245,8 @@ impl Act<'_, '_> {
         let view = self.view();
         let (node, right) = deed.by;
         let governing = view.governing(node.inode.container)?;
-        let because = view.settled_by(&governing, right);
+        let settled = || view.settled_by(&governing, right);
+        let because = deed.because.map_or_else(settled, str::to_owned);
         let caller = &self.call.caller;
         Ok(AuditRecord {
             at: self.wall,

@@ -7,28 +7,15 @@
 //! staged is written and read again), the proof is made of the decision on that very right, for
 //! that one object, with the conditions it leaned on; it stays with the volume.
 
-use std::net::IpAddr;
-
 use weft_core::acl::{Acl, AclEntry, Ask, Decision, Stored, Upon, Who, decide};
 use weft_core::proof::{Granted, Objects};
-use weft_core::{CallerId, ContainerId, CredentialId, Error, Moment, ObjectId, Result, Rights, limits};
+use weft_core::{ContainerId, Error, ObjectId, Result, Rights, limits};
 use weft_kv::Read;
 
 use super::Volume;
-use super::table::containers::{self, Head};
+use super::table::containers;
 use super::view::{Bits, Node, View};
-
-/// What a kept proof is valid for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct GrantKey {
-    caller: CallerId,
-    credential: CredentialId,
-    peer: Option<IpAddr>,
-    container: ContainerId,
-    head: Head,
-    op: Rights,
-    object: Option<ObjectId>,
-}
+use crate::granted::Wanted;
 
 impl View<'_> {
     /// Returns proof of what carries `op` (one right) out on a file's bytes, under an id and
@@ -55,17 +42,10 @@ impl View<'_> {
             return self.volume.issuer.issue(&decision);
         }
         let whole = self.unconfined(node, op, bits)?;
-        let governing = self.governing(label)?;
-        let key = GrantKey {
-            caller: self.call.caller.name().id(),
-            credential: self.call.caller.credential(),
-            peer: self.call.from.peer,
-            container: label,
-            head: governing.head,
-            op,
-            object: whole.is_none().then_some(object),
-        };
-        self.volume.kept(&key, op, object, self.now, || self.volume.issuer.issue(&whole.unwrap_or(decision)))
+        let (state, only) = (self.governing(label)?.head, whole.is_none());
+        let wanted = Wanted { container: label, state, op, object, only };
+        let make = || self.volume.issuer.issue(&whole.unwrap_or(decision));
+        self.volume.granted.get(self.call, &wanted, self.now, make)
     }
 
     /// Returns proof for staged bytes: what publishing them needs must be allowed as the ACL and
@@ -107,27 +87,6 @@ impl View<'_> {
 }
 
 impl Volume {
-    /// Returns a proof that is kept and still good, or makes one and keeps it.
-    fn kept(
-        &self,
-        key: &GrantKey,
-        op: Rights,
-        object: ObjectId,
-        now: Moment,
-        make: impl FnOnce() -> Result<Granted>,
-    ) -> Result<Granted> {
-        if let Some(granted) = self.granted.get(key) {
-            if granted.allows(op, object, now).is_ok() {
-                return Ok(granted);
-            }
-            self.granted.remove(key);
-        }
-        let granted = make()?;
-        granted.allows(op, object, now)?;
-        self.granted.insert(*key, granted.clone());
-        Ok(granted)
-    }
-
     /// Returns the node's own proof for the upkeep of a container's objects: what nobody asked
     /// for, and nobody is answered with.
     pub(super) fn upkeep(

@@ -48,8 +48,8 @@ impl Managed {
         joined.await.map_err(refused)
     }
 
-    /// Removes a junction, durably. Needs `remove` on its directory. `Stale` if it is gone, `Invalid`
-    /// for anything else.
+    /// Removes a junction, durably. Needs `remove` on its directory, or that the caller made it. `Stale` if
+    /// it is gone, `Invalid` for anything else.
     pub async fn unjoin(&self, call: &Call, junction: FileId) -> Result<()> {
         let call = call.clone().durable();
         let print = fingerprint(&call, &("unjoin", junction))?;
@@ -174,13 +174,17 @@ impl Act<'_, '_> {
         let view = self.view();
         let node = view.node(junction)?;
         let (dir, name) = view.named_in(&node)?;
-        view.need(&dir, Rights::REMOVE)?;
+        let own = node.inode.owner == self.call.caller.name().id() && !view.has(&dir, Rights::REMOVE)?;
+        if !own {
+            view.need(&dir, Rights::REMOVE)?;
+        }
         if view.joined(&node)?.is_none() {
             return Err(Error::invalid("it is not a share"));
         }
         let link = entries::find(self.txn, dir.serial(), &name)?;
         let link = link.ok_or_else(|| Error::corrupt("a name leads nowhere").hint("weft fsck"))?;
-        self.remove_name((&dir, &name), node, &link).map(drop)
+        let because = own.then_some("whoever made a share may end it");
+        self.remove_name((&dir, &name), node, &link, because).map(drop)
     }
 }
 

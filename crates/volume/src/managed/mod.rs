@@ -77,7 +77,7 @@ use weft_core::acl::{Acl, AclEntry, Modes, Who};
 use weft_core::attr::Kind;
 use weft_core::form::{Ack, At, Call, Verifier};
 use weft_core::policy::AuditReads;
-use weft_core::proof::{Caller, Granted};
+use weft_core::proof::Caller;
 use weft_core::service::{AuditSubject, Issuer, Memberships, ObjectStore};
 use weft_core::{
     CallerName, ContainerId, Error, FileId, ObjectId, Result, Rights, StageId, Tick, VolumeId, limits,
@@ -89,13 +89,13 @@ pub(crate) use self::act::words;
 pub(crate) use self::table::row;
 
 use self::act::Act;
-use self::grants::GrantKey;
 use self::table::containers::{self, Head, Rules};
 use self::table::{inodes, unnamed, volume};
 use self::view::View;
 use crate::audited::Witness;
+use crate::granted::Kept;
 
-pub use self::check::{PathsOfObjects, check_at_rest, mend, paths_at_rest};
+pub use self::check::{Junction, PathsOfObjects, check_at_rest, junctions_at_rest, mend, paths_at_rest};
 pub use self::full::Unfinished;
 pub use self::junctions::Across;
 pub(crate) use self::junctions::unserved;
@@ -175,7 +175,7 @@ struct Volume {
     started: Tick,
     numbers: numbers::Numbers,
     policies: Cache<(ContainerId, Head), Arc<Rules>>,
-    granted: Cache<GrantKey, Granted>,
+    granted: Kept<Head>,
     /// What is said of the entries that gave reads: composing it costs more than the read.
     told: Cache<why::Told, Arc<str>>,
     opens: opens::Opens,
@@ -321,7 +321,7 @@ impl Volume {
             audited: config.audited,
             numbers: numbers::Numbers::default(),
             policies: Cache::new(limits::POLICIES_CACHED),
-            granted: Cache::new(limits::CAPABILITIES_CACHED),
+            granted: Kept::default(),
             told: Cache::new(limits::POLICIES_CACHED),
             opens: opens::Opens::default(),
             files: files::Files::default(),

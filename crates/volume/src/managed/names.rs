@@ -206,20 +206,22 @@ impl Act<'_, '_> {
             _ => {}
         }
         view.must_be_empty(&node)?;
-        self.remove_name((&dir, &name), node, &link)
+        self.remove_name((&dir, &name), node, &link, None)
     }
 
-    /// Removes a name. Rights were checked.
+    /// Removes a name. Rights were checked; `because` says what allowed it, if no entry did.
     pub(super) fn remove_name(
         &mut self,
         (dir, name): (&Node, &Name),
         mut node: Node,
         link: &Link,
+        because: Option<&'static str>,
     ) -> Result<Changed<()>> {
         let (before, above) = (self.before(&node)?, self.before(dir)?);
         self.catch_up(&mut node)?;
         self.record(&Deed {
             place: Some((dir, name)),
+            because,
             ..Deed::of(ChangeKind::Remove, "remove", &node, (dir, Rights::REMOVE))
         })?;
         entries::remove(self.txn, dir.serial(), name, link)?;

@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::{
     Dice, Outcome, Site as Laws, at, free, how, name, pinned, read_of, who, write_to,
 };
@@ -18,6 +19,75 @@ use weft_core::form::{
 use weft_core::{ErrorKind, FileId, RelPath, Rights};
 
 use super::export::Site;
+
+/// A share whose files are found by handle, or by their last path alone: what is so only with handles is said
+/// by the second.
+async fn both_ways(seed: u64) -> [(Site, bool); 2] {
+    let site = Site::with_handles(seed).await;
+    let finds = site.finds_by_handle();
+    if !finds {
+        weft_conformance::run::not_run("both_sides::handles", "no file is found by its handle here");
+    }
+    [(Site::fresh(seed).await, false), (site, finds)]
+}
+
+/// Whose file an id is of, asked by nothing but the id.
+async fn by_id(site: &Site, id: FileId) -> Result<Bytes, ErrorKind> {
+    let laws = Laws::of(site);
+    let file = laws.fs.file(&laws.call(), id, Rights::READ).await.map_err(|e| e.kind())?;
+    Ok(read_of(&*file, &laws.call(), Range::ALL).await.works())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_id_is_of_its_file_or_of_nothing_wherever_that_was_moved() {
+    for (site, finds) in both_ways(21).await {
+        let (laws, home) = (Laws::of(&site), site.home.path());
+        let found = |bytes: &'static str| if finds { Ok(Bytes::from(bytes)) } else { Err(ErrorKind::Stale) };
+        fs::create_dir_all(home.join("d/e")).expect("made");
+        fs::write(home.join("d/e/f"), "one").expect("written");
+        let id = laws.find("d/e/f").await.works();
+        // Renamed on the machine, and what it lies in.
+        fs::rename(home.join("d/e/f"), home.join("d/e/g")).expect("renamed");
+        assert_eq!(by_id(&site, id).await, found("one"), "a file");
+        fs::rename(home.join("d"), home.join("c")).expect("renamed");
+        assert_eq!(by_id(&site, id).await, found("one"), "a directory above it");
+        assert_eq!(laws.find("c/e/g").await.works(), id);
+        assert!(site.restart().await);
+        assert_eq!(by_id(&site, id).await, found("one"), "a restart");
+        assert_eq!(Laws::of(&site).find("c/e/g").await.works(), id, "it is the same id in any case");
+        // Out of the share: there to the machine, and to nobody through it.
+        let away = tempfile::tempdir_in(home.parent().expect("it lies in one")).expect("a directory");
+        fs::rename(home.join("c/e"), away.path().join("e")).expect("one file system");
+        assert_eq!(by_id(&site, id).await, Err(ErrorKind::Stale), "out of the share");
+        assert!(site.restart().await);
+        assert_eq!(by_id(&site, id).await, Err(ErrorKind::Stale), "after a restart too");
+        fs::rename(away.path().join("e"), home.join("e")).expect("one file system");
+        assert_eq!(by_id(&site, id).await, found("one"), "and back");
+        // Another in its place is another; of one that is gone, nothing is left.
+        fs::write(home.join("new"), "two").expect("written");
+        fs::rename(home.join("new"), home.join("e/g")).expect("renamed");
+        assert_eq!(by_id(&site, id).await, Err(ErrorKind::Stale), "replaced");
+        assert_ne!(Laws::of(&site).find("e/g").await.works(), id);
+    }
+}
+
+/// A policy does not depend on how a file is found.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_found_by_handle_is_under_the_policy_of_where_it_lies() {
+    let [_, (site, finds)] = both_ways(22).await;
+    let (laws, home) = (Laws::of(&site), site.home.path());
+    let alice = laws.user("alice");
+    laws.allow("", &alice, Rights::READING).await;
+    fs::create_dir(home.join("private")).expect("made");
+    fs::write(home.join("f"), "open").expect("written");
+    laws.seal("private").await;
+    let id = laws.find("f").await.works();
+    fs::rename(home.join("f"), home.join("private/f")).expect("renamed");
+    let call = laws.call_of(&alice, 2);
+    let read = laws.fs.file(&call, id, Rights::READ).await.map(drop);
+    assert_eq!(read.fails(), if finds { ErrorKind::NotFound } else { ErrorKind::Stale });
+    assert_eq!(by_id(&site, id).await.is_ok(), finds);
+}
 
 /// Reads and writes a file of the tree whole.
 async fn put(laws: &Laws<'_>, path: &str, bytes: &[u8]) -> FileId {
@@ -375,7 +445,7 @@ async fn a_directory_that_went_away_is_said_to_be_and_is_taken_up_when_it_is_bac
     laws.find("f").await.works();
     let aside = home.with_extension("aside");
     fs::rename(home, &aside).expect("renamed");
-    weft_conformance::file_system::Subject::pass(&site, weft_core::limits::EXPORT_ROOT_HELD * 2).await;
+    Subject::pass(&site, weft_core::limits::EXPORT_ROOT_HELD * 2).await;
     assert_eq!(laws.find("f").await.fails(), ErrorKind::Unavailable);
     // An empty mount point is not an empty share.
     fs::create_dir(home).expect("made");
@@ -454,7 +524,7 @@ async fn what_is_moved_onto_a_place_keeps_its_own_policy_for_good() {
             assert_eq!(governs(&laws, "f/b").await, secret);
             let opened = laws.fs.open(&laws.call_of(&alice, 2), &at("f/b"), &how(Rights::READ)).await;
             assert_eq!(opened.map(|opened| opened.attr).fails(), ErrorKind::Denied);
-            weft_conformance::file_system::Subject::restart(&site).await;
+            Subject::restart(&site).await;
         }
     }
 }
@@ -489,9 +559,9 @@ async fn what_was_moved_away_stays_guarded_whatever_comes_to_its_place() {
     for path in ["f", "f~", "g"] {
         refused(path).await;
     }
-    weft_conformance::file_system::Subject::restart(&site).await;
+    Subject::restart(&site).await;
     for path in ["f", "f~", "g"] {
-        let fs = weft_conformance::file_system::Subject::fs(&site);
+        let fs = Subject::fs(&site);
         let opened = fs.open(&laws.call_of(&alice, 2), &at(path), &how(Rights::READ)).await;
         assert_eq!(opened.map(|opened| opened.attr).fails(), ErrorKind::Denied, "{path}");
     }

@@ -33,6 +33,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "hard_links_do_not_cross_containers",
         "names of one file may lie under several policies: the path decides",
     ),
+    ("mode_bits_narrow_and_never_widen", LIMITS),
     ("a_limit_on_bytes_refuses_growth", LIMITS),
     ("a_limit_on_bytes_counts_what_fills_holes", LIMITS),
     ("what_an_edit_does_not_speak_of_stays", LIMITS),
@@ -50,7 +51,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
 /// What those who the machine refuses nothing do not keep either: root runs these tests in CI.
 const OF_ROOT: &[(&str, &str)] = &[
     ("an_open_that_makes_carries_its_rights_whatever_the_mode", MODES),
-    ("mode_bits_narrow_and_never_widen", MODES),
     ("a_mode_changed_later_does_not_end_an_open", MODES),
 ];
 
@@ -61,6 +61,9 @@ const VERSIONS: &str = "the version is made of the time of change, which attribu
 const LIMITS: &str = "modes and room are the machine's: a share takes neither classes nor a limit";
 const FORGOTTEN: &str = "where ids were last seen is forgotten with the process";
 const MODES: &str = "mode bits do not bind root";
+
+/// A user of the machine that no machine has.
+pub const SOMEBODY: u32 = 4_100_001;
 
 /// A share at the root of the tree.
 struct AtRoot;
@@ -82,12 +85,29 @@ pub struct Site {
     pub clock: Arc<SimClock>,
     pub domain: Arc<TestDomain>,
     pub home: tempfile::TempDir,
+    /// The user of the machine whose directory it is, if the share is limited to what they may do.
+    pub owner: Option<u32>,
     config: SharesConfig,
     running: Mutex<Export>,
 }
 
 impl Site {
     pub async fn fresh(seed: u64) -> Self {
+        Self::shared(seed, None, false).await
+    }
+
+    /// A directory whose files are found by handle, if these tests may.
+    pub async fn with_handles(seed: u64) -> Self {
+        Self::shared(seed, None, true).await
+    }
+
+    /// A directory that its owner shared: of somebody else where these tests may make one.
+    pub async fn of_owner(seed: u64) -> Self {
+        let own = weft_sys::process::uid();
+        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own }), true).await
+    }
+
+    async fn shared(seed: u64, owner: Option<u32>, handles: bool) -> Self {
         let sys = Sys::simulated(seed);
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
@@ -100,6 +120,7 @@ impl Site {
             issuer: domain.clone(),
             groups: domain.clone(),
             audited: false,
+            handles,
             first: VolumeId(0),
         };
         let home = tempfile::tempdir().expect("a directory");
@@ -107,9 +128,20 @@ impl Site {
         let by = domain.name(ADMINISTRATOR);
         let acl = Acl::new(vec![AclEntry::allow(Who::Caller(by.clone()), Rights::ALL)]);
         let directory = home.path().canonicalize().expect("it is there");
-        let shared = shares.add(&directory, &by, acl).await.expect("it can be shared");
+        if owner == Some(SOMEBODY) {
+            std::os::unix::fs::chown(&directory, owner, owner).expect("root may give it");
+        }
+        let shared = shares.add(&directory, &by, acl, owner).await.expect("it can be shared");
         let export = shares.export(shared.volume, Arc::new(AtRoot)).expect("it was shared");
-        Self { clock, domain, home, config, running: Mutex::new(export) }
+        Self { clock, domain, home, owner, config, running: Mutex::new(export) }
+    }
+
+    /// Returns whether files are found by handle here: the process may, and the file system can.
+    pub fn finds_by_handle(&self) -> bool {
+        let top =
+            weft_sys::Beneath::open(&self.home.path().canonicalize().expect("there")).expect("it opens");
+        let facts = top.itself().and_then(|held| held.facts()).expect("it is there");
+        self.config.handles && top.by_handle(facts.inode, facts.generation).expect("asked").is_some()
     }
 
     pub fn export(&self) -> Export {
@@ -141,8 +173,14 @@ impl Subject for Site {
     }
 
     fn exceptions(&self) -> Vec<(&'static str, &'static str)> {
-        let of_root = if weft_sys::process::uid() == 0 { OF_ROOT } else { &[] };
-        EXCEPTIONS.iter().chain(of_root).copied().collect()
+        let unbound = weft_sys::process::uid() == 0 && self.owner.is_none();
+        let of_root = if unbound { OF_ROOT } else { &[] };
+        let forgets = !self.finds_by_handle();
+        let all = EXCEPTIONS.iter().chain(of_root).copied();
+        all.filter(|(law, why)| {
+            forgets || (*law, *why) != ("everything_is_what_it_was_after_a_restart", FORGOTTEN)
+        })
+        .collect()
     }
 
     async fn restart(&self) -> bool {
@@ -158,3 +196,14 @@ async fn fresh() -> Site {
 }
 
 weft_conformance::file_system_suite!(fresh);
+
+/// The same for a directory that is limited to what its owner may do.
+mod of_owner {
+    use super::Site;
+
+    async fn fresh() -> Site {
+        Site::of_owner(1).await
+    }
+
+    weft_conformance::file_system_suite!(fresh);
+}

@@ -12,6 +12,8 @@ mod in_place;
 mod laws;
 mod leases;
 mod mending;
+mod of_owner;
+mod shares_checked;
 mod site;
 mod slow;
 mod space;

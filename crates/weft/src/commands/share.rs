@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use weft_core::form::{Door, Origin};
 use weft_core::service::{Node, Share};
-use weft_core::{Error, ErrorKind, OneLine, RelPath, Result};
+use weft_core::{CallerName, Error, ErrorKind, OneLine, RelPath, Result};
 use weft_sys::fault;
 
 use crate::context::Context;
@@ -36,7 +37,9 @@ pub fn share(context: &Context, args: &ShareArgs) -> Result<()> {
         let at = named(path).map_err(|e| e.op("share at"))?;
         let directory = absolute(directory)?;
         let client = context.client().await?;
-        let shared = client.remote().share(client.caller(), &directory, &at).await;
+        // From which user's program it is asked, the node is told by the machine.
+        let here = Origin { door: Door::Native, peer: None, uid: None };
+        let shared = client.remote().share(client.caller(), here, &directory, &at).await;
         let shared = shared.map_err(|e| e.op("share").said_of(&directory))?;
         if context.json() {
             return out!("{}", json(&shared));
@@ -47,7 +50,12 @@ pub fn share(context: &Context, args: &ShareArgs) -> Result<()> {
             shared.at
         )?;
         let path = show::argument(shared.at.as_ref());
-        note!("only administrators may use it yet");
+        match shared.limited_to {
+            None => note!("only administrators may use it yet"),
+            Some(uid) => {
+                note!("only you may use it yet, and nobody may do more there than user {uid} of the machine")
+            }
+        }
         note!("hint: weft acl grant {path} WHO read");
         Ok(())
     })
@@ -62,7 +70,8 @@ pub fn unshare(context: &Context, args: &UnshareArgs) -> Result<()> {
         if context.json() {
             return out!("{}", json(&was));
         }
-        out!("{} is not shared any more; nothing in it was touched", OneLine(&was.directory))
+        let directory = known(&was.directory).unwrap_or(&was.at);
+        out!("{} is not shared any more; nothing in it was touched", OneLine(directory))
     })
 }
 
@@ -75,7 +84,8 @@ fn list(context: &Context) -> Result<()> {
             } else {
                 let (at, directory) =
                     (known(&share.at).unwrap_or("-"), known(&share.directory).unwrap_or("-"));
-                out!("{at:24} {:32} {}", OneLine(directory).to_string(), state(&share))?;
+                let by = share.by.as_ref().map(CallerName::local).unwrap_or("-");
+                out!("{at:24} {:32} {by:12} {}", OneLine(directory).to_string(), state(&share))?;
             }
         }
         Ok(())
@@ -107,10 +117,12 @@ fn absolute(directory: &Path) -> Result<String> {
 /// What is shown of a share beside its places.
 fn state(share: &Share) -> String {
     let lost = share.at.is_empty().then(|| "its place in the tree has gone".to_owned());
-    match share.away.as_ref().map(|away| format!("away: {}", OneLine(away))).or(lost) {
-        Some(state) => state,
+    let away = share.away.as_ref().map(|away| format!("away: {}", OneLine(away)));
+    let served = || match share.limited_to {
+        Some(uid) => format!("served as uid {uid}"),
         None => "served".to_owned(),
-    }
+    };
+    away.or(lost).unwrap_or_else(served)
 }
 
 /// What is empty was not told.
@@ -126,6 +138,7 @@ fn json(share: &Share) -> serde_json::Value {
         "made": share.made.seconds(),
         "by": share.by.as_ref().map(ToString::to_string),
         "away": share.away,
+        "limited_to": share.limited_to,
     })
 }
 
@@ -146,11 +159,15 @@ mod tests {
             made: Time::from_unix(7, 0),
             by: None,
             away: None,
+            limited_to: None,
         };
+        let owned = Share { limited_to: Some(1001), ..served.clone() };
         let away = Share { away: Some("it is not\nthere".into()), ..served.clone() };
         let lost = Share { at: String::new(), directory: String::new(), ..served.clone() };
-        let states = [&served, &away, &lost].map(state);
-        assert_eq!(states, ["served", "away: it is not\\x0athere", "its place in the tree has gone"]);
+        let states = [&served, &owned, &away, &lost].map(state);
+        let said =
+            ["served", "served as uid 1001", "away: it is not\\x0athere", "its place in the tree has gone"];
+        assert_eq!(states, said);
         let shown = json(&served);
         assert_eq!(
             (&shown["path"], &shown["volume"], &shown["made"]),

@@ -9,9 +9,10 @@ use weft_core::{Error, ObjectId, Result};
 use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
-use weft_volume::managed::{self, Config, PathsOfObjects};
+use weft_volume::export::{self, Beside};
+use weft_volume::managed::{self, Config, Junction, PathsOfObjects};
 
-use super::{AUTH_SPACE, NodeDirectory, VOLUME, volume_config};
+use super::{AUTH_SPACE, NodeDirectory, SHARES_SPACE, VOLUME, volume_config};
 use crate::paths;
 
 /// Checks every structure: the engine's pages and log, the tables of identities, keys, the audit
@@ -69,9 +70,25 @@ async fn rest(
     let tables = volume(&config, &auth, repair, &mut report.findings).await?;
     report.inodes += tables.inodes;
     report.findings.extend(tables.findings);
+    // What is wrong in the volume may keep it from saying where shares hang; then they are left alone.
+    if let Ok(junctions) = managed::junctions_at_rest(config).await {
+        report.findings.extend(shares(sys, engine, &auth, &junctions, repair).await?);
+    }
     store.close().await?;
     auth.close().await?;
     Ok(report)
+}
+
+/// Checks what is shared.
+pub async fn shares(
+    sys: &Sys,
+    engine: &Arc<dyn Engine>,
+    auth: &Auth,
+    junctions: &[Junction],
+    repair: bool,
+) -> Result<Vec<Finding>> {
+    let beside = Beside { junctions, administrators: auth.administrators(), now: sys.clock().now() };
+    export::check(engine.clone(), SHARES_SPACE, &beside, repair).await
 }
 
 async fn volume(config: &Config, auth: &Auth, repair: bool, in_store: &mut [Finding]) -> Result<CheckReport> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_auth::Auth;
-use weft_core::form::{At, FileSystem};
+use weft_core::form::{At, FileSystem, Origin};
 use weft_core::proof::Caller;
 use weft_core::service::{BackupReport, CheckReport, Finding, Node, NodeStatus, ObjectStore, Share};
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time};
@@ -112,11 +112,14 @@ impl Node for Operator {
         report.objects = objects.objects;
         report.findings.extend(objects.findings);
         report.findings.extend(self.auth.check(caller).await?);
+        let junctions = self.volume.junctions(&call_of(&self.sys, caller))?;
+        let shares = super::check::shares(&self.sys, &self.engine, &self.auth, &junctions, false);
+        report.findings.extend(shares.await?);
         Ok(report)
     }
 
-    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
-        self.shares.share(caller, directory, at).await
+    async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {
+        self.shares.share(caller, from, directory, at).await
     }
 
     async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {

@@ -10,12 +10,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::future::join_all;
 use weft_auth::Auth;
 use weft_core::acl::{Acl, AclEntry, Who};
-use weft_core::form::{At, Call, FileSystem, Want};
+use weft_core::form::{At, Call, FileSystem, Origin, Want};
 use weft_core::proof::Caller;
 use weft_core::service::Share;
 use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Rights, VolumeId};
 use weft_kv::Engine;
 use weft_sys::Sys;
+use weft_sys::mounts::Spot;
 use weft_volume::export::{Export, Shared, Shares, SharesConfig};
 use weft_volume::managed::Managed;
 use weft_volume::tree::{ManagedAnchor, Tree};
@@ -52,6 +53,7 @@ impl NodeShares {
             issuer: auth.issuer(),
             groups: auth.memberships(),
             audited: true,
+            handles: true,
             first: VolumeId(1),
         };
         let shares = Self {
@@ -99,17 +101,18 @@ impl NodeShares {
         Ok(())
     }
 
-    /// Shares a directory at a name that is free.
-    pub async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
+    /// Shares a directory at a name that is free. What an administrator shares, administrators may use; what
+    /// its owner shares, the owner alone, until others are granted something.
+    pub async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {
+        let limited_to = self.sharing_as(caller, from)?;
         let _alone = self.changing.lock().await;
         let directory = Path::new(directory);
         self.must_not_be_ours(directory)?;
-        let everything = |who| AclEntry::allow(Who::Caller(who), Rights::ALL);
-        let mut entries = vec![everything(self.auth.administrators().clone())];
-        entries.push(everything(caller.name().clone()));
-        let shared = self.shares.add(directory, caller.name(), Acl::new(entries)).await?;
-        let call = call_of(&self.sys, caller);
+        let administrators = limited_to.is_none().then(|| self.auth.administrators().clone());
+        let who = administrators.into_iter().chain([caller.name().clone()]);
+        let acl = Acl::new(who.map(|who| AclEntry::allow(Who::Caller(who), Rights::ALL)).collect());
+        let shared = self.shares.add(directory, caller.name(), acl, limited_to).await?;
+        let call = Call { from, ..call_of(&self.sys, caller) };
         let joined = match self.root.join(&call, &At::root(at.clone()), shared.volume).await {
             Ok(junction) => self.shares.joined(shared.volume, junction).await.map(|()| junction),
             Err(error) => Err(error),
@@ -125,19 +128,31 @@ impl NodeShares {
         Ok(self.told(Shared { junction: Some(junction), ..shared }, None))
     }
 
+    /// Returns which user of the machine a caller's share is limited to: none for an administrator, else
+    /// the one who asks.
+    fn sharing_as(&self, caller: &Caller, from: Origin) -> Result<Option<u32>> {
+        match (self.auth.demand_administrator(caller), from.uid) {
+            (Ok(()), _) => Ok(None),
+            (Err(_), Some(uid)) => self.auth.demand_somebody(caller).map(|()| Some(uid)),
+            (Err(refused), None) => Err(refused),
+        }
+    }
+
     /// Whoever reads the node's own directory reads its keys.
     fn must_not_be_ours(&self, directory: &Path) -> Result<()> {
         let data = self.data.canonicalize().unwrap_or_else(|_| self.data.clone());
-        if directory.starts_with(&data) || data.starts_with(directory) {
+        let spots = Spot::of(directory).zip(Spot::of(&data));
+        let mounted = spots.is_some_and(|(one, other)| one.is_within(&other) || other.is_within(&one));
+        if mounted || directory.starts_with(&data) || data.starts_with(directory) {
             let detail = "the node keeps its own data and keys there";
             return Err(Error::not_permitted(detail).hint("share a directory beside or below them"));
         }
         Ok(())
     }
 
-    /// Ends a share.
+    /// Ends a share: for administrators, and for who made it.
     pub async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
-        self.auth.demand_administrator(caller)?;
+        self.auth.demand_somebody(caller)?;
         let _alone = self.changing.lock().await;
         let call = call_of(&self.sys, caller);
         let address = At::root(at.clone());
@@ -148,7 +163,17 @@ impl NodeShares {
             return Err(Error::invalid("it is no share").hint("weft share"));
         };
         let shared = self.shares.all()?.into_iter().find(|shared| shared.junction == Some(across.junction));
-        let shared = shared.ok_or_else(|| Error::not_found("there is no such share"))?;
+        let Some(shared) = shared else {
+            // What was damaged and mended: the entry leads nowhere.
+            self.auth.demand_administrator(caller)?;
+            self.root.unjoin(&call, across.junction).await?;
+            let (at, by, made) = (format!("/{at}"), None, self.sys.clock().now());
+            let (directory, away, limited_to) = (String::new(), None, None);
+            return Ok(Share { volume: across.volume, at, directory, made, by, away, limited_to });
+        };
+        if shared.by != *caller.name() {
+            self.auth.demand_administrator(caller)?;
+        }
         // Whether it answers does not matter any more.
         let was = self.told(shared, None);
         self.root.unjoin(&call, across.junction).await?;
@@ -169,13 +194,13 @@ impl NodeShares {
         for (shared, away) in all.into_iter().zip(away) {
             let place = self.place(&shared);
             let share = self.told(shared, away);
-            if administrator {
+            if administrator || share.by.as_ref() == Some(caller.name()) {
                 told.push(share);
             } else if let Some(place) = place
                 && self.may_walk(&call, &place).await
             {
                 let away = share.away.map(|_| "it cannot be reached at the moment".to_owned());
-                told.push(Share { directory: String::new(), by: None, away, ..share });
+                told.push(Share { directory: String::new(), limited_to: None, away, ..share });
             }
         }
         Ok(told)
@@ -212,6 +237,7 @@ impl NodeShares {
             made: shared.made,
             by: Some(shared.by),
             away,
+            limited_to: shared.limited_to,
         }
     }
 }

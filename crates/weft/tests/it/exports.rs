@@ -61,6 +61,9 @@ fn a_share_is_served_again_after_the_node_was_killed() {
     assert_eq!(node.run(&["cat", "/data/f"]).ok(), "of the machine");
     assert_eq!(node.run(&["acl", "show", "/data/d"]).ok(), before);
     assert_eq!(node.run(&["share", "--json"]).json()[0]["path"], "/data");
+    assert!(node.run(&["fsck", "--online"]).ok().ends_with(": 0 things wrong\n"));
+    node.stop();
+    assert!(node.run(&["fsck"]).ok().ends_with(": 0 things wrong\n"));
 }
 
 #[test]
@@ -100,6 +103,26 @@ fn the_nodes_own_directory_is_never_shared() {
     }
     node.run(&["share", "mine", "/mine"]).ok();
     assert_eq!(node.run(&["share", "--json"]).json()[0]["volume"], 1);
+}
+
+#[test]
+fn what_is_mounted_in_a_second_place_is_the_nodes_there_too() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run("exports::bind", "only root can mount");
+    }
+    let node = Node::start();
+    for what in ["data/auth", "data", "."] {
+        let at = node.make_dir("elsewhere");
+        if !run(&["mount", "--bind", &node.path(what).display().to_string(), &at.display().to_string()]) {
+            return not_run("exports::bind", "nothing can be mounted here");
+        }
+        node.run(&["share", "elsewhere", "/x"]).fails(3, &["error: cannot share", "its own data and keys"]);
+        assert!(run(&["umount", &at.display().to_string()]));
+    }
+}
+
+fn run(command: &[&str]) -> bool {
+    Command::new(command[0]).args(&command[1..]).status().is_ok_and(|done| done.success())
 }
 
 #[test]
@@ -189,16 +212,14 @@ fn a_disk_is_unmounted_under_a_share_and_mounted_again() {
     node.allow("the shared directory cannot be reached");
     let (disk, at) = (node.make_dir("disk"), node.make_dir("at"));
     node.write("disk/f", "on the disk");
-    let mount =
-        |args: &[&str]| Command::new(args[0]).args(&args[1..]).status().is_ok_and(|done| done.success());
     let (disk, shown) = (disk.display().to_string(), at.display().to_string());
-    if !mount(&["mount", "--bind", &disk, &shown]) {
+    if !run(&["mount", "--bind", &disk, &shown]) {
         return not_run("exports::unmounted", "nothing can be mounted here");
     }
     node.run(&["share", &shown, "/disk"]).ok();
     assert_eq!(node.run(&["cat", "/disk/f"]).ok(), "on the disk");
     let until = Instant::now() + Duration::from_secs(30);
-    while !mount(&["umount", &shown]) {
+    while !run(&["umount", &shown]) {
         assert!(Instant::now() < until, "the node lets go of a disk that nobody uses");
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -206,11 +227,11 @@ fn a_disk_is_unmounted_under_a_share_and_mounted_again() {
     node.run(&["cp", "-r", "weft:/disk", "out"]).fails(4, &["another directory"]);
     let state = node.run(&["share"]).ok();
     assert!(state.contains("away: another directory"), "{state}");
-    assert!(mount(&["mount", "--bind", &disk, &shown]));
+    assert!(run(&["mount", "--bind", &disk, &shown]));
     assert_eq!(node.run(&["cat", "/disk/f"]).ok(), "on the disk");
     node.run(&["unshare", "/disk"]).ok();
     let until = Instant::now() + Duration::from_secs(30);
-    while !mount(&["umount", &shown]) {
+    while !run(&["umount", &shown]) {
         assert!(Instant::now() < until, "nothing holds what is not shared any more");
         std::thread::sleep(Duration::from_millis(100));
     }

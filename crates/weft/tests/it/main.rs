@@ -34,6 +34,7 @@ mod mounting;
 mod node;
 mod operands;
 mod options;
+mod owners;
 mod programs;
 mod progress;
 mod rights;

@@ -70,6 +70,7 @@ impl SharedNode {
             made: Time::from_unix(7, 0),
             by: Some(domain.name("alice")),
             away: None,
+            limited_to: None,
         };
         let home = Arc::new(Home { domain: domain.clone(), shares: Mutex::new(vec![shared]) });
         let services = Arc::new(Services {
@@ -171,7 +172,7 @@ impl NodeService for Home {
     async fn check(&self, _: &Caller) -> Result<CheckReport> {
         not_asked()
     }
-    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
+    async fn share(&self, caller: &Caller, _: Origin, directory: &str, at: &RelPath) -> Result<Share> {
         let mut shares = self.shares.lock().expect("whole");
         let share = Share {
             volume: VolumeId(shares.len() as u16 + 1),
@@ -180,6 +181,7 @@ impl NodeService for Home {
             made: Time::from_unix(8, 0),
             by: Some(caller.name().clone()),
             away: None,
+            limited_to: None,
         };
         shares.push(share.clone());
         Ok(share)

@@ -31,7 +31,12 @@ fn a_directory_is_shared_listed_and_unshared_and_each_says_what_it_did() {
     let list = node.place.run(&["share"]).ok();
     let lines: Vec<Vec<_>> =
         list.lines().map(|line| line.split("  ").filter(|s| !s.is_empty()).collect()).collect();
-    assert!(lines[0][0] == AT && lines[0][2].ends_with(r"away: the directory\x0ais not there"), "{list}");
+    assert!(
+        lines[0][0] == AT
+            && lines[0][2].trim() == "alice"
+            && lines[0][3].ends_with(r"away: the directory\x0ais not there"),
+        "{list}"
+    );
     assert!(lines[1][0] == "/d/of mine" && list.ends_with("served\n"), "{list}");
     let json = node.place.run(&["share", "--json"]).json();
     assert_eq!((&json[1]["directory"], &json[1]["volume"]), (&shown.clone().into(), &2.into()));

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_conformance::{TestAuthority, TestDomain, TestSessions};
+use weft_core::form::{Door, Origin};
 use weft_core::model::Model;
 use weft_core::service::Sessions;
 use weft_core::{Deadline, VolumeId};
@@ -21,6 +22,12 @@ use weft_sys::Sys;
 
 /// The administrator of every test's tree, and a password that is known.
 const ADMINISTRATOR: &str = weft_conformance::file_system::ADMINISTRATOR;
+
+/// As whom every client is known, if nothing else is said.
+const UID: u32 = 1000;
+
+/// From where a client asks: what it says of that nobody believes.
+const HERE: Origin = Origin { door: Door::Native, peer: None, uid: Some(0) };
 
 /// A server over the plain model, and a client of it.
 struct World {
@@ -65,9 +72,9 @@ impl World {
         Self { sys, domain, sessions, services, model }
     }
 
-    /// Returns the client's end of a line whose other end is served as uid 1000.
+    /// Returns the client's end of a line whose other end is served as uid [`UID`].
     fn line(&self) -> tokio::io::DuplexStream {
-        self.line_of(1000)
+        self.line_of(UID)
     }
 
     /// The same of some uid.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use weft_conformance::TestDomain;
+use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
@@ -12,7 +13,7 @@ use weft_core::service::{
 };
 use weft_core::{CallerKind, CallerName, Error, ErrorKind, RelPath, Result, Time, VolumeId};
 
-use crate::World;
+use crate::{HERE, UID, World};
 
 /// Answers every service question with something that shows who asked what.
 pub struct Home(Arc<TestDomain>);
@@ -124,17 +125,24 @@ impl Node for Home {
         Ok(CheckReport { inodes: 9, ..CheckReport::default() })
     }
 
-    async fn share(&self, caller: &Caller, directory: &str, at: &RelPath) -> Result<Share> {
-        let (volume, at, directory) = (VolumeId(1), format!("/{at}"), directory.into());
-        Ok(Share { volume, at, directory, made: Time::EPOCH, by: Some(caller.name().clone()), away: None })
+    async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {
+        Ok(Share {
+            volume: VolumeId(1),
+            at: format!("/{at}"),
+            directory: directory.into(),
+            made: Time::EPOCH,
+            by: Some(caller.name().clone()),
+            away: None,
+            limited_to: from.uid,
+        })
     }
 
     async fn unshare(&self, caller: &Caller, at: &RelPath) -> Result<Share> {
-        self.share(caller, "/was/shared", at).await
+        self.share(caller, HERE, "/was/shared", at).await
     }
 
     async fn shares(&self, caller: &Caller) -> Result<Vec<Share>> {
-        let shared = self.share(caller, "/away", &RelPath::EMPTY).await?;
+        let shared = self.share(caller, HERE, "/away", &RelPath::EMPTY).await?;
         Ok(vec![Share { at: String::new(), by: None, away: Some("it is not there".into()), ..shared }])
     }
 }
@@ -195,11 +203,12 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     assert_eq!(remote.backup(&alice, "/b").await.expect("a report").path, "/b");
     assert_eq!(remote.check(&alice).await.expect("a report").inodes, 9);
     let at = RelPath::new("a/b").expect("a path");
-    let shared = remote.share(&alice, "/srv/d", &at).await.expect("it is shared");
+    let shared = remote.share(&alice, HERE, "/srv/d", &at).await.expect("it is shared");
     assert_eq!(
         (&shared.at[..], &shared.directory[..], shared.by),
         ("/a/b", "/srv/d", Some(alice.name().clone()))
     );
+    assert_eq!(shared.limited_to, Some(UID), "whoever asks, the kernel says from which uid");
     assert_eq!(remote.unshare(&alice, &at).await.expect("it was shared").directory, "/was/shared");
     let shares = remote.shares(&alice).await.expect("a list");
     assert_eq!(

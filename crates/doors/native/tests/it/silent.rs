@@ -19,6 +19,8 @@ use weft_rpc::{
 };
 use weft_sys::{Sys, simulate};
 
+use crate::HERE;
+
 /// What the server still does once it has said welcome.
 #[derive(Clone, Copy, Debug)]
 enum Server {
@@ -193,7 +195,7 @@ fn a_node_of_version_1_is_not_asked_about_shares() {
         let remote = client(&sys, &domain, Server::Old).await;
         let (alice, at) = (domain.caller("alice"), weft_core::RelPath::EMPTY);
         let refused = [
-            remote.share(&alice, "/srv", &at).await.map(drop),
+            remote.share(&alice, HERE, "/srv", &at).await.map(drop),
             remote.unshare(&alice, &at).await.map(drop),
             remote.shares(&alice).await.map(drop),
         ];

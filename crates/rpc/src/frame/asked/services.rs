@@ -304,6 +304,7 @@ fn share(dice: &mut Dice) -> Share {
         made: time(dice),
         by: maybe(dice, caller),
         away: maybe(dice, text),
+        limited_to: maybe(dice, small),
     }
 }
 

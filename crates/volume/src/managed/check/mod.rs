@@ -17,7 +17,7 @@ mod rest;
 mod rows;
 mod stored;
 
-pub use self::paths::{PathsOfObjects, paths_at_rest};
+pub use self::paths::{Junction, PathsOfObjects, junctions_at_rest, paths_at_rest};
 
 use std::collections::HashMap;
 use std::sync::Arc;

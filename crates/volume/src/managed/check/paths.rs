@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use weft_core::attr::Kind;
 use weft_core::form::Call;
-use weft_core::{Name, ObjectId, RelPath, Result};
+use weft_core::{FileId, Name, ObjectId, RelPath, Result, VolumeId};
 use weft_kv::Space;
 
 use super::super::table::inodes::{self, Layout};
@@ -44,6 +45,51 @@ impl View<'_> {
             }
         }
         Ok(paths)
+    }
+}
+
+/// An entry of the tree that leads to another volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Junction {
+    /// The entry.
+    pub id: FileId,
+    /// Where it is.
+    pub at: RelPath,
+    /// The volume.
+    pub volume: VolumeId,
+}
+
+impl Managed {
+    /// Returns every junction. Goes over every inode; needs what [`Managed::check`] needs.
+    pub fn junctions(&self, call: &Call) -> Result<Vec<Junction>> {
+        self.volume.look(call, |view| {
+            super::need_maintain(view)?;
+            view.junctions()
+        })
+    }
+}
+
+/// Returns every junction of a volume that nobody has open.
+pub async fn junctions_at_rest(config: Config) -> Result<Vec<Junction>> {
+    let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
+    let volume = Volume::assemble(config, space)?;
+    volume.look(&volume.own_call(), |view| view.junctions())
+}
+
+impl View<'_> {
+    fn junctions(&self) -> Result<Vec<Junction>> {
+        let mut junctions = Vec::new();
+        for row in inodes::all(self.read) {
+            let (serial, inode) = row?;
+            if inode.kind != Kind::Reference {
+                continue;
+            }
+            let node = self.node_at(serial)?;
+            if let (Some(volume), [path, ..]) = (self.joined(&node)?, &self.paths_of(&node)?[..]) {
+                junctions.push(Junction { id: node.id, at: joined(path)?, volume });
+            }
+        }
+        Ok(junctions)
     }
 }
 
