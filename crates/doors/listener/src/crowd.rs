@@ -75,7 +75,7 @@ impl Crowd {
 pub(crate) async fn turn_away(sys: Sys, mut socket: Socket, refusal: Bytes) {
     let answer = async {
         let sent = socket.write_all(&refusal).await;
-        if sent.is_err() || socket.end_sending().is_err() {
+        if sent.is_err() || socket.end_sending().await.is_err() {
             return;
         }
         let mut scratch = [0; 4096];

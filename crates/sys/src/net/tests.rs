@@ -61,7 +61,7 @@ async fn a_reader_is_woken_for_as_much_as_it_asked_and_a_lower_mark_loses_nothin
     let mut bytes = vec![0; 200_000];
     let mut reading = Box::pin(async { there.read(&mut bytes).await.expect("it lives") });
     // The first look needs no waking.
-    let waits = std::future::poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
+    let waits = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
     assert!(waits.await, "nothing was sent");
     here.send(&[1; 60_000], More::Ends).await.expect("it is sent");
     let early = tokio::time::timeout(Duration::from_millis(50), &mut reading).await;
