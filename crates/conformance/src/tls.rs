@@ -36,11 +36,13 @@ impl TestTls {
         let server = Tls::server(&settings).expect("they belong together");
         let mut roots = RootCertStore::empty();
         roots.add(own.cert.der().clone()).expect("it was just made");
-        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .with_protocol_versions(&[&rustls::version::TLS13])
-            .expect("it is supported")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let mut config =
+            ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+                .with_protocol_versions(&[&rustls::version::TLS13])
+                .expect("it is supported")
+                .with_root_certificates(roots)
+                .with_no_client_auth();
+        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Self { server, chain, key, connector: TlsConnector::from(Arc::new(config)) }
     }
 

@@ -167,7 +167,11 @@ async fn a_secured_socket_takes_the_same() {
         let reader = tokio::spawn(async move {
             let mut got = vec![0; 4 + LARGE];
             // Exactly so much, and no end: what was sent has left, whoever holds the socket.
-            there.read_exact(&mut got).await.expect("all of it comes");
+            let reading = there.read_exact(&mut got);
+            tokio::time::timeout(Duration::from_secs(20), reading)
+                .await
+                .expect("in time")
+                .expect("all comes");
             got
         });
         let mut outbound = mover.outbound(CLASS, &here, Some(LARGE as u64));

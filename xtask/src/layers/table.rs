@@ -184,6 +184,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("tempfile", &["weft-conformance", "weft-bench"]),
     ("tokio-rustls", &["weft-conformance"]),
     ("tracing-subscriber", &["weft"]),
+    ("x509-cert", &["weft-doors-listener"]),
 ];
 
 /// Libraries that would bring I/O or a runtime into the pure crate.
