@@ -201,6 +201,8 @@ pub const TLS_LOOK_EVERY: Duration = Duration::from_secs(10);
 pub const TLS_OWN_LIFE: Duration = Duration::from_secs(397 * 24 * 3600);
 /// How long before its end it is made anew.
 pub const TLS_OWN_RENEW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Hosts that it is for.
+pub const TLS_OWN_HOSTS_MAX: usize = 64;
 /// Bytes of an HTTP request's target.
 pub const HTTP_TARGET_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an HTTP request's head, target included.

@@ -9,6 +9,7 @@
 //! bytes through user space.
 
 mod listener;
+mod own;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -30,6 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
+pub use own::own_addresses;
 pub use tls::{Tls, TlsSettings};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
-use weft_core::form::{Door, Origin};
+use weft_core::form::{Door, Origin, Wire};
 use weft_core::limits;
 use weft_doors_listener::Guest;
 use weft_sys::net::Socket;
@@ -47,8 +47,9 @@ enum NoHead {
 pub async fn run(http: Arc<Http>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
     let origin = Origin { door: Door::Http, peer: socket.peer().ip(), uid: None };
+    let wire = if socket.is_secured() { Wire::Private } else { Wire::Clear };
     let mut connection =
-        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::default() };
+        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::new(wire) };
     let after = loop {
         if connection.buffer.is_empty() {
             connection.buffer = BytesMut::new();

@@ -106,3 +106,12 @@ async fn a_local_peer_is_known_by_its_uid_and_a_dead_socket_is_replaced() {
     drop(listener);
     assert!(!path.exists());
 }
+
+#[test]
+fn the_machines_addresses_are_told_once_each_and_no_more_than_asked() {
+    let all = own_addresses(1000);
+    assert!(all.contains(&Ipv4Addr::LOCALHOST.into()), "{all:?}");
+    assert!(all.iter().enumerate().all(|(at, address)| !all[..at].contains(address)), "{all:?}");
+    assert_eq!(own_addresses(1).len(), 1);
+    assert!(own_addresses(0).is_empty());
+}
