@@ -11,5 +11,6 @@ mod listing;
 mod plain;
 mod programs;
 mod raw;
+mod secured;
 mod stalled;
 mod system_calls;
