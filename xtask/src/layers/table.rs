@@ -180,7 +180,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("rcgen", &["weft-doors-listener", "weft-conformance"]),
     ("redb", &["weft-kv"]),
     ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
-    ("rustls", &["weft-sys", "weft-conformance"]),
+    ("rustls", &["weft-sys", "weft-conformance", "weft-bench"]),
     ("tempfile", &["weft-conformance", "weft-bench"]),
     ("tokio-rustls", &["weft-conformance"]),
     ("tracing-subscriber", &["weft"]),
