@@ -93,6 +93,7 @@ pub const FIGURES: &[Figure] = &[
     figure("acl", "the ACL of a container of 1 M objects changed, beside one of ten", acl::measure),
     figure("http.peers", "nginx, XRootD and the least durable server, alone", http::peers),
     figure("http.get.1g", "a resident file of 1 GiB, beside nginx, XRootD and iperf3", http::get_large),
+    figure("http.get.1g.tls", "the same over TLS 1.3, beside nginx", http::get_large_secured),
     figure("http.get.170k", "170 KiB over 16 connections, beside nginx", http::get_middling),
     figure("http.get.1k", "1 KiB over 16 connections, beside nginx", http::get_tiny),
     figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),

@@ -37,6 +37,11 @@ impl Node {
         self.server.port
     }
 
+    /// Returns the port of HTTPS.
+    pub fn https_port(&self) -> Result<u16> {
+        https_port(&self.folder)
+    }
+
     /// Returns its process's id.
     pub fn pid(&self) -> u32 {
         self.server.pid()
@@ -91,7 +96,7 @@ pub fn up(folder: &Path) -> Result<Server> {
     let mut server = Server::spawn(&mut command)?;
     let until = Instant::now() + READY_MAX;
     loop {
-        if let Some(port) = port_in(&std::fs::read(&ready).unwrap_or_default()) {
+        if let Some(port) = port_in(&std::fs::read(&ready).unwrap_or_default(), "http") {
             server.port = port;
             return Ok(server);
         }
@@ -111,10 +116,21 @@ pub fn binary() -> Result<PathBuf> {
     }
 }
 
-/// Reads the port of the HTTP door from what a node writes when it answers.
-fn port_in(ready: &[u8]) -> Option<u16> {
+/// Returns the port of HTTPS of the node in `folder`, which runs.
+pub fn https_port(folder: &Path) -> Result<u16> {
+    let ready = std::fs::read(folder.with_extension("ready"))?;
+    port_in(&ready, "https").ok_or_else(|| "the node speaks no HTTPS".into())
+}
+
+/// Returns where the node in `folder` keeps its own certificate, and the key.
+pub fn certificate(folder: &Path) -> (PathBuf, PathBuf) {
+    (folder.join("tls/cert.pem"), folder.join("tls/key.pem"))
+}
+
+/// Reads the port of a door from what a node writes when it answers.
+fn port_in(ready: &[u8], door: &str) -> Option<u16> {
     let value: serde_json::Value = serde_json::from_slice(ready).ok()?;
-    value["http"].as_str()?.trim_end_matches('/').rsplit(':').next()?.parse().ok()
+    value[door].as_str()?.trim_end_matches('/').rsplit(':').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -123,8 +139,9 @@ mod tests {
 
     #[test]
     fn the_port_is_read_only_from_a_whole_answer() {
-        assert_eq!(port_in(b"{\"http\": \"http://127.0.0.1:41234\"}"), Some(41234));
-        assert_eq!(port_in(b"{\"http\": \"http://127.0"), None);
-        assert_eq!(port_in(b""), None);
+        assert_eq!(port_in(b"{\"http\": \"http://127.0.0.1:41234\"}", "http"), Some(41234));
+        assert_eq!(port_in(b"{\"http\": \"http://127.0.0.1:41234\"}", "https"), None);
+        assert_eq!(port_in(b"{\"http\": \"http://127.0", "http"), None);
+        assert_eq!(port_in(b"", "http"), None);
     }
 }

@@ -8,8 +8,8 @@ use rustix::fs::{Advice, fadvise};
 use super::Size;
 use crate::Result;
 use crate::count::{count, family, flushes};
-use crate::load::{http, wrk};
-use crate::node::Node;
+use crate::load::{http, tls, wrk};
+use crate::node::{Node, certificate};
 use crate::peer::{Server, iperf, nginx, program, xrootd};
 use crate::place::{Place, fill, noise};
 use crate::report::{Better, Report};
@@ -67,6 +67,29 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
         report.compare("http.get.1g.1.iperf3", "MB/s", Better::More, "iperf3", &sides);
     }
     Ok(())
+}
+
+/// `http.get.1g.tls`: the same over TLS 1.3, both with one suite, one certificate, and curl.
+pub fn get_large_secured(report: &mut Report, size: Size) -> Result<()> {
+    let place = Place::new()?;
+    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
+    let root = place.folder("www")?;
+    fill(&root.join("large"), bytes)?;
+    let node = Node::start(place.path())?;
+    http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
+    let (certificate, key) = certificate(node.folder());
+    let server = nginx::start_secured(place.path(), &root, (&certificate, &key), tls::SUITE)?;
+    let (port, header) = (node.https_port()?, node.header());
+    let ours = |connections| tls::get_rate(port, &certificate, &header, "/bench/large", bytes, connections);
+    let theirs = |connections| tls::get_rate(server.port, &certificate, "", "/large", bytes, connections);
+    for connections in [1, 4] {
+        let sides = alternate(size.rounds(), || ours(connections), || theirs(connections))?;
+        report.compare(&format!("http.get.1g.tls.{connections}"), "MB/s", Better::More, "nginx", &sides);
+    }
+    let counts = count(&[node.pid()], place.path(), 1, || ours(1).map(drop));
+    report.counts("http.get.1g.tls", "weft", counts)?;
+    let counts = count(&family(server.pid()), place.path(), 1, || theirs(1).map(drop));
+    report.counts("http.get.1g.tls", "nginx", counts)
 }
 
 /// Makes the machine forget the pages of every file below a folder, so that they are read from the

@@ -13,8 +13,8 @@ use super::Size;
 use super::kv::{arguments, rate};
 use crate::Result;
 use crate::count::{count, family};
-use crate::load::http;
-use crate::node::{Node, up};
+use crate::load::{http, tls};
+use crate::node::{Node, certificate, https_port, up};
 use crate::peer::nginx;
 use crate::place::{Place, noise};
 use crate::report::{Better, Report};
@@ -39,6 +39,8 @@ struct AtRest {
     threads: f64,
     /// KiB for each connection that says nothing.
     connection: f64,
+    /// The same of one that is secured.
+    secured: f64,
 }
 
 /// `idle`: memory and threads at rest, and memory for each idle connection, beside nginx. Each
@@ -51,15 +53,28 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
     let (header, folder) = (format!("{}\r\n", node.header()), node.folder().to_owned());
     http::put_rate(node.port(), &header, "/bench/tiny", &noise(TINY), TINY as u64)?;
     drop(node.into_server());
+    let (certificate, key) = certificate(&folder);
+    let client = tls::trusting(&certificate)?;
     let connections = size.pick(50, 10_000, 10_000);
     allow_files(connections as u64 + 1000)?;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..size.rounds() {
         let node = up(&folder)?;
-        ours.push(at_rest(&[node.pid()], node.port, &header, "/bench/tiny", connections)?);
+        let mut rest = at_rest(&[node.pid()], node.port, &header, "/bench/tiny", connections)?;
         drop(node);
+        // In a process of its own: what plain connections took would be taken again.
+        let node = up(&folder)?;
+        let ask = || tls::asked(&client, https_port(&folder)?, &header, "/bench/tiny");
+        rest.secured = per_connection(&[node.pid()], connections, ask)?;
+        drop(node);
+        ours.push(rest);
         let server = nginx::start(place.path(), &root, false)?;
-        theirs.push(at_rest(&family(server.pid()), server.port, "", "/tiny", connections)?);
+        let mut rest = at_rest(&family(server.pid()), server.port, "", "/tiny", connections)?;
+        drop(server);
+        let server = nginx::start_secured(place.path(), &root, (&certificate, &key), tls::SUITE)?;
+        let ask = || tls::asked(&client, server.port, "", "/tiny");
+        rest.secured = per_connection(&family(server.pid()), connections, ask)?;
+        theirs.push(rest);
     }
     let series = |side: &[AtRest], what: fn(&AtRest) -> f64| Series::of(side.iter().map(what).collect());
     report.alone("idle.memory.weft", "MiB", &series(&ours, |rest| rest.memory));
@@ -67,6 +82,8 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
     report.alone("idle.threads.weft", "threads", &series(&ours, |rest| rest.threads));
     let sides = (series(&ours, |rest| rest.connection), series(&theirs, |rest| rest.connection));
     report.compare(&format!("idle.connection.{connections}"), "KiB", Better::Less, "nginx", &sides);
+    let sides = (series(&ours, |rest| rest.secured), series(&theirs, |rest| rest.secured));
+    report.compare(&format!("idle.connection.tls.{connections}"), "KiB", Better::Less, "nginx", &sides);
     // What is done in a second in which nobody asks for anything.
     let rest = || {
         std::thread::sleep(REST);
@@ -86,7 +103,8 @@ fn at_rest(pids: &[u32], port: u16, headers: &str, path: &str, connections: usiz
         threads += std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
     }
     let (memory, threads) = (kib(pids, "Rss")? / 1024.0, threads as f64);
-    Ok(AtRest { memory, threads, connection: per_connection(pids, port, headers, path, connections)? })
+    let connection = per_connection(pids, connections, || asked(port, headers, path))?;
+    Ok(AtRest { memory, threads, connection, secured: 0.0 })
 }
 
 /// `start`: from `weft up` after kill -9 to the first answered request, with an almost
@@ -141,10 +159,12 @@ fn kib(pids: &[u32], what: &str) -> Result<f64> {
     Ok(sum)
 }
 
-/// Opens connections that each made one request and then say nothing; returns KiB each.
-fn per_connection(pids: &[u32], port: u16, headers: &str, path: &str, count: usize) -> Result<f64> {
+/// Opens connections that each made one request and then say nothing; returns KiB each. The first
+/// is no part of it: it takes what all of them share.
+fn per_connection<C>(pids: &[u32], count: usize, ask: impl Fn() -> Result<C>) -> Result<f64> {
+    drop(ask()?);
     let before = kib(pids, "Pss")?;
-    let open = (0..count).map(|_| asked(port, headers, path)).collect::<Result<Vec<_>>>()?;
+    let open = (0..count).map(|_| ask()).collect::<Result<Vec<_>>>()?;
     let after = kib(pids, "Pss")?;
     drop(open);
     Ok((after - before).max(0.0) / count as f64)

@@ -96,6 +96,7 @@ fn the_http_door_beside_its_peers_in_small() {
         "http.get.1g",
         &["http.get.1g.first_touch", "http.get.1g.4.nginx", "http.get.1g.4.xrootd", "http.get.1g.1.iperf3"],
     );
+    measured("http.get.1g.tls", &["http.get.1g.tls.1", "http.get.1g.tls.4"]);
     measured("http.get.170k", &["http.get.170k"]);
     measured("http.get.1k", &["http.get.1k"]);
     measured("http.put.1g", &["http.put.1g.put.c", "http.put.1g.nginx-synced"]);
@@ -104,7 +105,7 @@ fn the_http_door_beside_its_peers_in_small() {
 
 #[test]
 fn a_node_at_rest_and_after_a_kill_in_small() {
-    let said = measured("idle", &["idle.memory.weft", "idle.connection.50"]);
+    let said = measured("idle", &["idle.memory.weft", "idle.connection.50", "idle.connection.tls.50"]);
     for side in
         ["weft", "nginx"].into_iter().filter(|side| !lacking(&said, &format!("idle.second of {side}")))
     {

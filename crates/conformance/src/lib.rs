@@ -17,6 +17,7 @@ pub mod seeds;
 pub mod services;
 pub mod sharing;
 pub mod tables;
+pub mod tls;
 
 pub use clock::HandClock;
 pub use domain::TestDomain;
@@ -24,3 +25,4 @@ pub use flushes::ShownBy;
 pub use run::full;
 pub use services::{TestAuthority, TestNameLocks, TestSessions};
 pub use sharing::Sharing;
+pub use tls::TestTls;

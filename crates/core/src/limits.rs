@@ -194,6 +194,25 @@ pub const HEAD_DEADLINE: Duration = Duration::from_secs(20);
 pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
 /// How long requests under way may go on when a door closes.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// Bytes of plaintext in one TLS record, at most (RFC 8446, 5.1).
+pub const TLS_RECORD_BYTES: usize = 16 << 10;
+/// Bytes that are encrypted at once on one connection, of which that many at most wait here, as
+/// ciphertext, until the kernel takes them.
+pub const TLS_BATCH_BYTES: usize = 64 << 10;
+/// Bytes that a client may send before its TLS handshake is done: a chain of certificates fits.
+pub const TLS_HANDSHAKE_BYTES_MAX: usize = 20 << 10;
+/// How long a TLS handshake may take.
+pub const TLS_HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of a file that holds certificates or a key.
+pub const TLS_FILE_BYTES_MAX: u64 = 1 << 20;
+/// How often a node looks whether those files changed, and whether its own certificate ends soon.
+pub const TLS_LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How long a certificate that a node makes for itself holds: what browsers take at most, less a day.
+pub const TLS_OWN_LIFE: Duration = Duration::from_secs(397 * 24 * 3600);
+/// How long before its end it is made anew.
+pub const TLS_OWN_RENEW: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Hosts that it is for.
+pub const TLS_OWN_HOSTS_MAX: usize = 64;
 /// Bytes of an HTTP request's target.
 pub const HTTP_TARGET_BYTES_MAX: usize = 16 << 10;
 /// Bytes of an HTTP request's head, target included.
@@ -591,6 +610,8 @@ const _: () = assert!(LOCK_WAIT_SLICE.as_secs() <= CALL_DEADLINE.as_secs());
 const _: () = assert!(
     NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX
 );
+const _: () = assert!(2 * TLS_OWN_RENEW.as_secs() < TLS_OWN_LIFE.as_secs());
+const _: () = assert!(TLS_BATCH_BYTES.is_multiple_of(TLS_RECORD_BYTES) && TLS_BATCH_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(HTTP_TARGET_BYTES_MAX < HTTP_HEAD_BYTES_MAX && PATH_BYTES_MAX <= HTTP_TARGET_BYTES_MAX);
 const _: () = assert!(
     CONNECTIONS_PER_UID_MAX <= CONNECTIONS_PER_PEER_MAX

@@ -10,6 +10,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::io::AsyncReadExt;
+use weft_conformance::TestTls;
 use weft_core::form::{BytesSource, Door, OpenedFile, Piece, Source, Stopped, collect};
 use weft_core::{CallerId, Error, ErrorKind, Result, limits};
 use weft_sys::Sys;
@@ -147,6 +148,54 @@ async fn what_a_source_holds_arrives_after_its_head_from_memory_and_from_files()
         assert!(got[..4] == *b"head" && got[4..] == bytes);
         assert!(mover.transfers().is_empty(), "what has ended is not listed");
     }
+}
+
+#[tokio::test]
+async fn a_secured_socket_takes_the_same() {
+    let tls = TestTls::new();
+    let bytes = content();
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&bytes).expect("it is written");
+    let stored =
+        |descriptor| Arc::new(Stored { file: file.try_clone().expect("a second descriptor"), descriptor });
+    let from_file = |descriptor| FileSource { file: stored(descriptor), at: 0, length: LARGE as u64 };
+    let sources: [Box<dyn Source>; 3] =
+        [Box::new(BytesSource::new(bytes.clone())), Box::new(from_file(true)), Box::new(from_file(false))];
+    for mut source in sources {
+        let (_, mover) = mover(1);
+        let (here, mut there) = tls.pair().await;
+        let reader = tokio::spawn(async move {
+            let mut got = vec![0; 4 + LARGE];
+            // Exactly so much, and no end: what was sent has left, whoever holds the socket.
+            let reading = there.read_exact(&mut got);
+            tokio::time::timeout(Duration::from_secs(20), reading)
+                .await
+                .expect("in time")
+                .expect("all comes");
+            got
+        });
+        let mut outbound = mover.outbound(CLASS, &here, Some(LARGE as u64));
+        outbound.send(b"head", &mut *source, More::Ends).await.expect("it is sent");
+        assert_eq!(outbound.sent(), 4 + LARGE as u64);
+        let got = reader.await.expect("it ends");
+        assert!(got[..4] == *b"head" && got[4..] == bytes);
+    }
+}
+
+#[tokio::test]
+async fn a_right_that_is_withdrawn_in_mid_transfer_leaves_nothing_that_looks_whole() {
+    let (_, mover) = mover(1);
+    let (here, mut there) = TestTls::new().pair().await;
+    let tell = Arc::new(tokio::sync::Semaphore::new(0));
+    let sending = send_on(&mover, here, Stoppable(tell.clone()));
+    stuck(&mover, 1).await;
+    let moved = mover.transfers()[0].bytes;
+    tell.add_permits(1);
+    assert_eq!(sending.await.expect("it ends").expect_err("revoked").kind(), ErrorKind::Revoked);
+    let mut got = Vec::new();
+    let error = there.read_to_end(&mut got).await.expect_err("no end was said");
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    assert!(got.len() as u64 <= 4 + moved, "{} bytes came of {moved}", got.len());
 }
 
 #[tokio::test]

@@ -4,26 +4,35 @@
 //! Sending never waits inside: `try_…` moves what the kernel takes now, [`Socket::writable`] waits.
 //! The bytes of a file go from the page cache to the socket by `sendfile`, past user space; a
 //! header sent with [`More::Follows`] leaves together with what follows it.
+//!
+//! A socket may be secured ([`Socket::secured`]): everything here then goes through TLS, and a file's
+//! bytes through user space.
 
 mod listener;
+mod own;
 #[cfg(test)]
 mod tests;
+mod tls;
 
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use rustix::fs::sendfile;
-use rustix::net::{SendAncillaryBuffer, SendFlags, Shutdown, sendmsg, sockopt};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
+pub use own::own_addresses;
+pub use tls::{Tls, TlsSettings};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).
 const SLICES_MAX: usize = 512;
@@ -69,6 +78,8 @@ impl More {
 #[derive(Debug)]
 pub struct Socket {
     stream: Stream,
+    /// Once it is secured.
+    session: Option<Box<Mutex<tls::Session>>>,
     peer: Peer,
     /// What [`Socket::wake_at`] was told last.
     wake_at: AtomicUsize,
@@ -82,11 +93,59 @@ enum Stream {
 
 macro_rules! either {
     ($self:ident, $stream:ident => $act:expr) => {
-        match &$self.stream {
+        match $self {
             Stream::Tcp($stream) => $act,
             Stream::Local($stream) => $act,
         }
     };
+}
+
+/// The bytes as the kernel has them.
+impl Stream {
+    async fn readable(&self) -> io::Result<()> {
+        either!(self, stream => stream.readable().await)
+    }
+
+    async fn writable(&self) -> io::Result<()> {
+        either!(self, stream => stream.writable().await)
+    }
+
+    fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_read_ready(context))
+    }
+
+    fn poll_writable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        either!(self, stream => stream.poll_write_ready(context))
+    }
+
+    /// `WouldBlock` where it is known that the kernel takes nothing now.
+    fn check_writable(&self) -> io::Result<()> {
+        self.try_io(Interest::WRITABLE, |_| Ok(()))
+    }
+
+    fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
+        let slices = &slices[..slices.len().min(SLICES_MAX)];
+        self.try_io(Interest::WRITABLE, |socket| {
+            Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), more.flags())?)
+        })
+    }
+
+    fn try_receive(&self, into: &mut [u8]) -> io::Result<usize> {
+        self.try_io(Interest::READABLE, |socket| Ok(recv(socket, &mut *into, RecvFlags::empty())?.0))
+    }
+
+    fn try_io<T>(
+        &self,
+        interest: Interest,
+        mut act: impl FnMut(BorrowedFd<'_>) -> io::Result<T>,
+    ) -> io::Result<T> {
+        loop {
+            match either!(self, stream => stream.try_io(interest, || act(stream.as_fd()))) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                done => return done,
+            }
+        }
+    }
 }
 
 impl Socket {
@@ -118,7 +177,24 @@ impl Socket {
     }
 
     fn over(stream: Stream, peer: Peer) -> Self {
-        Self { stream, peer, wake_at: AtomicUsize::new(1) }
+        Self { stream, session: None, peer, wake_at: AtomicUsize::new(1) }
+    }
+
+    /// Shakes hands as a TLS server; the socket is secured from then on. The caller sets the
+    /// deadline. The connection is over if it fails.
+    pub async fn secured(mut self, tls: &Tls) -> io::Result<Self> {
+        self.session = Some(Box::new(Mutex::new(*tls::Session::accept(&self.stream, tls).await?)));
+        Ok(self)
+    }
+
+    /// Returns whether the bytes are encrypted.
+    pub fn is_secured(&self) -> bool {
+        self.session.is_some()
+    }
+
+    fn session(&self) -> Option<MutexGuard<'_, tls::Session>> {
+        // What a panic left half done fails at the other end: every record is sealed.
+        Some(self.session.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Returns who is at the other end.
@@ -134,9 +210,12 @@ impl Socket {
         }
     }
 
-    /// Waits until bytes, or the end, can be read.
+    /// Waits until bytes, or the end, can be read. A hint: a reader may still have to wait.
     pub async fn readable(&self) -> io::Result<()> {
-        either!(self, stream => stream.readable().await)
+        if self.session().is_some_and(|mut session| session.is_readable()) {
+            return Ok(());
+        }
+        self.stream.readable().await
     }
 
     /// Has whoever waits to read be woken once `bytes` are there, or the end: who takes much at once
@@ -154,33 +233,28 @@ impl Socket {
     /// Waits until bytes can be sent. Yields now and then even if they always can, so that a
     /// fast reader does not keep the thread.
     pub async fn writable(&self) -> io::Result<()> {
-        either!(self, stream => stream.writable().await)
+        self.stream.writable().await
     }
 
-    /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing.
+    /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing. What is left
+    /// must come next, if anything does: of a secured socket, some of it may be encrypted already.
     pub fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
-        let slices = &slices[..slices.len().min(SLICES_MAX)];
-        self.try_write_io(|socket| {
-            Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), more.flags())?)
-        })
+        match self.session() {
+            Some(mut session) => session.send(&self.stream, slices, more),
+            None => self.stream.try_send(slices, more),
+        }
     }
 
-    /// Sends what the kernel takes now of a file's range, without copying it. `WouldBlock` if it
-    /// takes nothing; 0 if the file ends before `at`; `InvalidInput` if this kind of file cannot
+    /// Sends what the kernel takes now of a file's range, without copying it unless the socket is
+    /// secured. `WouldBlock` if it takes nothing; 0 if the file ends before `at`; `InvalidInput` if this kind of file cannot
     /// be sent so.
     pub fn try_send_file(&self, file: BorrowedFd<'_>, at: u64, length: usize) -> io::Result<usize> {
-        let mut offset = at;
-        self.try_write_io(|socket| Ok(sendfile(socket, file, Some(&mut offset), length)?))
-    }
-
-    fn try_write_io(&self, mut act: impl FnMut(BorrowedFd<'_>) -> io::Result<usize>) -> io::Result<usize> {
-        loop {
-            let done = either!(self, stream => stream.try_io(Interest::WRITABLE, || act(stream.as_fd())));
-            match done {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                done => return done,
-            }
+        if let Some(mut session) = self.session() {
+            return session.send_file(&self.stream, file, at, length);
         }
+        let mut offset = at;
+        self.stream
+            .try_io(Interest::WRITABLE, |socket| Ok(sendfile(socket, file, Some(&mut offset), length)?))
     }
 
     /// Sends all bytes, waiting as often as it takes: the caller sets the deadline.
@@ -195,9 +269,22 @@ impl Socket {
         Ok(())
     }
 
-    /// Says that nothing more will be sent; reading goes on.
-    pub fn end_sending(&self) -> io::Result<()> {
-        Ok(rustix::net::shutdown(self, Shutdown::Write)?)
+    /// Says that nothing more will be sent; reading goes on. Of a secured socket it may wait until
+    /// that can be said: the caller sets the deadline.
+    pub async fn end_sending(&self) -> io::Result<()> {
+        poll_fn(|context| self.poll_end_sending(context)).await
+    }
+
+    fn poll_end_sending(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if let Some(mut session) = self.session() {
+            while let Err(error) = session.end_sending(&self.stream) {
+                if error.kind() != io::ErrorKind::WouldBlock {
+                    return Poll::Ready(Err(error));
+                }
+                ready!(self.stream.poll_writable(context))?;
+            }
+        }
+        Poll::Ready(Ok(rustix::net::shutdown(self, Shutdown::Write)?))
     }
 
     /// Drops the connection at once, with what is still unsent: the other end sees a reset, never
@@ -226,7 +313,8 @@ fn set_low_water(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<()> {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        either!(self, stream => stream.as_fd())
+        let stream = &self.stream;
+        either!(stream, stream => stream.as_fd())
     }
 }
 
@@ -236,10 +324,12 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match &mut self.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, into),
-            Stream::Local(stream) => Pin::new(stream).poll_read(context, into),
+        let Self { stream, session, .. } = &mut *self;
+        if let Some(session) = session {
+            let session = session.get_mut().unwrap_or_else(PoisonError::into_inner);
+            return session.poll_read(stream, context, into);
         }
+        either!(stream, stream => Pin::new(stream).poll_read(context, into))
     }
 }
 
@@ -256,7 +346,7 @@ impl AsyncWrite for Socket {
         loop {
             match self.try_send(slices, More::Ends) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    ready!(either!(self, stream => stream.poll_write_ready(context)))?;
+                    ready!(self.stream.poll_writable(context))?;
                 }
                 done => return Poll::Ready(done),
             }
@@ -271,7 +361,7 @@ impl AsyncWrite for Socket {
         Poll::Ready(Ok(()))
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.end_sending())
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_end_sending(context)
     }
 }

@@ -22,6 +22,11 @@ pub fn gid() -> u32 {
     rustix::process::getegid().as_raw()
 }
 
+/// Returns the name of this machine, as it calls itself; none if that is no text.
+pub fn host_name() -> Option<String> {
+    Some(rustix::system::uname().nodename().to_str().ok()?.to_owned()).filter(|name| !name.is_empty())
+}
+
 /// Returns the permission bits that new files of this process do not get.
 pub fn umask() -> u16 {
     use rustix::fs::Mode;

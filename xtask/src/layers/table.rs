@@ -43,7 +43,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/sys",
         package: "weft-sys",
-        holds: "the door to the operating system, real and simulated: clock, randomness, tasks, disk, network, buffers",
+        holds: "the door to the operating system, real and simulated: clock, randomness, tasks, disk, network and TLS, buffers",
         never: "what the bytes mean",
         may: &["weft-core"],
     },
@@ -113,7 +113,7 @@ pub const CRATES: &[Crate] = &[
     Crate {
         folder: "crates/doors/listener",
         package: "weft-doors-listener",
-        holds: "what doors share: listening, connection limits, deadlines",
+        holds: "what doors share: listening, connection limits, deadlines, TLS set-up",
         never: "any one protocol",
         may: &["weft-core", "weft-sys", "weft-mover"],
     },
@@ -177,10 +177,14 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("indicatif", &["weft"]),
     ("libc", &["weft-sys", "weft-doors-fuse"]),
     ("proptest", &["weft-conformance"]),
+    ("rcgen", &["weft-doors-listener", "weft-conformance"]),
     ("redb", &["weft-kv"]),
     ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
+    ("rustls", &["weft-sys", "weft-conformance", "weft-bench"]),
     ("tempfile", &["weft-conformance", "weft-bench"]),
+    ("tokio-rustls", &["weft-conformance"]),
     ("tracing-subscriber", &["weft"]),
+    ("x509-cert", &["weft-doors-listener"]),
 ];
 
 /// Libraries that would bring I/O or a runtime into the pure crate.

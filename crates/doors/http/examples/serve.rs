@@ -6,6 +6,9 @@
 #[allow(dead_code)]
 #[path = "../tests/it/house.rs"]
 mod house;
+#[allow(dead_code)]
+#[path = "../tests/it/secured.rs"]
+mod secured;
 
 #[tokio::main(worker_threads = 2)]
 async fn main() {

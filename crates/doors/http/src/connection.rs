@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::AsyncReadExt;
-use weft_core::form::{Door, Origin};
+use weft_core::form::{Door, Origin, Wire};
 use weft_core::limits;
 use weft_doors_listener::Guest;
 use weft_sys::net::Socket;
@@ -47,8 +47,9 @@ enum NoHead {
 pub async fn run(http: Arc<Http>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
     let origin = Origin { door: Door::Http, peer: socket.peer().ip(), uid: None };
+    let wire = if socket.is_secured() { Wire::Private } else { Wire::Clear };
     let mut connection =
-        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::default() };
+        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::new(wire) };
     let after = loop {
         if connection.buffer.is_empty() {
             connection.buffer = BytesMut::new();
@@ -76,7 +77,16 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
     match after {
         After::Reset => connection.socket.reset(),
         After::Linger => Box::pin(linger(&mut connection)).await,
-        After::Close | After::KeepAlive => {}
+        After::Close | After::KeepAlive => {
+            // A clean end of a secured connection is said, or it is as good as cut.
+            if connection.socket.is_secured() {
+                let sys = &connection.http.services.sys;
+                tokio::select! {
+                    _ = connection.socket.end_sending() => {}
+                    () = sys.sleep(limits::HTTP_LINGER) => {}
+                }
+            }
+        }
     }
 }
 
@@ -141,12 +151,17 @@ impl Connection {
 
 /// Reads what still comes after the last answer, so that the answer is not lost with a reset.
 async fn linger(connection: &mut Connection) {
-    if connection.socket.end_sending().is_err() {
-        return;
-    }
     let http = connection.http.clone();
     let sys = &http.services.sys;
     let deadline = sys.clock().tick().plus(limits::HTTP_LINGER);
+    let ended = tokio::select! {
+        biased;
+        ended = connection.socket.end_sending() => ended.is_ok(),
+        () = sys.sleep_until(deadline) => false,
+    };
+    if !ended {
+        return;
+    }
     let mut dropped = 0;
     let mut scratch = BytesMut::new();
     while dropped < limits::HTTP_DRAIN_BYTES_MAX * 64 {

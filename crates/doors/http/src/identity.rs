@@ -10,8 +10,9 @@ use crate::Http;
 use crate::codec::credentials;
 
 /// What a connection knows of who speaks on it. A server in front may send requests of many.
-#[derive(Default)]
 pub struct Identity {
+    /// What the bytes travel under.
+    wire: Wire,
     proved: Option<Proved>,
     session: Option<Session>,
 }
@@ -31,6 +32,11 @@ struct Session {
 }
 
 impl Identity {
+    /// Begins with nobody.
+    pub fn new(wire: Wire) -> Self {
+        Self { wire, proved: None, session: None }
+    }
+
     /// Returns what accompanies a request with this Authorization field.
     pub async fn call(
         &mut self,
@@ -53,7 +59,7 @@ impl Identity {
             from,
             once: None,
             ack: Ack::Applied,
-            wire: Wire::Clear,
+            wire: self.wire,
         })
     }
 

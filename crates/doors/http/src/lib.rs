@@ -59,6 +59,9 @@ use weft_sys::Sys;
 use codec::host::Hosts;
 use sums::Sums;
 
+/// What the door speaks over TLS, by the registered names, the best first.
+pub const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+
 /// What an operator may choose.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_core::form::one_machine;
 use weft_core::limits;
 use weft_sys::Sys;
-use weft_sys::net::{Peer, Socket};
+use weft_sys::net::{Peer, Socket, Tls};
 
 use crate::Bounds;
 
@@ -72,10 +72,15 @@ impl Crowd {
 }
 
 /// Sends the answer, and reads what comes meanwhile so that the answer is not lost with a reset.
-pub(crate) async fn turn_away(sys: Sys, mut socket: Socket, refusal: Bytes) {
+pub(crate) async fn turn_away(sys: Sys, socket: Socket, tls: Option<Arc<Tls>>, refusal: Bytes) {
     let answer = async {
+        let secured = match tls {
+            None => Ok(socket),
+            Some(tls) => socket.secured(&tls).await,
+        };
+        let Ok(mut socket) = secured else { return };
         let sent = socket.write_all(&refusal).await;
-        if sent.is_err() || socket.end_sending().is_err() {
+        if sent.is_err() || socket.end_sending().await.is_err() {
             return;
         }
         let mut scratch = [0; 4096];

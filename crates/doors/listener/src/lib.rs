@@ -10,13 +10,18 @@
 //! away at once with an answer that the door has ready. So nobody alone fills a door, and who
 //! tries to is told.
 //!
+//! A listener that is given an [`Identity`] secures each connection before its door sees it: a guest
+//! of such a listener speaks TLS, within a deadline, or is gone.
+//!
 //! Rejected: turning away connections beyond the bound of the whole door, too. They wait in the
 //! kernel's queue; meanwhile idle guests are given a tenth of their time ([`Stay::idle`]).
 //!
 //! **Ways to get it wrong.** Waiting for a guest's next request without waiting for
 //! [`Shutdown::wait`] as well: the drain then takes its whole deadline.
 
+pub mod certificate;
 mod crowd;
+mod identity;
 mod shutdown;
 #[cfg(test)]
 mod tests;
@@ -31,10 +36,11 @@ use bytes::Bytes;
 use tokio::task::JoinSet;
 use weft_core::{Result, limits};
 use weft_sys::Sys;
-use weft_sys::net::{Peer, Socket};
+use weft_sys::net::{Peer, Socket, Tls};
 
 use crowd::{Crowd, turn_away};
 
+pub use identity::{Files, Identity};
 pub use shutdown::{Shutdown, Stopper, shutdown};
 
 /// How long accepting rests after the machine refused it, so that a full table is no busy loop.
@@ -75,6 +81,7 @@ pub struct Listener {
     sys: Sys,
     socket: weft_sys::net::Listener,
     bounds: Bounds,
+    identity: Option<Arc<Identity>>,
 }
 
 /// One connection, as a door gets it.
@@ -124,13 +131,18 @@ impl Listener {
     /// Listens on an address; port 0 lets the machine choose.
     pub async fn bind(sys: Sys, address: SocketAddr, bounds: Bounds) -> Result<Self> {
         let socket = weft_sys::net::Listener::bind(address).await?;
-        Ok(Self { sys, socket, bounds })
+        Ok(Self { sys, socket, bounds, identity: None })
     }
 
     /// Listens on a local socket with these permission bits.
     pub fn bind_local(sys: Sys, path: &Path, mode: u32, bounds: Bounds) -> Result<Self> {
         let socket = weft_sys::net::Listener::bind_local(path, mode)?;
-        Ok(Self { sys, socket, bounds })
+        Ok(Self { sys, socket, bounds, identity: None })
+    }
+
+    /// Has every connection secured by TLS from now on.
+    pub fn secured(self, identity: Arc<Identity>) -> Self {
+        Self { identity: Some(identity), ..self }
     }
 
     /// Returns the address listened on; none for a local socket.
@@ -141,12 +153,14 @@ impl Listener {
     /// Lets guests in and runs `welcome` for each, until `shutdown` is requested and those that are
     /// there have left or the drain deadline has passed. Those of whose kind too many are there get
     /// `refusal` as their answer.
-    pub async fn serve<F>(self, mut shutdown: Shutdown, refusal: Bytes, welcome: impl Fn(Guest) -> F)
+    pub async fn serve<F, W>(self, mut shutdown: Shutdown, refusal: Bytes, welcome: W)
     where
         F: Future<Output = ()> + Send + 'static,
+        W: Fn(Guest) -> F + Send + Sync + 'static,
     {
-        let Self { sys, socket, bounds } = self;
+        let Self { sys, socket, bounds, identity } = self;
         let present = Arc::<Crowd>::default();
+        let welcome = Arc::new(welcome);
         let (mut guests, mut turned_away) = (JoinSet::new(), JoinSet::new());
         loop {
             tokio::select! {
@@ -156,10 +170,17 @@ impl Listener {
                 accepted = socket.accept(), if guests.len() < bounds.connections => match accepted {
                     Ok(socket) => match Stay::enter(&present, socket.peer(), bounds) {
                         Some(stay) => {
-                            guests.spawn(welcome(Guest { socket, shutdown: shutdown.clone(), stay }));
+                            let guest = Guest { socket, shutdown: shutdown.clone(), stay };
+                            match &identity {
+                                None => guests.spawn(welcome(guest)),
+                                Some(identity) => {
+                                    guests.spawn(let_in(sys.clone(), identity.now(), guest, welcome.clone()))
+                                }
+                            };
                         }
                         None if turned_away.len() < limits::TURNED_AWAY_MAX => {
-                            turned_away.spawn(turn_away(sys.clone(), socket, refusal.clone()));
+                            let tls = identity.as_ref().map(|identity| identity.now());
+                            turned_away.spawn(turn_away(sys.clone(), socket, tls, refusal.clone()));
                         }
                         None => {}
                     },
@@ -172,6 +193,32 @@ impl Listener {
         }
         drop(socket);
         drain(&sys, guests, bounds.drain).await;
+    }
+}
+
+/// Welcomes a guest once the connection is secured.
+async fn let_in<F: Future<Output = ()>>(
+    sys: Sys,
+    tls: Arc<Tls>,
+    guest: Guest,
+    welcome: Arc<impl Fn(Guest) -> F>,
+) {
+    let Guest { socket, shutdown, stay } = guest;
+    let (peer, stopping) = (socket.peer(), shutdown.clone());
+    // Boxed, so that what only the beginning needs is no part of a connection at rest.
+    let secured = Box::pin(async move {
+        let mut shutdown = stopping;
+        tokio::select! {
+            biased;
+            secured = socket.secured(&tls) => secured.map_err(|error| error.to_string()),
+            () = shutdown.wait() => Err("the node stops".to_owned()),
+            () = sys.sleep(limits::TLS_HANDSHAKE_WITHIN) => Err("the handshake took too long".to_owned()),
+        }
+    });
+    let secured = secured.await;
+    match secured {
+        Ok(socket) => welcome(Guest { socket, shutdown, stay }).await,
+        Err(why) => tracing::debug!(?peer, why, "a connection was not secured"),
     }
 }
 

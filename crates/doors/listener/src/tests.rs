@@ -5,6 +5,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
 
+mod secured;
+
 async fn listen(bounds: Bounds) -> (Listener, SocketAddr, Sys) {
     let sys = Sys::simulated(1);
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -61,7 +61,7 @@ async fn a_reader_is_woken_for_as_much_as_it_asked_and_a_lower_mark_loses_nothin
     let mut bytes = vec![0; 200_000];
     let mut reading = Box::pin(async { there.read(&mut bytes).await.expect("it lives") });
     // The first look needs no waking.
-    let waits = std::future::poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
+    let waits = poll_fn(|context| Poll::Ready(reading.as_mut().poll(context).is_pending()));
     assert!(waits.await, "nothing was sent");
     here.send(&[1; 60_000], More::Ends).await.expect("it is sent");
     let early = tokio::time::timeout(Duration::from_millis(50), &mut reading).await;
@@ -105,4 +105,13 @@ async fn a_local_peer_is_known_by_its_uid_and_a_dead_socket_is_replaced() {
     assert_eq!(taken.kind(), weft_core::ErrorKind::Exists);
     drop(listener);
     assert!(!path.exists());
+}
+
+#[test]
+fn the_machines_addresses_are_told_once_each_and_no_more_than_asked() {
+    let all = own_addresses(1000);
+    assert!(all.contains(&Ipv4Addr::LOCALHOST.into()), "{all:?}");
+    assert!(all.iter().enumerate().all(|(at, address)| !all[..at].contains(address)), "{all:?}");
+    assert_eq!(own_addresses(1).len(), 1);
+    assert!(own_addresses(0).is_empty());
 }

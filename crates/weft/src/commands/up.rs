@@ -1,6 +1,6 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
@@ -11,10 +11,11 @@ use clap::Args;
 use weft_auth::Founded;
 use weft_core::service::Node;
 use weft_core::{Error, ErrorKind, Result};
+use weft_doors_listener::Files;
 use weft_sys::fault;
 
 use crate::context::Context;
-use crate::node::{NodeDirectory, NodeSettings, Running, write_ready};
+use crate::node::{HttpsSettings, NodeDirectory, NodeSettings, Running, write_ready};
 use crate::output::{note, out};
 use crate::progress::{self, Beside, Shown};
 
@@ -26,6 +27,16 @@ pub struct UpArgs {
     /// Where HTTP listens; port 0 lets the machine choose
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420", env = "WEFT_HTTP")]
     http: SocketAddr,
+    /// Where HTTPS listens, or `off`; beside HTTP if it is not given, on the next port
+    #[arg(long, value_name = "ADDRESS", value_parser = https, env = "WEFT_HTTPS")]
+    https: Option<Https>,
+    /// The certificate that HTTPS shows, and those between it and its authority, in PEM; the
+    /// node's own if it is not given
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// The key of that certificate, in PEM, which nobody else can read
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// A host name that HTTP requests may use (may be given again)
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
@@ -35,6 +46,44 @@ pub struct UpArgs {
     /// Go on in the background once the node answers
     #[arg(long)]
     daemon: bool,
+}
+
+/// Whether and where HTTPS listens.
+#[derive(Clone, Copy)]
+enum Https {
+    Off,
+    At(SocketAddr),
+}
+
+fn https(text: &str) -> std::result::Result<Https, String> {
+    match text {
+        "off" => Ok(Https::Off),
+        address => address.parse().map(Https::At).map_err(|_| "neither an address nor `off`".to_owned()),
+    }
+}
+
+impl UpArgs {
+    fn settings(&self) -> NodeSettings {
+        let given = self.tls_cert.clone().zip(self.tls_key.clone());
+        let given = given.map(|(chain, key)| Files { chain, key, clients: None });
+        let address = match self.https {
+            Some(Https::Off) => None,
+            Some(Https::At(address)) => Some(address),
+            None => Some(next_port(self.http)),
+        };
+        let https = address.map(|address| HttpsSettings { address, given });
+        NodeSettings { http: self.http, https, hosts: self.host.clone() }
+    }
+}
+
+/// Returns the address with the next port; that which the machine chooses beside one it chooses.
+fn next_port(http: SocketAddr) -> SocketAddr {
+    let port = match http.port() {
+        0 => 0,
+        u16::MAX => u16::MAX - 1,
+        port => port + 1,
+    };
+    SocketAddr::new(http.ip(), port)
 }
 
 pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
@@ -54,9 +103,9 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
 }
 
 async fn serve(context: &Context, args: &UpArgs, dir: &Path, shown: Shown) -> Result<()> {
-    let signals = Signals::new()?;
+    let mut signals = Signals::new()?;
     let directory = NodeDirectory::take(dir, true, "up")?;
-    let settings = NodeSettings { http: args.http, hosts: args.host.clone() };
+    let settings = args.settings();
     let path = directory.path().to_path_buf();
     let beside = shown.room();
     let tell = |it: &Founded| beside.print(|| tell(&path, it));
@@ -66,9 +115,18 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path, shown: Shown) -> Re
     }
     drop(shown);
     announce(&path, &running);
-    tokio::select! {
-        () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
-        name = signals.wait() => tracing::info!(signal = name, "stopping"),
+    loop {
+        tokio::select! {
+            () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
+            asked = signals.next() => match asked {
+                Asked::Stop(name) => tracing::info!(signal = name, "stopping"),
+                Asked::Reload => {
+                    running.reload();
+                    continue;
+                }
+            },
+        }
+        break;
     }
     running.stop(context.sys()).await
 }
@@ -90,14 +148,27 @@ fn announce(path: &Path, running: &Running) {
     for (door, address) in running.addresses() {
         note!("{door:8} {address}");
     }
+    if let Some(shown) = running.shown() {
+        note!("         certificate sha256 {}", shown.fingerprint().unwrap_or_default());
+        let https = running.addresses().iter().find(|(door, _)| door == "https");
+        if let (Some(own), Some((_, address))) = (shown.own(), https) {
+            note!("         curl --cacert {} {address}/", own.display());
+        }
+    }
     // A node serves whether or not somebody listens.
     let _ = out!("ready");
 }
 
-/// The signals that stop a node cleanly.
+/// The signals that stop a node cleanly, and the one that has it read its certificate again.
 struct Signals {
+    hangup: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+}
+
+enum Asked {
+    Stop(&'static str),
+    Reload,
 }
 
 impl Signals {
@@ -105,15 +176,21 @@ impl Signals {
         use tokio::signal::unix::{SignalKind, signal};
         let failed = |e| fault::error(e, "listen for", "signals");
         Ok(Self {
+            hangup: signal(SignalKind::hangup()).map_err(failed)?,
             terminate: signal(SignalKind::terminate()).map_err(failed)?,
             interrupt: signal(SignalKind::interrupt()).map_err(failed)?,
         })
     }
 
-    async fn wait(mut self) -> &'static str {
+    async fn next(&mut self) -> Asked {
         tokio::select! {
-            _ = self.terminate.recv() => "SIGTERM",
-            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => Asked::Stop("SIGTERM"),
+            _ = self.interrupt.recv() => Asked::Stop("SIGINT"),
+            // A node in a terminal ends with it.
+            _ = self.hangup.recv() => match std::io::stderr().is_terminal() {
+                true => Asked::Stop("SIGHUP"),
+                false => Asked::Reload,
+            },
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,9 +15,10 @@ const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
 const META: &str = "meta";
 const SOCKET: &str = "node.sock";
+const TLS: &str = "tls";
 /// What lies in a node's directory, or in one that may become a node's: what a start makes, were
 /// it cut off anywhere, and what a new file system has.
-const OWN: [&str; 8] = [LOCK, HOLDER, META, "auth", "objects", SOCKET, "log", "lost+found"];
+const OWN: [&str; 9] = [LOCK, HOLDER, META, "auth", "objects", TLS, SOCKET, "log", "lost+found"];
 /// What only a node has. Any of them marks one, so that a damaged node is still known for one.
 const MARKS: [&str; 3] = ["auth/keys", "meta/tree", "objects/objects"];
 
@@ -192,6 +193,16 @@ impl NodeDirectory {
         Ok(below)
     }
 
+    /// Returns where the node's own certificate lies, made and closed to everybody else.
+    pub fn tls(&self) -> Result<PathBuf> {
+        let path = self.path.join(TLS);
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+        made.map_err(|e| fault::error(e, "make", path.display()))?;
+        std::fs::set_permissions(&path, Permissions::from_mode(0o700))
+            .map_err(|e| fault::error(e, "close", path.display()))?;
+        Ok(path)
+    }
+
     /// Opens the metadata engine.
     pub fn engine(&self, sys: &Sys) -> Result<Arc<dyn Engine>> {
         let opened = Embedded::open(sys.clone(), self.disk(META)?, Options::of_machine());
@@ -260,7 +271,7 @@ impl NodeDirectory {
 }
 
 /// Writes a file that only we may read.
-fn write_closed(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+pub fn write_closed(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     // What an earlier build left there may be open to others.
     file.set_permissions(Permissions::from_mode(0o600))?;

@@ -5,6 +5,7 @@
 //!   DIR/ meta/     the metadata engine          DIR/ auth/    keys, audit log
 //!        objects/  one file an object                lock     held while a process has DIR
 //!        node.sock the native door                   log      of a node that runs detached
+//!        tls/      the certificate of its own
 //!
 //!   engine ─▶ auth ─▶ store ─▶ volume ─▶ tree ─▶ audited ─▶ doors: native, http
 //!                              shares ──┘
@@ -14,6 +15,7 @@ mod audit;
 pub mod backup;
 pub mod check;
 mod directory;
+mod https;
 mod operator;
 mod ready;
 mod shares;
@@ -39,6 +41,8 @@ use weft_volume::managed::{self, Config, Managed};
 use weft_volume::name_locks::KeptNameLocks;
 
 pub use directory::NodeDirectory;
+pub use https::HttpsSettings;
+use https::Shown;
 use operator::Operator;
 pub use ready::write_ready;
 use shares::NodeShares;
@@ -55,6 +59,8 @@ const VOLUME: VolumeId = VolumeId(0);
 pub struct NodeSettings {
     /// Where HTTP listens.
     pub http: SocketAddr,
+    /// Where and how HTTPS is spoken, if it is.
+    pub https: Option<HttpsSettings>,
     /// Host names that HTTP requests may use besides those of the loopback.
     pub hosts: Vec<String>,
 }
@@ -74,6 +80,8 @@ pub struct Running {
     /// Copies audit records of writes into the log.
     follower: Task<()>,
     sweeper: Task<()>,
+    /// The certificate, and who keeps it up to date.
+    shown: Option<(Arc<Shown>, Task<()>)>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
 }
@@ -90,8 +98,7 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
-        let listener = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
-        directory.check_metadata()?;
+        let (listeners, shown) = http_listeners(sys, &directory, settings).await?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
@@ -132,10 +139,11 @@ impl Running {
             doors: Vec::new(),
             follower,
             sweeper,
+            shown: shown.map(|shown| (shown.clone(), shown.watch())),
             addresses: Vec::new(),
             stop_asked: Arc::default(),
         };
-        running.open_http(sys, &fs, listener, settings, stopping.clone()).await?;
+        running.open_http(sys, &fs, listeners, settings, &stopping).await?;
         running.open_native(sys, &fs, stopping)?;
         Ok(running)
     }
@@ -144,11 +152,10 @@ impl Running {
         &mut self,
         sys: &Sys,
         fs: &Arc<dyn FileSystem>,
-        listener: Listener,
+        listeners: Vec<(&str, Listener)>,
         settings: &NodeSettings,
-        stopping: weft_doors_listener::Shutdown,
+        stopping: &weft_doors_listener::Shutdown,
     ) -> Result<()> {
-        let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
         let locks =
             KeptNameLocks::open(sys.clone(), fs.clone(), self.engine.clone(), NAME_LOCKS_SPACE).await?;
         let services = HttpServices {
@@ -160,8 +167,12 @@ impl Running {
             mover: Arc::new(Mover::new(sys.clone())),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
-        self.addresses.push(("http".into(), format!("http://{address}")));
-        self.doors.push(sys.spawn(http.serve(listener, stopping)));
+        for (scheme, listener) in listeners {
+            let address =
+                listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
+            self.addresses.push((scheme.into(), format!("{scheme}://{address}")));
+            self.doors.push(sys.spawn(http.clone().serve(listener, stopping.clone())));
+        }
         Ok(())
     }
 
@@ -205,6 +216,18 @@ impl Running {
         &self.addresses
     }
 
+    /// Returns the certificate that HTTPS shows, if it is spoken.
+    pub fn shown(&self) -> Option<&Shown> {
+        self.shown.as_ref().map(|(shown, _)| &**shown)
+    }
+
+    /// Reads again what may change while the node runs.
+    pub fn reload(&self) {
+        if let Some(shown) = self.shown() {
+            shown.refresh(true);
+        }
+    }
+
     /// Waits until an administrator asks the node to stop.
     pub async fn stop_asked(&self) {
         self.stop_asked.notified().await;
@@ -226,6 +249,9 @@ impl Running {
         let mut outcomes = vec![self.volume.close().await];
         drop(self.volume);
         self.sweeper.abort();
+        if let Some((_, watcher)) = self.shown {
+            watcher.abort();
+        }
         // What it has not copied yet stays in the engine, for the next start.
         self.follower.abort();
         outcomes.push(self.store.close().await);
@@ -234,6 +260,25 @@ impl Running {
         outcomes.into_iter().collect::<Result<()>>()?;
         self.directory.release()
     }
+}
+
+/// Returns where HTTP listens, by scheme, and the certificate if one is shown. Addresses that cannot be
+/// had, and a certificate that cannot be used, fail a start before it has made anything else.
+async fn http_listeners(
+    sys: &Sys,
+    directory: &NodeDirectory,
+    settings: &NodeSettings,
+) -> Result<(Vec<(&'static str, Listener)>, Option<Arc<Shown>>)> {
+    let plain = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
+    let Some(https) = &settings.https else {
+        directory.check_metadata()?;
+        return Ok((vec![("http", plain)], None));
+    };
+    let secured = Listener::bind(sys.clone(), https.address, Bounds::default()).await?;
+    directory.check_metadata()?;
+    let shown = Shown::open(sys, directory, https, &settings.hosts)?;
+    let secured = secured.secured(shown.identity());
+    Ok((vec![("http", plain), ("https", secured)], Some(shown)))
 }
 
 /// Copies the audit records of writes from the commits they came with into the log.

@@ -25,6 +25,7 @@ mod exports;
 mod faulty_line;
 mod full;
 mod http;
+mod https;
 mod input;
 mod interrupts;
 mod killed;

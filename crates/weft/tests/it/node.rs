@@ -1,7 +1,7 @@
 //! A node under test: the real binary in a directory of its own, as an ordinary user,
 //! and every way to speak to it.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -74,6 +74,7 @@ pub struct Node {
     place: PathBuf,
     process: Option<Child>,
     http: Option<SocketAddr>,
+    options: Vec<OsString>,
     mounts: Vec<PathBuf>,
     allowed: Vec<&'static str>,
     _dir: TempDir,
@@ -92,8 +93,15 @@ impl Node {
         let dir = tempfile::Builder::new().prefix("weft-it-").tempdir().expect("a directory of its own");
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
         let place = dir.path().canonicalize().expect("it is there");
-        let node =
-            Self { place, process: None, http: None, mounts: Vec::new(), allowed: Vec::new(), _dir: dir };
+        let node = Self {
+            place,
+            process: None,
+            http: None,
+            options: Vec::new(),
+            mounts: Vec::new(),
+            allowed: Vec::new(),
+            _dir: dir,
+        };
         give(&node.place);
         for name in ["home", "tmp"] {
             node.make_dir(name);
@@ -132,6 +140,11 @@ impl Node {
         self.allowed.push(text);
     }
 
+    /// Has the node be started with these as well.
+    pub fn start_with<A: AsRef<OsStr>>(&mut self, options: &[A]) {
+        self.options = options.iter().map(|option| option.as_ref().to_owned()).collect();
+    }
+
     /// Starts the node, and returns once it answers.
     pub fn up(&mut self) {
         if let Err(said) = self.try_up() {
@@ -144,7 +157,11 @@ impl Node {
         let before = self.log().len();
         let log = fs::File::options().create(true).append(true).open(self.path("log")).expect("opened");
         let mut command = self.command();
-        command.args(["up", "--http", "127.0.0.1:0"]).arg("--ready").arg(self.path("ready"));
+        command
+            .args(["up", "--http", "127.0.0.1:0"])
+            .arg("--ready")
+            .arg(self.path("ready"))
+            .args(&self.options);
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().expect("it starts");
         let out = child.stdout.take().expect("it is a pipe");
         self.process = Some(child);
@@ -165,11 +182,23 @@ impl Node {
     }
 
     fn read_ready(&self) -> SocketAddr {
-        let ready = fs::read_to_string(self.path("ready")).expect("it was written before the node said so");
-        let ready: serde_json::Value = serde_json::from_str(&ready).expect("one JSON object");
+        let ready = self.ready();
         assert_eq!(ready["native"], self.data().join("node.sock").display().to_string());
         let address = ready["http"].as_str().and_then(|url| url.strip_prefix("http://")).expect("an address");
         address.parse().expect("an address and a port")
+    }
+
+    /// Returns what the node said of where it listens.
+    pub fn ready(&self) -> serde_json::Value {
+        let ready = fs::read_to_string(self.path("ready")).expect("it was written before the node said so");
+        serde_json::from_str(&ready).expect("one JSON object")
+    }
+
+    /// Returns the port of HTTPS.
+    pub fn https_port(&self) -> u16 {
+        let ready = self.ready();
+        let port = ready["https"].as_str().and_then(|url| url.rsplit(':').next()).expect("it speaks HTTPS");
+        port.parse().expect("a port")
     }
 
     /// Returns the process id of the node.

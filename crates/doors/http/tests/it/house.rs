@@ -18,6 +18,8 @@ use weft_doors_listener::{Bounds, Listener, Stopper, shutdown};
 use weft_mover::Mover;
 use weft_sys::Sys;
 
+use crate::secured;
+
 /// The clock of a system, for those who want one of their own.
 struct SysClock(Sys);
 
@@ -74,6 +76,10 @@ impl House {
         let http = Http::new(&Settings::default(), services);
         let port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = Listener::bind(sys, port, bounds).await.expect("a port is free");
+        let listener = match secured::tls() {
+            None => listener,
+            Some(tls) => listener.secured(secured::identity(tls)),
+        };
         let address = listener.address().expect("it is a port");
         let (stopper, shutdown) = shutdown();
         let serving = tokio::spawn(http.serve(listener, shutdown));

@@ -1,11 +1,14 @@
-# Uses both libraries on the door named in its arguments, as the user named there.
+# Uses both libraries on the door named in its arguments, as the user named there, trusting the
+# certificate that may be named last.
 import io, sys
 import httpx, requests
 base, user, password = sys.argv[1:4]
+verify = sys.argv[4] if len(sys.argv) > 4 else True
 body = bytes(range(256)) * 4096
-for library, session in (("requests", requests.Session()), ("httpx", httpx.Client(trust_env=False))):
+for library, session in (("requests", requests.Session()), ("httpx", httpx.Client(trust_env=False, verify=verify))):
     if library == "requests":
         session.trust_env = False
+        session.verify = verify
     session.auth = (user, password)
     url = f"{base}/{library} caf\u00e9.bin"
     data = (lambda b: {"data": b}) if library == "requests" else (lambda b: {"content": b})

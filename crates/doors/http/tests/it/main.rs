@@ -11,6 +11,7 @@ mod listing;
 mod plain;
 mod programs;
 mod raw;
+mod secured;
 mod stalled;
 mod system_calls;
 mod webdav;

@@ -4,15 +4,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use data_encoding::BASE64;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::house::PASSWORD;
+use crate::secured;
 
 pub struct Raw {
-    pub stream: TcpStream,
+    pub stream: Box<dyn Stream>,
     held: Vec<u8>,
 }
+
+/// What a request is sent on, plain or secured.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 /// An answer, taken apart.
 #[derive(Debug)]
@@ -35,16 +41,28 @@ impl Answer {
 
 impl Raw {
     pub async fn connect(address: SocketAddr) -> Self {
-        Self::over(TcpStream::connect(address).await.expect("it connects"))
+        Self::over(TcpStream::connect(address).await.expect("it connects")).await
     }
 
-    /// Speaks on a connection that was made otherwise.
-    pub fn over(stream: TcpStream) -> Self {
+    /// Speaks on a connection that was made otherwise, secured where all are.
+    pub async fn over(stream: TcpStream) -> Self {
+        let stream: Box<dyn Stream> = match secured::tls() {
+            None => Box::new(stream),
+            Some(tls) => Box::new(tls.connect(stream).await.expect("they shake hands")),
+        };
         Self { stream, held: Vec::new() }
+    }
+
+    /// Returns whether anything comes within a while, the end included. What comes is kept.
+    pub async fn hears(&mut self, within: Duration) -> bool {
+        let before = self.held.len();
+        let read = tokio::time::timeout(within, self.stream.read_buf(&mut self.held)).await;
+        self.held.len() > before || read.is_ok()
     }
 
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.stream.write_all(bytes.as_ref()).await.expect("it is sent");
+        self.stream.flush().await.expect("it is sent");
     }
 
     /// Sends a request with a method, target, further field lines and a body, and reads the answer.

@@ -23,7 +23,7 @@ async fn stall(house: &House, field: &str) -> Raw {
     let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
     socket.set_recv_buffer_size(8 << 10).expect("a small buffer");
     let stream = socket.connect(house.address).await.expect("it connects");
-    let mut raw = Raw::over(stream);
+    let mut raw = Raw::over(stream).await;
     raw.send(format!("GET /large HTTP/1.1\r\nHost: localhost\r\n{field}\r\n")).await;
     raw
 }
@@ -151,8 +151,7 @@ async fn dribble(raw: &mut Raw, clock: &SimClock, step: Duration, text: &[u8]) -
         // The other end may have closed by now.
         let _ = raw.stream.write_all(&[*byte]).await;
         // What is on its way arrives before the time passes; a moment too early does no harm.
-        let answered = tokio::time::timeout(Duration::from_millis(20), raw.stream.readable()).await;
-        if answered.is_ok() {
+        if raw.hears(Duration::from_millis(20)).await {
             return (gone, raw.answer(false).await.status);
         }
         clock.step(step);
