@@ -18,8 +18,6 @@ pub struct Files {
     pub chain: PathBuf,
     /// The key: PEM, closed to everybody but its owner, who runs this.
     pub key: PathBuf,
-    /// Certificates of the authorities whose clients may prove themselves: PEM.
-    pub clients: Option<PathBuf>,
 }
 
 /// A door's identity. Connections take what it is when they begin.
@@ -71,20 +69,17 @@ impl Identity {
 impl Files {
     fn read(&self, protocols: &[&[u8]]) -> Result<Tls> {
         let (chain, key) = (read_public(&self.chain)?, read_secret(&self.key)?);
-        let clients = self.clients.as_deref().map(read_public).transpose()?;
-        let settings =
-            TlsSettings { chain: &chain, key: key.as_bytes(), clients: clients.as_deref(), protocols };
+        let settings = TlsSettings { chain: &chain, key: key.as_bytes(), protocols };
         let of = |error: Error| error.op("use the certificate in").about(self.chain.display());
         Tls::server(&settings).map_err(of)
     }
 
     fn stamps(&self) -> Stamps {
-        let files = [Some(&self.chain), Some(&self.key), self.clients.as_ref()];
         let stamp = |path: &PathBuf| {
             let found = std::fs::metadata(path).ok()?;
             Some((found.dev(), found.ino(), found.mtime(), found.mtime_nsec()))
         };
-        files.into_iter().flatten().map(stamp).collect()
+        [&self.chain, &self.key].into_iter().map(stamp).collect()
     }
 }
 

@@ -28,8 +28,8 @@ use std::task::{Context, Poll, ready};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
+use rustls::server::NoServerSessionStorage;
+use rustls::{ServerConfig, ServerConnection};
 use tokio::io::ReadBuf;
 use weft_core::limits::{TLS_BATCH_BYTES, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORD_BYTES};
 use weft_core::{Error, Result};
@@ -57,8 +57,6 @@ pub struct TlsSettings<'a> {
     pub chain: &'a [u8],
     /// The key of the first of them: PEM.
     pub key: &'a [u8],
-    /// Certificates of the authorities whose clients may prove themselves: PEM. Nobody must.
-    pub clients: Option<&'a [u8]>,
     /// What is spoken over it, by its registered names, the best first.
     pub protocols: &'a [&'a [u8]],
 }
@@ -72,38 +70,15 @@ impl Tls {
             .map_err(|error| Error::invalid("the key is not a private key in PEM").caused_by(error))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let failed = |error| Error::invalid("the certificate and the key cannot be used").caused_by(error);
-        let builder = ServerConfig::builder_with_provider(provider.clone())
+        let builder = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?;
-        let builder = match settings.clients {
-            None => builder.with_no_client_auth(),
-            Some(authorities) => {
-                let failed =
-                    |error| Error::invalid("the clients' authorities cannot be used").caused_by(error);
-                let mut roots = RootCertStore::empty();
-                for authority in certificates(authorities, "the clients' authority")? {
-                    roots.add(authority).map_err(failed)?;
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                    .allow_unauthenticated()
-                    .build()
-                    .map_err(|error| {
-                        Error::invalid("the clients' authorities cannot be used").caused_by(error)
-                    })?;
-                builder.with_client_cert_verifier(verifier)
-            }
-        };
-        let mut config = builder.with_single_cert(chain, key).map_err(failed)?;
+        let mut config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(failed)?;
         config.alpn_protocols = settings.protocols.iter().map(|name| name.to_vec()).collect();
         // A ticket holds all that resuming takes: nothing is kept here, and a new server's side
-        // (new files) forgets its tickets with its key. Who shows a certificate is verified
-        // each time.
+        // (new files) forgets its tickets with its key.
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        if settings.clients.is_some() {
-            config.send_tls13_tickets = 0;
-        } else {
-            config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(failed)?;
-        }
+        config.ticketer = rustls::crypto::ring::Ticketer::new().map_err(failed)?;
         Ok(Self { config: Arc::new(config) })
     }
 }

@@ -65,7 +65,7 @@ fn https(text: &str) -> std::result::Result<Https, String> {
 impl UpArgs {
     fn settings(&self) -> NodeSettings {
         let given = self.tls_cert.clone().zip(self.tls_key.clone());
-        let given = given.map(|(chain, key)| Files { chain, key, clients: None });
+        let given = given.map(|(chain, key)| Files { chain, key });
         let address = match self.https {
             Some(Https::Off) => None,
             Some(Https::At(address)) => Some(address),

@@ -45,7 +45,7 @@ impl Shown {
             Some(files) => (files.clone(), None),
             None => {
                 let dir = directory.tls()?;
-                let files = Files { chain: dir.join("cert.pem"), key: dir.join("key.pem"), clients: None };
+                let files = Files { chain: dir.join("cert.pem"), key: dir.join("key.pem") };
                 let asked = asked_hosts(settings.address.ip(), hosts);
                 if !is_good(sys, &files, &asked) {
                     make(sys, &files, &asked)?;

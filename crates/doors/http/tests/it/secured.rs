@@ -24,7 +24,7 @@ pub fn tls() -> Option<&'static TestTls> {
 /// Returns it as a listener takes it.
 pub fn identity(tls: &TestTls) -> Arc<Identity> {
     let dir = tempfile::tempdir().expect("a directory");
-    let files = Files { chain: dir.path().join("cert"), key: dir.path().join("key"), clients: None };
+    let files = Files { chain: dir.path().join("cert"), key: dir.path().join("key") };
     std::fs::write(&files.chain, &tls.chain).expect("it is written");
     std::fs::write(&files.key, &tls.key).expect("it is written");
     std::fs::set_permissions(&files.key, PermissionsExt::from_mode(0o600)).expect("it is ours");

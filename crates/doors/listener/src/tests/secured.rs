@@ -16,7 +16,7 @@ const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
 
 /// Puts an identity's files into a directory, the key closed to others.
 fn put(dir: &Path, chain: &str, key: &str) -> Files {
-    let files = Files { chain: dir.join("cert.pem"), key: dir.join("key.pem"), clients: None };
+    let files = Files { chain: dir.join("cert.pem"), key: dir.join("key.pem") };
     for (path, text) in [(&files.chain, chain), (&files.key, key)] {
         // A new file, as whoever renews them makes it.
         let fresh = path.with_extension("new");
@@ -135,7 +135,7 @@ fn a_key_that_others_can_read_is_refused_and_a_link_to_one_that_they_cannot_is_f
     for (chain, key) in
         [(dir.path().join("none"), files.key.clone()), (files.chain.clone(), dir.path().join("none"))]
     {
-        let loaded = Identity::load(Files { chain, key, clients: None }, PROTOCOLS).map(drop);
+        let loaded = Identity::load(Files { chain, key }, PROTOCOLS).map(drop);
         assert_eq!(loaded.expect_err("there is none").kind(), ErrorKind::NotFound);
     }
 }

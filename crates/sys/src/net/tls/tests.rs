@@ -27,12 +27,7 @@ struct Sides {
 fn sides() -> Sides {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (chain, key) = (own.cert.pem(), own.signing_key.serialize_pem());
-    let settings = TlsSettings {
-        chain: chain.as_bytes(),
-        key: key.as_bytes(),
-        clients: None,
-        protocols: &[b"http/1.1"],
-    };
+    let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[b"http/1.1"] };
     let tls = Tls::server(&settings).expect("it is good");
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).expect("it is good");
@@ -404,29 +399,22 @@ fn what_cannot_be_used_is_refused_when_it_is_given() {
     let other = rcgen::generate_simple_self_signed(["a".to_owned()]).expect("a certificate");
     let (chain, key) = (one.cert.pem(), one.signing_key.serialize_pem());
     let others = other.signing_key.serialize_pem();
-    let made = |chain: &str, key: &str, clients: Option<&str>| {
-        let settings = TlsSettings {
-            chain: chain.as_bytes(),
-            key: key.as_bytes(),
-            clients: clients.map(str::as_bytes),
-            protocols: &[],
-        };
+    let made = |chain: &str, key: &str| {
+        let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[] };
         Tls::server(&settings).map(drop).map_err(|error| error.kind())
     };
-    assert_eq!(made(&chain, &key, None), Ok(()));
-    assert_eq!(made(&chain, &key, Some(&chain)), Ok(()));
+    assert_eq!(made(&chain, &key), Ok(()));
     let bad = Err(weft_core::ErrorKind::Invalid);
     let cases = [
-        (chain.as_str(), others.as_str(), None),
-        ("", key.as_str(), None),
-        (chain.as_str(), "", None),
-        (chain.as_str(), chain.as_str(), None),
-        (key.as_str(), key.as_str(), None),
-        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", key.as_str(), None),
-        ("-----BEGIN CERTIFICATE-----\n!\n", key.as_str(), None),
-        (chain.as_str(), key.as_str(), Some("")),
+        (chain.as_str(), others.as_str()),
+        ("", key.as_str()),
+        (chain.as_str(), ""),
+        (chain.as_str(), chain.as_str()),
+        (key.as_str(), key.as_str()),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", key.as_str()),
+        ("-----BEGIN CERTIFICATE-----\n!\n", key.as_str()),
     ];
-    for (number, (chain, key, clients)) in cases.into_iter().enumerate() {
-        assert_eq!(made(chain, key, clients), bad, "case {number}");
+    for (number, (chain, key)) in cases.into_iter().enumerate() {
+        assert_eq!(made(chain, key), bad, "case {number}");
     }
 }
