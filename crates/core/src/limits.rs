@@ -93,8 +93,10 @@ pub const LOCK_WAIT_SLICE: Duration = Duration::from_secs(30);
 pub const NAME_LOCKS_MAX: usize = 16_384;
 /// Locks of names that one caller holds at one time.
 pub const NAME_LOCKS_EACH_MAX: usize = 1024;
+/// Shared locks of one name at one time: each is told to whoever asks what is known below it.
+pub const NAME_LOCKS_SHARED_MAX: usize = 8;
 /// What a client says of the owner of a lock of a name.
-pub const NAME_LOCK_OWNER_BYTES_MAX: usize = 2048;
+pub const NAME_LOCK_OWNER_BYTES_MAX: usize = 1024;
 /// For how long a lock of a name is granted at most: clients refresh it.
 pub const NAME_LOCK_LASTS_MAX: Duration = Duration::from_secs(3600);
 /// For how long it is granted if nothing was said of that.
@@ -236,11 +238,13 @@ pub const DAV_XML_BYTES_MAX: usize = 256 << 10;
 /// How deep the elements of such XML lie within each other.
 pub const DAV_XML_DEPTH_MAX: usize = 32;
 /// Elements of such XML.
-pub const DAV_XML_ELEMENTS_MAX: usize = 2048;
+pub const DAV_XML_ELEMENTS_MAX: usize = 1024;
 /// Prefixes that are bound at one place of such XML.
-pub const DAV_XML_BINDINGS_MAX: usize = 64;
+pub const DAV_XML_BINDINGS_MAX: usize = 32;
 /// Properties that one WebDAV request names.
-pub const DAV_PROPERTIES_MAX: usize = 512;
+pub const DAV_PROPERTIES_MAX: usize = 128;
+/// Lists of conditions in one `If`.
+pub const DAV_IF_LISTS_MAX: usize = 32;
 /// Members of a tree that are told, each for itself, to have failed.
 pub const DAV_FAILURES_MAX: usize = 100;
 /// Entries of one page, where a WebDAV request goes over a directory to copy or remove it.

@@ -70,7 +70,7 @@ impl NameLockTable {
         if state.permits.values().flatten().any(|touch| touch.meets(&lock.wanted)) {
             return Ok(false);
         }
-        state.check_room(&lock.holder, now)?;
+        state.check_room(lock, now)?;
         state.insert(lock.clone());
         Ok(true)
     }
@@ -172,7 +172,13 @@ impl State {
         }
     }
 
-    fn check_room(&self, holder: &CallerName, now: Time) -> Result<()> {
+    fn check_room(&self, lock: &NameLock, now: Time) -> Result<()> {
+        let (holder, path) = (&lock.holder, &lock.wanted.path);
+        if self.tokens_at(path).filter(|token| self.live(*token, now).is_some()).count()
+            >= limits::NAME_LOCKS_SHARED_MAX
+        {
+            return Err(Error::new(ErrorKind::Busy, "the name has as many locks as it may"));
+        }
         let live = self.locks.values().filter(|lock| now < lock.until);
         let own = live.filter(|lock| lock.holder == *holder).count();
         if self.locks.len() >= limits::NAME_LOCKS_MAX || own >= limits::NAME_LOCKS_EACH_MAX {

@@ -129,6 +129,16 @@ fn nothing_is_locked_over_a_change_that_is_under_way() {
 }
 
 #[test]
+fn a_name_has_so_many_shared_locks_and_no_more() {
+    let table = NameLockTable::default();
+    for token in 0..crate::limits::NAME_LOCKS_SHARED_MAX as u128 {
+        assert!(table.take(&lock(token, "a", true, Shared, "bob"), NOW).expect("shared"));
+    }
+    assert_eq!(kind(table.take(&lock(99, "a", true, Shared, "alice"), NOW)), Some(ErrorKind::Busy));
+    assert!(table.take(&lock(99, "a/b", false, Shared, "alice"), NOW).expect("another name"));
+}
+
+#[test]
 fn what_has_gone_takes_its_locks_along_and_bounds_are_kept() {
     let table = NameLockTable::default();
     for (token, at) in [(1, "a"), (2, "a/b"), (3, "ab"), (4, "a/b/c")] {

@@ -40,8 +40,6 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let conditions = Conditions::of(x.head)?;
     let set = SetAttr { mtime: said_mtime(x.head)?.map(SetTime::At), ..SetAttr::default() };
     let shown = hold::shown(&x).await?;
-    // Refused before the bytes come; what counts is leave when they are shown to others.
-    drop(hold::permit_write(&x, &shown).await?);
     let at = x.at();
     let guard = remove::guard(&x, &at, &conditions, Act::Make).await?;
     let hint = StageHint { length: x.talk.progress.left(), brief: true };
@@ -49,6 +47,11 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         Ok(stage) => stage,
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
     };
+    // Refused before the bytes come, to who may write there; what counts is leave when they are shown.
+    if let Err(failed) = hold::permit_write(&x, &shown).await.map(drop) {
+        discard(&x.talk.http.services.sys, &x.call, &stage).await;
+        return Err(failed);
+    }
     let bytes = match receive(&mut x, &stage, expected).await {
         Ok(bytes) => bytes,
         Err(failed) => {

@@ -29,7 +29,6 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let at = At::root(path.clone());
     let guard = guard(&x, &at, &conditions, Act::Remove).await?;
     let guard = Guard { version: guard.version.or(shown.version), ctime: None };
-    let permit = hold::permit(&x, &shown, vec![Touch { path: path.clone(), reach: Reach::Tree }])?;
     let services = &x.talk.http.services;
     let attr = match x.within(services.fs.walk(&x.call, &at, Want::default())).await {
         Ok(walked) => walked.attr,
@@ -39,6 +38,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         let error = Error::new(ErrorKind::NotDirectory, "what has the name is no directory").about(&at);
         return Err(x.problem(&error, Act::Remove).await.into());
     }
+    let permit = hold::permit(&x, &shown, vec![Touch { path: path.clone(), reach: Reach::Tree }])?;
     let mut trees = Trees::new(&services.sys, &services.fs, &x.call);
     let work = one_or_tree(&x, &mut trees, &path, &attr, &guard);
     let done = keeping_session(x.talk.http, &x.call, pin!(work)).await;

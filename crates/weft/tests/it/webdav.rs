@@ -232,6 +232,21 @@ fn a_tree_that_is_removed_leaves_what_is_shared_in_it() {
 }
 
 #[test]
+fn what_is_shared_twice_is_not_moved_onto_itself() {
+    let home = Furnished::new();
+    let directory = home.node.path("of the machine");
+    home.node.run(&["share", directory.to_str().expect("plain"), "/twin"]).ok();
+    home.node.run(&["acl", "grant", "/twin", "alice", "all"]).ok();
+    home.node.write("of the machine/f", "one copy");
+    let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+    for method in ["MOVE", "COPY"] {
+        let answer = http.ask(method, "/shared/f", &["Destination: /twin/f"], b"");
+        assert_eq!((method, answer.status), (method, 403));
+        assert_eq!(fs::read_to_string(directory.join("f")).expect("it is there"), "one copy", "{method}");
+    }
+}
+
+#[test]
 fn a_lock_outlives_the_node_that_granted_it() {
     let mut home = Furnished::new();
     let lock =

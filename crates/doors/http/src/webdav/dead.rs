@@ -10,13 +10,16 @@ use bytes::Bytes;
 use weft_core::attr::TagName;
 use weft_core::{Error, ErrorKind, Result, limits};
 
-use crate::codec::webdav::xml::{self, Element, QName, escape_into, is_char, is_local_name};
+use crate::codec::webdav::xml::{self, Element, QName, RESERVED, escape_into, is_char, is_local_name};
 
 /// The namespace of attributes that have none.
 pub const PLAIN: &str = "weft:attribute";
 
 /// Returns the attribute that a property is.
 pub fn tag_of(name: &QName) -> Result<TagName> {
+    if RESERVED.contains(&name.space.as_str()) {
+        return Err(Error::invalid("no property lies in a namespace of XML itself"));
+    }
     if name.space == PLAIN {
         return TagName::new(name.local.clone());
     }
@@ -103,7 +106,17 @@ mod tests {
             assert_eq!(tag_of(&name).expect("short"), tag);
             assert_eq!(property_of(&tag), Some(name));
         }
-        for odd in ["{", "{a", "{a}", "a b", "{u}a:b", "{weft:attribute}a", "1", "{\u{1}}a"] {
+        for odd in [
+            "{",
+            "{a",
+            "{a}",
+            "a b",
+            "{u}a:b",
+            "{http://www.w3.org/2000/xmlns/}a",
+            "{weft:attribute}a",
+            "1",
+            "{\u{1}}a",
+        ] {
             assert_eq!(property_of(&TagName::new(odd.to_owned()).expect("good")), None, "{odd}");
         }
         assert_eq!(property_of(&TagName::new(vec![0xff]).expect("good")), None);

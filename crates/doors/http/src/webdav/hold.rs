@@ -2,7 +2,7 @@
 
 use weft_core::form::{At, VersionIs, Want};
 use weft_core::name_locks::{LockToken, Permit, Reach, Touch};
-use weft_core::{ErrorKind, RelPath};
+use weft_core::{Error, ErrorKind, RelPath};
 
 use crate::answer::{Precondition, Problem};
 use crate::codec::condition::entity_tag;
@@ -12,7 +12,6 @@ use crate::codec::webdav::if_header::{Condition, If, List, State};
 use crate::exchange::{Exchange, Served};
 use crate::map::Act;
 use crate::remove;
-use crate::status::Status;
 
 /// What a request shows.
 #[derive(Default)]
@@ -81,10 +80,9 @@ async fn attr_of(x: &Exchange<'_, '_>, path: &RelPath) -> Served<Option<weft_cor
 /// Returns leave for a change. Fails with 423 where a lock stands in the way that was not shown.
 pub fn permit(x: &Exchange<'_, '_>, shown: &Shown, touches: Vec<Touch>) -> Served<Permit> {
     let locks = &x.talk.http.services.locks;
-    locks.permit(&x.call, touches, &shown.tokens).map_err(|error| {
-        let locked = error.subject().map(str::to_owned);
-        Problem::of(&error, Act::Make).because(Precondition::LockTokenSubmitted, locked).into()
-    })
+    locks
+        .permit(&x.call, touches, &shown.tokens)
+        .map_err(|error| locked(x, &error, Precondition::LockTokenSubmitted).into())
 }
 
 /// Leave to write at the request's name.
@@ -110,13 +108,15 @@ pub async fn permit_write(x: &Exchange<'_, '_>, shown: &Shown) -> Served<Held> {
     }
 }
 
-/// Returns the problem of a lock that cannot be had.
-pub fn no_lock(error: &weft_core::Error) -> Problem {
-    let locked = error.subject().map(str::to_owned);
-    let problem = Problem::of(error, Act::Make);
-    if problem.status == Status::LOCKED {
-        problem.because(Precondition::NoConflictingLock, locked)
-    } else {
-        problem
+/// Returns the problem of a lock that is in the way. Where it lies is told if the request named that
+/// place or one below it, which its caller then knows of; what lies below may be hidden from them.
+pub fn locked(x: &Exchange<'_, '_>, error: &Error, what: Precondition) -> Problem {
+    if x.call.caller.is_anyone() {
+        return Problem::who_asks();
     }
+    let place = error.subject().and_then(|path| RelPath::try_from(path.trim_start_matches('/')).ok());
+    let own = &x.path.path;
+    let told = place.filter(|place| own.is_within(place)).unwrap_or_else(|| own.clone());
+    let error = Error::new(error.kind(), error.detail().to_owned()).about(format_args!("/{told}"));
+    Problem::of(&error, Act::Make).because(what, Some(format!("/{told}")))
 }

@@ -45,7 +45,9 @@ pub async fn lock(mut x: Exchange<'_, '_>) -> Served {
     };
     let lock = match locks.lock(&x.call, wanted).await {
         Ok(lock) => lock,
-        Err(error) if error.kind() == ErrorKind::Locked => return Err(hold::no_lock(&error).into()),
+        Err(error) if error.kind() == ErrorKind::Locked => {
+            return Err(hold::locked(&x, &error, Precondition::NoConflictingLock).into());
+        }
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
     };
     x.renew();

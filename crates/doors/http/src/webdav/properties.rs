@@ -62,8 +62,7 @@ impl Live {
         Self::Executable,
     ];
 
-    /// Returns its name without namespace.
-    pub fn local(self) -> &'static str {
+    fn local(self) -> &'static str {
         match self {
             Self::CreationDate => "creationdate",
             Self::ContentLength => "getcontentlength",
@@ -80,10 +79,14 @@ impl Live {
         }
     }
 
+    /// Returns its name.
+    pub fn name(self) -> QName {
+        QName::new(if self == Self::Executable { APACHE } else { DAV }, self.local())
+    }
+
     /// Returns the property of that name.
     pub fn of(name: &QName) -> Option<Self> {
-        let space = |live: Self| if live == Self::Executable { APACHE } else { DAV };
-        Self::ALL.into_iter().find(|live| live.local() == name.local && space(*live) == name.space)
+        Self::ALL.into_iter().find(|live| live.local() == name.local && live.name() == *name)
     }
 
     /// Returns whether it is told to who asks for everything.

@@ -13,7 +13,7 @@ use super::{body, dead};
 use crate::answer::{Precondition, Problem};
 use crate::codec::webdav::fields::{self, Depth};
 use crate::codec::webdav::request::{self, PropFind};
-use crate::codec::webdav::xml::{DAV, QName};
+use crate::codec::webdav::xml::QName;
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::map::Act;
 use crate::status::Status;
@@ -208,7 +208,7 @@ fn write_properties(asked: &Asked, resource: &Resource<'_>, text: &mut String) {
             false => resource.write(*live, &mut found),
         };
         if !written && asked.unknown {
-            dead::write_name(&QName::new(DAV, live.local()), &mut missing);
+            dead::write_name(&live.name(), &mut missing);
         }
     }
     match &asked.dead {

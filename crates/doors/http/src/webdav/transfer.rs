@@ -3,13 +3,13 @@
 use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Guard, Replace, Want};
+use weft_core::form::{At, Guard, Replace, VersionIs, Want};
 use weft_core::name_locks::{Reach, Touch};
-use weft_core::{Error, ErrorKind, RelPath, Result, limits};
+use weft_core::{Error, ErrorKind, RelPath, Result, Time, limits};
 
 use super::hold;
 use super::multistatus::{self, begin_response, end_response, href, write_status};
-use super::tree::{Trees, guard_of};
+use super::tree::{AsIs, Trees, guard_of};
 use crate::answer::Problem;
 use crate::codec::Refusal;
 use crate::codec::condition::Conditions;
@@ -28,6 +28,8 @@ struct Asked {
     /// Whether what lies below goes too.
     deep: bool,
     moves: bool,
+    /// The time that its bytes are said to be of.
+    mtime: Option<Time>,
 }
 
 /// How it ended.
@@ -93,7 +95,8 @@ impl Asked {
             let why = "one of source and destination lies within the other";
             return Err(Problem::new(Status::FORBIDDEN, ErrorKind::Invalid, why).into());
         }
-        Ok(Self { from, to, overwrites: fields::overwrites(x.head)?, deep, moves })
+        let (overwrites, mtime) = (fields::overwrites(x.head)?, fields::said_mtime(x.head)?);
+        Ok(Self { from, to, overwrites, deep, moves, mtime })
     }
 }
 
@@ -106,16 +109,20 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
     if to.is_some() && !asked.overwrites {
         return Err(Stopped::Taken);
     }
+    apart(x, asked, &from, to.as_ref()).await.map_err(making)?;
     let services = &x.talk.http.services;
     let mut trees = Trees::new(&services.sys, &services.fs, &x.call);
+    // Nothing is taken away for what could not come.
+    trees.could_take(source, &from, asked.moves).await.map_err(reading)?;
     // A file takes the place of a file in one step; anything else goes first.
     let goes_first = to.filter(|to| !(to.kind == Kind::File && from.kind == Kind::File));
     if let Some(to) = &goes_first {
-        removed(x, &mut trees, &asked.to, to).await.map_err(making)?;
+        remove::one_or_tree(x, &mut trees, &asked.to, to, &Guard::NONE).await.map_err(making)?;
         if !trees.failures.is_empty() {
             return Ok(Outcome::Partly(trees.failures));
         }
     }
+    let fresh = to.is_none() || goes_first.is_some();
     let made = if to.is_some() { Outcome::Replaced } else { Outcome::Made };
     if asked.moves {
         match renamed(x, asked).await {
@@ -124,9 +131,13 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
             Err(error) => return Err(told_of(error, asked)),
         }
     }
-    copied(x, &mut trees, asked, source, &from).await.map_err(|error| told_of(error, asked))?;
+    copied(&mut trees, asked, source, &from, fresh).await.map_err(|error| told_of(error, asked))?;
     if asked.moves && trees.failures.is_empty() {
-        removed(x, &mut trees, &asked.from, &from).await.map_err(|error| Stopped::At(error, Act::Remove))?;
+        // What was written to it since it was copied stays.
+        let version = (from.kind == Kind::File).then_some(VersionIs::Exactly(from.id, from.version));
+        let guard = Guard { version, ctime: None };
+        let gone = remove::one_or_tree(x, &mut trees, &asked.from, &from, &guard).await;
+        gone.map_err(|error| Stopped::At(error, Act::Remove))?;
     }
     Ok(if trees.failures.is_empty() { made } else { Outcome::Partly(trees.failures) })
 }
@@ -158,24 +169,39 @@ async fn renamed(x: &Exchange<'_, '_>, asked: &Asked) -> Result<()> {
     let guard = guard_of(asked.overwrites);
     let renamed = services.fs.rename(&call, &from, &to, how, &guard);
     services.sys.within(call.until, renamed).await?;
-    if let Some(time) = mtime(x)? {
+    if let Some(time) = asked.mtime {
         let set = SetAttr { mtime: Some(SetTime::At(time)), ..SetAttr::default() };
         services.sys.within(call.until, services.fs.set(&call, &to, &set, &Guard::NONE)).await?;
     }
     Ok(())
 }
 
-fn mtime(x: &Exchange<'_, '_>) -> Result<Option<weft_core::Time>> {
-    fields::said_mtime(x.head).map_err(|refusal| Error::invalid(refusal.reason))
+/// Checks that neither lies within the other, nor is the other, by whatever names they were reached: a
+/// link may lead there, and a directory of the machine may be shared twice.
+async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Attr>) -> Result<()> {
+    // Of two shares of one directory the volumes alone differ.
+    let is_same = |one: &Attr, other: &Attr| {
+        (one.id.serial(), one.id.generation()) == (other.id.serial(), other.id.generation())
+    };
+    let refused = || Error::not_permitted("one of source and destination is, or lies within, the other");
+    if to.is_some_and(|to| is_same(to, from)) {
+        return Err(refused());
+    }
+    for (path, one) in [(&asked.to, Some(from)), (&asked.from, to)] {
+        let Some(one) = one.filter(|one| one.kind == Kind::Directory) else { continue };
+        let mut above = path.split_last();
+        while let Some((directory, _)) = above {
+            let at = At::root(directory.clone()).following();
+            if walked(x, &at).await?.is_some_and(|attr| is_same(&attr, one)) {
+                return Err(refused());
+            }
+            above = directory.split_last();
+        }
+    }
+    Ok(())
 }
 
-async fn copied(
-    x: &Exchange<'_, '_>,
-    trees: &mut Trees<'_>,
-    asked: &Asked,
-    source: &At,
-    from: &Attr,
-) -> Result<()> {
+async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, fresh: bool) -> Result<()> {
     match from.kind {
         Kind::Directory => {
             trees.copy(&asked.from, from, &asked.to, asked.deep).await;
@@ -183,13 +209,12 @@ async fn copied(
         }
         _ => {
             let guard = guard_of(asked.overwrites);
-            trees.copy_file(source, &asked.to, &guard, mtime(x)?).await.map(|_| ())
+            // What is replaced keeps its owner, who alone may set these.
+            let mtime = asked.mtime.or((asked.moves && fresh).then_some(from.mtime));
+            let as_is = AsIs { mode: fresh, mtime };
+            trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(|_| ())
         }
     }
-}
-
-async fn removed(x: &Exchange<'_, '_>, trees: &mut Trees<'_>, path: &RelPath, attr: &Attr) -> Result<()> {
-    remove::one_or_tree(x, trees, path, attr, &Guard::NONE).await
 }
 
 /// Tells what did not go.

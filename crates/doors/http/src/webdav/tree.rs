@@ -24,10 +24,24 @@ pub struct Trees<'a> {
     pub failed: u64,
 }
 
+/// What of a file goes along with its bytes: only an owner may give a file these.
+#[derive(Clone, Copy)]
+pub struct AsIs {
+    /// Who may do what, by its mode.
+    pub mode: bool,
+    /// When its bytes changed.
+    pub mtime: Option<Time>,
+}
+
 /// A directory that is gone over.
 struct Level {
     id: FileId,
+    /// Where it was found: a name in the directory above, by that one's id. A path could have come to
+    /// lead elsewhere meanwhile; paths are for telling.
+    found: At,
     from: RelPath,
+    /// What it is copied to.
+    into: FileId,
     to: RelPath,
     /// The directories of its last page that are still to be gone into.
     directories: Vec<(FileId, Name)>,
@@ -65,22 +79,23 @@ impl<'a> Trees<'a> {
         self.within(&call, self.fs.list(&call, &At::id(id), from, max, want)).await
     }
 
-    async fn remove_one(&self, path: &RelPath, expect: Expect, durable: bool) -> Result<()> {
+    async fn remove_one(&self, at: &At, expect: Expect, durable: bool) -> Result<()> {
         let call = if durable { self.call().durable() } else { self.call() };
-        let at = At::root(path.clone());
-        self.within(&call, self.fs.remove(&call, &at, expect, &Guard::NONE)).await.map(|_| ())
+        self.within(&call, self.fs.remove(&call, at, expect, &Guard::NONE)).await.map(|_| ())
     }
 
     /// Removes a directory with all that is in it. What is in another volume is not gone into: it was
     /// shared, not put here.
     pub async fn remove(&mut self, path: &RelPath, attr: &Attr) {
-        let mut levels = vec![Level::of(attr.id, path, path, self.failed)];
+        let found = At::root(path.clone());
+        let mut levels = vec![Level { failed_before: self.failed, ..Level::of(attr.id, found, path) }];
         while let Some(level) = levels.last_mut() {
             if let Some((id, name)) = level.directories.pop() {
                 let (volume, below) = (level.id.volume(), level.from.join(&name));
                 match below {
                     Ok(below) if id.volume() == volume => {
-                        levels.push(Level::of(id, &below, &below, self.failed))
+                        let found = At::name(level.id, name);
+                        levels.push(Level { failed_before: self.failed, ..Level::of(id, found, &below) });
                     }
                     Ok(below) => self.failed(&below, true, is_shared()),
                     Err(error) => {
@@ -90,11 +105,11 @@ impl<'a> Trees<'a> {
                 }
                 continue;
             }
-            let (id, from) = (level.id, level.from.clone());
+            let (id, from, found) = (level.id, level.from.clone(), level.found.clone());
             if let Some(cursor) = level.next.take() {
                 match self.page(id, cursor).await {
                     Ok(page) => {
-                        let directories = self.remove_page(&from, &page).await;
+                        let directories = self.remove_page(id, &from, &page).await;
                         level.directories = directories;
                         level.next = page.next;
                     }
@@ -106,7 +121,7 @@ impl<'a> Trees<'a> {
             let whole = levels.pop().is_some_and(|level| level.failed_before == self.failed);
             // What still holds something is not told for itself: what it holds was.
             if whole
-                && let Err(error) = self.remove_one(&from, Expect::Directory, is_last).await
+                && let Err(error) = self.remove_one(&found, Expect::Directory, is_last).await
                 && error.kind() != ErrorKind::NotFound
             {
                 self.failed(&from, true, error);
@@ -115,35 +130,64 @@ impl<'a> Trees<'a> {
     }
 
     /// Removes what of a page is no directory. Returns the directories.
-    async fn remove_page(&mut self, above: &RelPath, page: &Page) -> Vec<(FileId, Name)> {
+    async fn remove_page(&mut self, id: FileId, above: &RelPath, page: &Page) -> Vec<(FileId, Name)> {
         let mut directories = Vec::new();
         for entry in &page.entries {
             if entry.kind == Kind::Directory {
                 directories.push((entry.id, entry.name.clone()));
                 continue;
             }
-            let removed = match above.join(&entry.name) {
-                Ok(path) => self.remove_one(&path, Expect::NotDirectory, false).await.map_err(|e| (path, e)),
-                Err(error) => Err((above.clone(), error)),
-            };
-            match removed {
-                Err((path, error)) if error.kind() != ErrorKind::NotFound => self.failed(&path, false, error),
-                _ => {}
+            let at = At::name(id, entry.name.clone());
+            let removed = self.remove_one(&at, Expect::NotDirectory, false).await;
+            if let Err(error) = removed.or_else(unless_gone) {
+                let path = above.join(&entry.name).unwrap_or_else(|_| above.clone());
+                self.failed(&path, false, error);
             }
         }
         directories
     }
 
+    /// Checks that a source could be taken, before anything makes room for it.
+    pub async fn could_take(&self, source: &At, from: &Attr, moves: bool) -> Result<()> {
+        match from.kind {
+            Kind::Directory => self.page(from.id, Cursor::Start).await.map(drop)?,
+            Kind::File => {
+                let call = self.call();
+                let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
+                let opened = self.within(&call, self.fs.open(&call, source, &how)).await;
+                match opened {
+                    Ok(opened) => _ = self.within(&call, opened.file.close(&call)).await,
+                    // What is moved within a volume need not be read.
+                    Err(error) if moves && error.kind() == ErrorKind::Denied => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Kind::Symlink | Kind::Fifo | Kind::Reference if moves => {}
+            Kind::Symlink | Kind::Fifo | Kind::Reference => return Err(is_odd()),
+        }
+        let Some((directory, _)) = source.path.split_last().filter(|_| moves) else { return Ok(()) };
+        let (call, at) = (self.call(), At::root(directory).following());
+        let want = Want { rights: true, attr: false };
+        let walked = self.within(&call, self.fs.walk(&call, &at, want)).await?;
+        if walked.rights.is_some_and(|rights| rights.intersects(Rights::RENAME | Rights::REMOVE)) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Denied, "moving it needs `rename` or `remove` where it is"))
+    }
+
     /// Copies a directory, with what is in it if `deep`. There must be nothing at `to`.
     pub async fn copy(&mut self, from: &RelPath, attr: &Attr, to: &RelPath, deep: bool) {
-        if let Err(error) = self.copy_directory(attr, to).await {
-            return self.failed(to, true, error);
-        }
-        let mut levels = if deep { vec![Level::of(attr.id, from, to, 0)] } else { Vec::new() };
+        let into = match self.copy_directory(attr, &At::root(to.clone())).await {
+            Ok(into) => into,
+            Err(error) => return self.failed(to, true, error),
+        };
+        let first = Level { into, to: to.clone(), ..Level::of(attr.id, At::root(from.clone()), from) };
+        let mut levels = if deep { vec![first] } else { Vec::new() };
         while let Some(level) = levels.last_mut() {
-            let (id, from, to) = (level.id, level.from.clone(), level.to.clone());
-            if let Some((id, name)) = level.directories.pop() {
-                match self.copy_below(id, &from, &to, &name).await {
+            let (id, into) = (level.id, level.into);
+            let (from, to) = (level.from.clone(), level.to.clone());
+            if let Some((below, name)) = level.directories.pop() {
+                match self.copy_below(below, into, &from, &to, &name).await {
                     Ok(below) => levels.push(below),
                     Err(error) => self.failed(&to.join(&name).unwrap_or(to), true, error),
                 }
@@ -155,7 +199,7 @@ impl<'a> Trees<'a> {
             };
             match self.page(id, cursor).await {
                 Ok(page) => {
-                    let directories = self.copy_page(&from, &to, &page).await;
+                    let directories = self.copy_page(id, into, &to, &page).await;
                     level.directories = directories;
                     level.next = page.next;
                 }
@@ -164,76 +208,77 @@ impl<'a> Trees<'a> {
         }
     }
 
-    async fn copy_below(&self, id: FileId, from: &RelPath, to: &RelPath, name: &Name) -> Result<Level> {
+    async fn copy_below(
+        &self,
+        id: FileId,
+        into: FileId,
+        from: &RelPath,
+        to: &RelPath,
+        name: &Name,
+    ) -> Result<Level> {
         let (from, to) = (from.join(name)?, to.join(name)?);
-        let call = self.call();
-        let walked = self.within(&call, self.fs.walk(&call, &At::id(id), Want::default())).await?;
-        self.copy_directory(&walked.attr, &to).await?;
-        Ok(Level::of(id, &from, &to, 0))
+        let (call, itself) = (self.call(), At::id(id));
+        let walked = self.within(&call, self.fs.walk(&call, &itself, Want::default())).await?;
+        let into = self.copy_directory(&walked.attr, &At::name(into, name.clone())).await?;
+        Ok(Level { into, to, ..Level::of(id, itself, &from) })
     }
 
-    async fn copy_page(&mut self, from: &RelPath, to: &RelPath, page: &Page) -> Vec<(FileId, Name)> {
+    async fn copy_page(
+        &mut self,
+        id: FileId,
+        into: FileId,
+        to: &RelPath,
+        page: &Page,
+    ) -> Vec<(FileId, Name)> {
         let mut directories = Vec::new();
         for entry in &page.entries {
-            let (Ok(source), Ok(target)) = (from.join(&entry.name), to.join(&entry.name)) else {
-                self.failed(
-                    to,
-                    true,
-                    Error::new(ErrorKind::TooLong, "a path would be longer than its limit"),
-                );
-                continue;
-            };
+            let (source, target) = (At::name(id, entry.name.clone()), At::name(into, entry.name.clone()));
             let copied = match entry.kind {
                 Kind::Directory => {
                     directories.push((entry.id, entry.name.clone()));
                     Ok(())
                 }
-                Kind::File => {
-                    self.copy_file(&At::id(entry.id), &target, &Guard::NONE, None).await.map(|_| ())
-                }
+                Kind::File => self
+                    .copy_file(&At::id(entry.id), &target, &Guard::NONE, AsIs { mode: true, mtime: None })
+                    .await
+                    .map(|_| ()),
                 Kind::Symlink => self.copy_link(&source, &target).await,
-                Kind::Fifo | Kind::Reference => {
-                    Err(Error::new(ErrorKind::Unsupported, "only files, directories and links are copied"))
-                }
+                Kind::Fifo | Kind::Reference => Err(is_odd()),
             };
             if let Err(error) = copied {
-                self.failed(&target, false, error);
+                self.failed(&to.join(&entry.name).unwrap_or_else(|_| to.clone()), false, error);
             }
         }
         directories
     }
 
-    async fn copy_link(&self, from: &RelPath, to: &RelPath) -> Result<()> {
+    async fn copy_link(&self, from: &At, to: &At) -> Result<()> {
         let call = self.call();
-        let target = self.within(&call, self.fs.target(&call, &At::root(from.clone()))).await?;
+        let target = self.within(&call, self.fs.target(&call, from)).await?;
         let LinkTarget::Symlink(target) = target else {
             return Err(Error::new(ErrorKind::Unsupported, "a reference is not copied"));
         };
-        let (to, set) = (At::root(to.clone()), SetAttr::default());
-        self.within(&call, self.fs.make(&call, &to, New::Symlink(target), &set)).await.map(|_| ())
+        let set = SetAttr::default();
+        self.within(&call, self.fs.make(&call, to, New::Symlink(target), &set)).await.map(|_| ())
     }
 
-    async fn copy_directory(&self, attr: &Attr, to: &RelPath) -> Result<()> {
+    async fn copy_directory(&self, attr: &Attr, to: &At) -> Result<FileId> {
         let call = self.call();
         let set = SetAttr { mode: Some(attr.mode & 0o777 | 0o700), ..SetAttr::default() };
-        let to = At::root(to.clone());
-        let made = self.within(&call, self.fs.make(&call, &to, New::Directory, &set)).await?;
+        let made = self.within(&call, self.fs.make(&call, to, New::Directory, &set)).await?;
         let tags = self.tags(attr.id).await?;
-        self.give_tags(made.value.id, tags).await
+        if !tags.is_empty() {
+            self.give_tags(made.value.id, tags).await?;
+        }
+        Ok(made.value.id)
     }
 
     /// Copies a file: whoever looks sees nothing of it, or all. Returns whether something was replaced.
-    pub async fn copy_file(
-        &self,
-        from: &At,
-        to: &RelPath,
-        guard: &Guard,
-        mtime: Option<Time>,
-    ) -> Result<bool> {
+    pub async fn copy_file(&self, from: &At, to: &At, guard: &Guard, as_is: AsIs) -> Result<bool> {
         let call = self.call();
         let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
         let opened = self.within(&call, self.fs.open(&call, from, &how)).await?;
-        let copied = self.copy_opened(&opened, to, guard, mtime).await;
+        let copied = self.copy_opened(&opened, to, guard, as_is).await;
         let call = self.call();
         let _ = self.within(&call, opened.file.close(&call)).await;
         copied
@@ -242,27 +287,29 @@ impl<'a> Trees<'a> {
     async fn copy_opened(
         &self,
         opened: &weft_core::form::Opened,
-        to: &RelPath,
+        to: &At,
         guard: &Guard,
-        mtime: Option<Time>,
+        as_is: AsIs,
     ) -> Result<bool> {
         let call = self.call();
         let hint = StageHint { length: Some(opened.attr.size), brief: true };
-        let at = At::root(to.clone());
-        let stage = self.within(&call, self.fs.stage(&call, &at, &hint)).await?;
+        let stage = self.within(&call, self.fs.stage(&call, to, &hint)).await?;
         let filled = async {
             let mut source = opened.file.read(&call, Range::ALL).await?;
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN);
             self.within(&call, stage.put(&call, 1, 0, &mut *source)).await?;
-            let set = SetAttr { mtime: mtime.map(SetTime::At), ..SetAttr::default() };
+            let mode = as_is.mode.then_some(opened.attr.mode & 0o777);
+            let set = SetAttr { mode, mtime: as_is.mtime.map(SetTime::At), ..SetAttr::default() };
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN).durable();
             self.within(&call, stage.publish(&call, &[], &set, guard)).await
         };
         match filled.await {
             Ok(changed) => {
-                let tags = self.tags(opened.attr.id).await?;
-                self.give_tags(changed.value.id, tags).await?;
-                Ok(changed.file.before.is_some())
+                let (tags, replaced) = (self.tags(opened.attr.id).await?, changed.file.before.is_some());
+                if replaced || !tags.is_empty() {
+                    self.give_tags(changed.value.id, tags).await?;
+                }
+                Ok(replaced)
             }
             Err(error) => {
                 let call = self.call();
@@ -303,10 +350,28 @@ impl<'a> Trees<'a> {
 }
 
 impl Level {
-    fn of(id: FileId, from: &RelPath, to: &RelPath, failed_before: u64) -> Self {
-        let (from, to) = (from.clone(), to.clone());
-        Self { id, from, to, directories: Vec::new(), next: Some(Cursor::Start), failed_before }
+    fn of(id: FileId, found: At, from: &RelPath) -> Self {
+        let (from, to) = (from.clone(), from.clone());
+        Self {
+            id,
+            found,
+            from,
+            into: id,
+            to,
+            directories: Vec::new(),
+            next: Some(Cursor::Start),
+            failed_before: 0,
+        }
     }
+}
+
+fn is_odd() -> Error {
+    Error::new(ErrorKind::Unsupported, "only files, directories and links are copied")
+}
+
+/// What has gone meanwhile need not be removed.
+fn unless_gone(error: Error) -> Result<()> {
+    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
 /// Nothing may be there, or anything.

@@ -70,6 +70,13 @@ async fn a_directory_and_its_members_are_told_and_never_all_that_lies_below() {
     }
     let file = raw.alice("PROPFIND /public/d/deep", "Depth: infinity\r\n", NOTHING).await;
     assert_eq!((file.status, hrefs(&file).len()), (207, 1), "below a file there is nothing");
+    let runs = propfind("<D:prop><executable xmlns='http://apache.org/dav/props/'/></D:prop>");
+    let missing = raw.alice("PROPFIND /public/", "Depth: 0\r\n", &runs).await;
+    assert!(
+        missing.text().contains("<executable xmlns=\"http://apache.org/dav/props/\"/>"),
+        "{}",
+        missing.text()
+    );
     let names = raw.alice("PROPFIND /public/d/deep", "Depth: 0\r\n", &propfind("<D:propname/>")).await;
     assert!(names.text().contains("<D:getetag/>") && !names.text().contains("quota"), "{}", names.text());
     let etag = raw.alice("HEAD /public/d/deep", "", NOTHING).await.field("ETag").expect("a tag").to_owned();
@@ -253,6 +260,62 @@ async fn a_copy_or_move_ends_whole_and_nothing_is_replaced_that_must_stay() {
     let moved = raw.alice("HEAD /h", "", NOTHING).await;
     assert_eq!(moved.field("ETag"), Some(tag.as_str()), "what is moved is the same file");
     assert_eq!(moved.field("Last-Modified"), Some("Tue, 14 Nov 2023 22:13:20 GMT"));
+}
+
+#[tokio::test]
+async fn nothing_is_taken_away_for_what_could_not_come() {
+    let (house, mut raw) = open().await;
+    for path in ["dest", "ro", "ro/d", "t"] {
+        house.make_directory(path).await;
+    }
+    for path in ["dest/kept", "ro/d/f", "ro/f", "f", "t/f"] {
+        house.put(path, "x").await;
+    }
+    let call = house.call("alice");
+    for (name, new) in
+        [("fifo", New::Fifo), ("link", New::Symlink("dest".into())), ("tl", New::Symlink("t".into()))]
+    {
+        house.fs.make(&call, &at(name), new, &SetAttr::default()).await.expect("made");
+    }
+    let mut acl = house.fs.policy(&call, &at("ro")).await.expect("alice may see it").acl;
+    let denied = Rights::REMOVE | Rights::RENAME | Rights::READ;
+    acl.entries.push(AclEntry::deny(Who::Caller(house.domain.name("alice")), denied));
+    let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+    house.fs.protect(&call, &at("ro"), Scope::Subtree, &edit).await.expect("it is set");
+    for (line, fields, status) in [
+        ("MOVE /ro/d", "Destination: /dest\r\n", 403),
+        ("COPY /ro/f", "Destination: /dest\r\n", 403),
+        ("COPY /f", "Destination: /dest\r\nX-OC-Mtime: junk\r\n", 400),
+        ("MOVE /f", "Destination: /dest\r\nX-OC-Mtime: junk\r\n", 400),
+        ("COPY /fifo", "Destination: /dest\r\n", 501),
+        ("COPY /link", "Destination: /dest\r\n", 403),
+        ("COPY /t", "Destination: /tl/copy\r\n", 403),
+        ("MOVE /t", "Destination: /tl/moved\r\n", 403),
+    ] {
+        let answer = raw.alice(line, fields, NOTHING).await;
+        assert_eq!((line, fields, answer.status), (line, fields, status), "{}", answer.body.escape_ascii());
+        assert!(house.read("dest/kept").await.is_some(), "{line}");
+    }
+    assert!(house.read("f").await.is_some() && house.read("t/f").await.is_some());
+}
+
+#[tokio::test]
+async fn a_lock_tells_nobody_what_is_hidden_from_them() {
+    let (house, mut raw) = open().await;
+    house.make_directory("private/in").await;
+    house.put("private/in/secret", "x").await;
+    lock(&mut raw, "/private/in/secret", "0").await;
+    for line in ["DELETE /", "DELETE /private", "PUT /private/in/secret", "MOVE /private"] {
+        let answer = raw.ask(line, "Destination: /public/x\r\n", NOTHING).await;
+        assert_eq!((line, answer.status), (line, 401));
+        let bob = format!("{}Destination: /public/x\r\n", basic("bob", "b"));
+        let answer = raw.ask(line, &bob, NOTHING).await;
+        assert!(!answer.text().contains("in/secret") || line.starts_with("PUT"), "{line}: {}", answer.text());
+    }
+    let put = raw.ask("PUT /private/in/secret", &basic("bob", "b"), NOTHING).await;
+    let none = raw.ask("PUT /private/in/none", &basic("bob", "b"), NOTHING).await;
+    assert_eq!(put.status, none.status, "what is locked and what is not there look the same");
+    assert!(house.read("private/in/secret").await.is_some());
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! The `If` field (RFC 4918, 10.4): lists of conditions, one of which must hold.
 
+use weft_core::limits;
 use weft_core::name_locks::LockToken;
 
 use super::fields::{Pointed, pointed};
@@ -59,6 +60,9 @@ impl If {
                 continue;
             }
             let (conditions, after) = conditions(rest.strip_prefix('(').ok_or(MALFORMED)?)?;
+            if lists.len() >= limits::DAV_IF_LISTS_MAX {
+                return Err(Refusal::malformed("If has more lists than its limit"));
+            }
             lists.push(List { of: of.clone(), conditions });
             (rest, is_named) = (trim(after), false);
         }
@@ -159,6 +163,7 @@ mod tests {
     #[test]
     fn what_could_be_read_in_two_ways_is_refused() {
         for bad in [
+            &"(<T>)".repeat(limits::DAV_IF_LISTS_MAX + 1),
             "",
             "()",
             "(",

@@ -18,6 +18,9 @@ use crate::codec::Refusal;
 /// The namespace of what RFC 4918 defines.
 pub const DAV: &str = "DAV:";
 
+/// Spaces that no prefix is bound to and no property lies in.
+pub const RESERVED: [&str; 2] = ["http://www.w3.org/XML/1998/namespace", "http://www.w3.org/2000/xmlns/"];
+
 const MALFORMED: Refusal = Refusal::malformed("the body is not well-formed XML");
 const TOO_MUCH: Refusal = Refusal::malformed("the body's XML is deeper or larger than its limit");
 
@@ -76,7 +79,7 @@ struct Scope {
 impl Scope {
     fn resolve(&self, prefix: &str) -> Option<&str> {
         if prefix == "xml" {
-            return Some("http://www.w3.org/XML/1998/namespace");
+            return Some(RESERVED[0]);
         }
         let bound = self.bindings.iter().find(|(bound, _)| bound == prefix);
         bound.map(|(_, space)| space.as_str()).or((prefix.is_empty()).then_some(""))
@@ -87,12 +90,20 @@ impl Scope {
         let mut own = None;
         for (name, value) in attributes {
             if name == "xml:lang" {
+                if value.len() > limits::TAG_NAME_BYTES_MAX {
+                    return Err(TOO_MUCH);
+                }
                 own.get_or_insert_with(|| (**self).clone()).language = Some(value.clone());
             }
             let Some(prefix) = binding(name) else { continue };
-            // An empty binding is of the default alone (Namespaces in XML 1.0, 2.2).
-            if (value.is_empty() && !prefix.is_empty()) || prefix == "xmlns" || name == "xmlns:" {
+            // An empty binding is of the default alone, and two spaces cannot be bound (Namespaces in
+            // XML 1.0, 2.2 and 3).
+            let is_reserved = RESERVED.contains(&value.as_str()) || matches!(prefix, "xml" | "xmlns");
+            if (value.is_empty() && !prefix.is_empty()) || is_reserved || name == "xmlns:" {
                 return Err(MALFORMED);
+            }
+            if value.len() > limits::TAG_NAME_BYTES_MAX {
+                return Err(TOO_MUCH);
             }
             let scope = own.get_or_insert_with(|| (**self).clone());
             scope.bindings.retain(|(bound, _)| bound != prefix);
@@ -171,10 +182,15 @@ fn begin(start: &BytesStart<'_>, around: Arc<Scope>) -> Result<(Element, Arc<Sco
         attributes.push((name.to_owned(), value.into_owned()));
     }
     let scope = around.within(&attributes)?;
-    for (name, _) in &attributes {
-        if let Some((prefix, _)) = name.split_once(':').filter(|_| binding(name).is_none()) {
-            scope.resolve(prefix).ok_or(MALFORMED)?;
+    let mut expanded = Vec::new();
+    for (name, _) in attributes.iter().filter(|(name, _)| binding(name).is_none()) {
+        let Some((prefix, local)) = name.split_once(':') else { continue };
+        let one = (scope.resolve(prefix).ok_or(MALFORMED)?, local);
+        // Two names with different prefixes may be one (Namespaces in XML 1.0, 6.3).
+        if expanded.contains(&one) || expanded.len() >= limits::DAV_XML_BINDINGS_MAX {
+            return Err(MALFORMED);
         }
+        expanded.push(one);
     }
     let written = start.name().0;
     if !is_written_name(written) {
@@ -385,6 +401,7 @@ mod tests {
     #[test]
     fn what_is_not_well_formed_or_could_grow_is_refused() {
         let deep = "<a>".repeat(limits::DAV_XML_DEPTH_MAX + 1);
+        let long = format!("<a xmlns:p='{}'/>", "\"".repeat(limits::TAG_NAME_BYTES_MAX + 1));
         let wide = format!("<a>{}</a>", "<b/>".repeat(limits::DAV_XML_ELEMENTS_MAX));
         for bad in [
             "",
@@ -398,6 +415,10 @@ mod tests {
             "<a p:b=''/>",
             "<a xmlns:p=''/>",
             "<a xmlns:xmlns='u'/>",
+            "<a xmlns:xml='u'/>",
+            "<a xmlns:p='http://www.w3.org/2000/xmlns/'/>",
+            "<a xmlns='http://www.w3.org/XML/1998/namespace'/>",
+            "<a xmlns:p='u' xmlns:q='u' p:k='' q:k=''/>",
             "<a:b:c xmlns:a='u' xmlns:b='v'/>",
             "<1/>",
             "<a>&bomb;</a>",
@@ -409,6 +430,7 @@ mod tests {
             "<!DOCTYPE a SYSTEM 'file:///etc/passwd'><a/>",
             &deep,
             &wide,
+            &long,
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
