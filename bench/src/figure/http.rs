@@ -1,7 +1,7 @@
 //! `http.*`: the HTTP door beside servers of one protocol.
 
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
 
@@ -22,15 +22,30 @@ const SMALL: usize = 4096;
 /// Connections of the small uploads, as wrk's of the small downloads.
 const CONNECTIONS: usize = 16;
 
+/// A large file, in a folder for a peer and in a node.
+struct Large {
+    place: Place,
+    root: PathBuf,
+    node: Node,
+    bytes: u64,
+}
+
+impl Large {
+    fn made(size: Size) -> Result<Self> {
+        let place = Place::new()?;
+        let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
+        let root = place.folder("www")?;
+        fill(&root.join("large"), bytes)?;
+        let node = Node::start(place.path())?;
+        http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
+        Ok(Self { place, root, node, bytes })
+    }
+}
+
 /// `http.get.1g`: a resident file of 1 GiB over 1 and 4 connections, against nginx and XRootD,
 /// and what loopback carries at most.
 pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
-    let place = Place::new()?;
-    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
-    let root = place.folder("www")?;
-    fill(&root.join("large"), bytes)?;
-    let node = Node::start(place.path())?;
-    http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
+    let Large { place, root, node, bytes } = Large::made(size)?;
     let peers = [("nginx", "/large".to_owned(), nginx::start(place.path(), &root, false))]
         .into_iter()
         .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
@@ -71,12 +86,7 @@ pub fn get_large(report: &mut Report, size: Size) -> Result<()> {
 
 /// `http.get.1g.tls`: the same over TLS 1.3, both with one suite, one certificate, and curl.
 pub fn get_large_secured(report: &mut Report, size: Size) -> Result<()> {
-    let place = Place::new()?;
-    let bytes: u64 = size.pick(4 << 20, 1 << 30, 1 << 30);
-    let root = place.folder("www")?;
-    fill(&root.join("large"), bytes)?;
-    let node = Node::start(place.path())?;
-    http::put_rate(node.port(), &line(&node), "/bench/large", &noise(BLOCK), bytes)?;
+    let Large { place, root, node, bytes } = Large::made(size)?;
     let (certificate, key) = certificate(node.folder());
     let server = nginx::start_secured(place.path(), &root, (&certificate, &key), tls::SUITE)?;
     let (port, header) = (node.https_port()?, node.header());

@@ -1,8 +1,6 @@
 //! `idle` and `start`: what a node costs while nobody asks, and how soon it answers
 //! after it was killed.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -97,13 +95,13 @@ pub fn idle(report: &mut Report, size: Size) -> Result<()> {
 
 /// Measures a server at rest, after one request to it.
 fn at_rest(pids: &[u32], port: u16, headers: &str, path: &str, connections: usize) -> Result<AtRest> {
-    drop(asked(port, headers, path)?);
+    drop(http::asked(port, headers, path)?);
     let mut threads = 0;
     for pid in pids {
         threads += std::fs::read_dir(format!("/proc/{pid}/task"))?.count();
     }
     let (memory, threads) = (kib(pids, "Rss")? / 1024.0, threads as f64);
-    let connection = per_connection(pids, connections, || asked(port, headers, path))?;
+    let connection = per_connection(pids, connections, || http::asked(port, headers, path))?;
     Ok(AtRest { memory, threads, connection, secured: 0.0 })
 }
 
@@ -171,18 +169,6 @@ fn per_connection<C>(pids: &[u32], count: usize, ask: impl Fn() -> Result<C>) ->
 }
 
 /// A connection with one answered request, without the load maker's own buffers.
-fn asked(port: u16, headers: &str, path: &str) -> Result<TcpStream> {
-    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    stream.write_all(http::head("GET", path, headers).as_bytes())?;
-    let mut answer = [0; 4096];
-    let read = stream.read(&mut answer)?;
-    match answer[..read].starts_with(b"HTTP/1.1 200") {
-        true => Ok(stream),
-        false => Err(format!("GET {path}: {}", String::from_utf8_lossy(&answer[..read.min(200)])).into()),
-    }
-}
-
 fn allow_files(count: u64) -> Result<()> {
     let now = getrlimit(Resource::Nofile);
     if now.current.is_some_and(|current| current < count) {

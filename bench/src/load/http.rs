@@ -23,10 +23,7 @@ pub struct Connection {
 impl Connection {
     /// Connects to the loopback `port`.
     pub fn open(port: u16, headers: &str) -> Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(SILENCE_MAX))?;
-        stream.set_write_timeout(Some(SILENCE_MAX))?;
+        let stream = connected(port)?;
         Ok(Self { stream, headers: headers.to_owned(), buffer: vec![0; PIECE] })
     }
 
@@ -118,6 +115,31 @@ impl Connection {
 /// own, and XRootD, which tells protocols apart by the first packet, hangs up on half a line.
 pub fn head(method: &str, path: &str, headers: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n")
+}
+
+/// Connects to the loopback `port`.
+pub fn connected(port: u16) -> Result<TcpStream> {
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(SILENCE_MAX))?;
+    stream.set_write_timeout(Some(SILENCE_MAX))?;
+    Ok(stream)
+}
+
+/// A connection with one answered request.
+pub fn asked(port: u16, headers: &str, path: &str) -> Result<TcpStream> {
+    answered(connected(port)?, headers, path)
+}
+
+/// Asks for a small file over a connection, and returns it once that has come.
+pub fn answered<S: Read + Write>(mut stream: S, headers: &str, path: &str) -> Result<S> {
+    stream.write_all(head("GET", path, headers).as_bytes())?;
+    let mut answer = [0; 4096];
+    let read = stream.read(&mut answer)?;
+    match answer[..read].starts_with(b"HTTP/1.1 200") {
+        true => Ok(stream),
+        false => Err(format!("GET {path}: {}", String::from_utf8_lossy(&answer[..read.min(200)])).into()),
+    }
 }
 
 fn read_head(head: &str) -> Option<(u16, u64)> {

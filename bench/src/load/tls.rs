@@ -1,11 +1,10 @@
 //! HTTPS: curl for speed, since it is what people use; connections of our own for many of them.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -70,15 +69,6 @@ pub fn trusting(certificate: &Path) -> Result<Arc<ClientConfig>> {
 
 /// A secured connection with one answered request.
 pub fn asked(client: &Arc<ClientConfig>, port: u16, headers: &str, path: &str) -> Result<Secured> {
-    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
     let session = ClientConnection::new(client.clone(), ServerName::try_from("localhost")?)?;
-    let mut stream = StreamOwned::new(session, stream);
-    stream.write_all(http::head("GET", path, headers).as_bytes())?;
-    let mut answer = [0; 4096];
-    let read = stream.read(&mut answer)?;
-    match answer[..read].starts_with(b"HTTP/1.1 200") {
-        true => Ok(stream),
-        false => Err(format!("GET {path}: {}", String::from_utf8_lossy(&answer[..read.min(200)])).into()),
-    }
+    http::answered(StreamOwned::new(session, http::connected(port)?), headers, path)
 }

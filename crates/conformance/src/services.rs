@@ -164,13 +164,8 @@ impl NameLocks for TestNameLocks {
         let token = LockToken::of_random(u128::from(self.given.fetch_add(1, Ordering::Relaxed)) + 1);
         let until = Self::now(call).plus(wanted.lasts);
         let lock = NameLock { token, wanted, holder: call.caller.name().clone(), until };
-        loop {
-            let ended = self.table.change_ended();
-            if self.table.take(&lock, Self::now(call))? {
-                return Ok(lock);
-            }
-            ended.await;
-        }
+        self.table.take_once_free(&lock, || Self::now(call)).await?;
+        Ok(lock)
     }
 
     async fn refresh(
@@ -180,28 +175,16 @@ impl NameLocks for TestNameLocks {
         shown: &[LockToken],
         lasts: Duration,
     ) -> Result<NameLock> {
-        let (now, until) = (Self::now(call), Self::now(call).plus(lasts));
-        let own = |token: &LockToken| {
-            let lock = self.table.find(*token, now)?;
-            (lock.holder == *call.caller.name() && lock.wanted.covers(path)).then_some(*token)
-        };
-        let token = shown.iter().find_map(own);
-        let lock = token.and_then(|token| self.table.extend(token, until, now));
-        lock.ok_or_else(|| Error::new(ErrorKind::Precondition, "no such lock"))
+        let now = Self::now(call);
+        self.table.refresh(call.caller.name(), path, shown, now.plus(lasts), now)
     }
 
     async fn unlock(&self, call: &Call, path: &RelPath, token: LockToken) -> Result<()> {
-        let lock = self.table.find(token, Self::now(call)).filter(|lock| lock.wanted.covers(path));
-        match lock {
-            None => Err(Error::new(ErrorKind::Conflict, "no such lock")),
-            Some(lock) if lock.holder != *call.caller.name() => {
-                Err(Error::new(ErrorKind::Denied, "not yours"))
-            }
-            Some(_) => {
-                self.table.drop_lock(token);
-                Ok(())
-            }
+        if self.table.covering_with(token, path, Self::now(call))?.holder != *call.caller.name() {
+            return Err(Error::new(ErrorKind::Denied, "not yours"));
         }
+        self.table.drop_lock(token);
+        Ok(())
     }
 
     fn covering(&self, path: &RelPath) -> Vec<NameLock> {

@@ -125,17 +125,20 @@ async fn stuck(mover: &Mover, transfers: usize) {
     }
 }
 
-#[tokio::test]
-async fn what_a_source_holds_arrives_after_its_head_from_memory_and_from_files() {
-    let bytes = content();
+/// The same bytes in memory, in a file that can be sent from, and in one that must be read.
+fn sources(bytes: &Bytes) -> [Box<dyn Source>; 3] {
     let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(&bytes).expect("it is written");
+    file.write_all(bytes).expect("it is written");
     let stored =
         |descriptor| Arc::new(Stored { file: file.try_clone().expect("a second descriptor"), descriptor });
     let from_file = |descriptor| FileSource { file: stored(descriptor), at: 0, length: LARGE as u64 };
-    let sources: [Box<dyn Source>; 3] =
-        [Box::new(BytesSource::new(bytes.clone())), Box::new(from_file(true)), Box::new(from_file(false))];
-    for mut source in sources {
+    [Box::new(BytesSource::new(bytes.clone())), Box::new(from_file(true)), Box::new(from_file(false))]
+}
+
+#[tokio::test]
+async fn what_a_source_holds_arrives_after_its_head_from_memory_and_from_files() {
+    let bytes = content();
+    for mut source in sources(&bytes) {
         let (_, mover) = mover(1);
         let (here, there) = Socket::pair().expect("a pair");
         let reader = tokio::spawn(read_all(there));
@@ -154,14 +157,7 @@ async fn what_a_source_holds_arrives_after_its_head_from_memory_and_from_files()
 async fn a_secured_socket_takes_the_same() {
     let tls = TestTls::new();
     let bytes = content();
-    let mut file = tempfile::tempfile().expect("a file");
-    file.write_all(&bytes).expect("it is written");
-    let stored =
-        |descriptor| Arc::new(Stored { file: file.try_clone().expect("a second descriptor"), descriptor });
-    let from_file = |descriptor| FileSource { file: stored(descriptor), at: 0, length: LARGE as u64 };
-    let sources: [Box<dyn Source>; 3] =
-        [Box::new(BytesSource::new(bytes.clone())), Box::new(from_file(true)), Box::new(from_file(false))];
-    for mut source in sources {
+    for mut source in sources(&bytes) {
         let (_, mover) = mover(1);
         let (here, mut there) = tls.pair().await;
         let reader = tokio::spawn(async move {

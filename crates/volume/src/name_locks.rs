@@ -131,16 +131,7 @@ impl KeptNameLocks {
 
     /// Takes the lock once no change that it would cover is under way.
     async fn taken(&self, call: &Call, lock: &NameLock) -> Result<()> {
-        let waited = async {
-            loop {
-                let ended = self.table.change_ended();
-                if self.table.take(lock, self.now())? {
-                    return Ok(());
-                }
-                ended.await;
-            }
-        };
-        match self.sys.within(call.until, waited).await {
+        match self.sys.within(call.until, self.table.take_once_free(lock, || self.now())).await {
             Err(error) if error.kind() == ErrorKind::Deadline => {
                 Err(Error::new(ErrorKind::Locked, "a change of it is not through")
                     .about(format_args!("/{}", lock.wanted.path)))
@@ -179,15 +170,8 @@ impl NameLocks for KeptNameLocks {
     ) -> Result<NameLock> {
         call.caller.live(self.sys.clock().moment())?;
         let now = self.now();
-        let own = |token: &LockToken| {
-            let lock = self.table.find(*token, now)?;
-            (lock.holder == *call.caller.name() && lock.wanted.covers(path)).then_some(lock.token)
-        };
         let until = now.plus(lasts.min(limits::NAME_LOCK_LASTS_MAX));
-        let lock = shown.iter().find_map(own).and_then(|token| self.table.extend(token, until, now));
-        let lock = lock.ok_or_else(|| {
-            Error::new(ErrorKind::Precondition, "none of the locks shown is yours and covers this name")
-        })?;
+        let lock = self.table.refresh(call.caller.name(), path, shown, until, now)?;
         self.put(&lock).await?;
         // It may have been given up while it was written.
         if self.table.find(lock.token, now).is_none() {
@@ -198,9 +182,7 @@ impl NameLocks for KeptNameLocks {
 
     async fn unlock(&self, call: &Call, path: &RelPath, token: LockToken) -> Result<()> {
         call.caller.live(self.sys.clock().moment())?;
-        let lock = self.table.find(token, self.now()).filter(|lock| lock.wanted.covers(path));
-        let lock =
-            lock.ok_or_else(|| Error::new(ErrorKind::Conflict, "no lock with that token covers this name"))?;
+        let lock = self.table.covering_with(token, path, self.now())?;
         if lock.holder != *call.caller.name() {
             let rights = self.rights(call, &lock.wanted.path).await?;
             if !rights.contains(Rights::ACL_WRITE) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use event_listener::{Event, EventListener};
+use event_listener::Event;
 
 use super::{LockToken, NameLock, NameLockWanted, Touch};
 use crate::caller::CallerName;
@@ -50,10 +50,16 @@ impl NameLockTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a future that ends once a change that was under way when this was called is through.
-    /// Listen first, then try [`take`](Self::take).
-    pub fn change_ended(&self) -> EventListener {
-        self.ended.listen()
+    /// Takes a lock once no change that it would cover is under way. Fails as [`take`](Self::take) does.
+    pub async fn take_once_free(&self, lock: &NameLock, now: impl Fn() -> Time) -> Result<()> {
+        loop {
+            // Listened first: a change that ends after the look is heard of.
+            let ended = self.ended.listen();
+            if self.take(lock, now())? {
+                return Ok(());
+            }
+            ended.await;
+        }
     }
 
     /// Takes a lock. `Ok(false)` if a change is under way that it would cover: try again once that is
@@ -112,12 +118,31 @@ impl NameLockTable {
         self.lock().locks.get(&token).filter(|lock| now < lock.until).cloned()
     }
 
-    /// Gives a lock more time. Returns it, or `None` if it has gone meanwhile.
-    pub fn extend(&self, token: LockToken, until: Time, now: Time) -> Option<NameLock> {
+    /// Returns a lock that covers a name. `Conflict` if there is no such lock.
+    pub fn covering_with(&self, token: LockToken, path: &RelPath, now: Time) -> Result<NameLock> {
+        let lock = self.find(token, now).filter(|lock| lock.wanted.covers(path));
+        lock.ok_or_else(|| Error::new(ErrorKind::Conflict, "no lock with that token covers this name"))
+    }
+
+    /// Gives the first of these locks that covers the name and is the caller's time until `until`.
+    /// `Precondition` if there is none.
+    pub fn refresh(
+        &self,
+        caller: &CallerName,
+        path: &RelPath,
+        shown: &[LockToken],
+        until: Time,
+        now: Time,
+    ) -> Result<NameLock> {
         let mut state = self.lock();
-        let lock = state.locks.get_mut(&token).filter(|lock| now < lock.until)?;
+        let is_own = |lock: &NameLock| lock.holder == *caller && lock.wanted.covers(path);
+        let own = shown.iter().copied().find(|token| state.live(*token, now).is_some_and(is_own));
+        let Some(lock) = own.and_then(|token| state.locks.get_mut(&token)) else {
+            let why = "none of the locks shown is yours and covers this name";
+            return Err(Error::new(ErrorKind::Precondition, why));
+        };
         lock.until = until;
-        Some(lock.clone())
+        Ok(lock.clone())
     }
 
     /// Drops a lock. Nothing there is no error.
@@ -135,11 +160,6 @@ impl NameLockTable {
     pub fn over(&self, now: Time) -> Vec<LockToken> {
         let state = self.lock();
         state.locks.values().filter(|lock| lock.until <= now).map(|lock| lock.token).collect()
-    }
-
-    /// Returns whether there are no locks, not even ones whose time is over.
-    pub fn is_empty(&self) -> bool {
-        self.lock().locks.is_empty()
     }
 }
 

@@ -1,8 +1,11 @@
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use event_listener::Listener;
 
 use super::*;
 use crate::caller::CallerKind;
@@ -10,6 +13,16 @@ use crate::error::{ErrorKind, Result};
 use crate::id::DomainId;
 
 const NOW: Time = Time::from_unix(1000, 0);
+
+/// Whether a task was woken.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
 
 fn path(text: &str) -> RelPath {
     RelPath::try_from(text).expect("tests use good paths")
@@ -122,10 +135,15 @@ fn nothing_is_locked_over_a_change_that_is_under_way() {
         assert_eq!(taken, granted, "{at}");
         table.drop_lock(LockToken(7));
     }
-    let ended = table.change_ended();
+    let (waited_for, woken) = (lock(8, "a/b", false, Exclusive, "bob"), Arc::new(Woken::default()));
+    let mut taken = pin!(table.take_once_free(&waited_for, || NOW));
+    let waker = Waker::from(woken.clone());
+    let mut turn = || taken.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(turn().is_pending() && !woken.0.load(Ordering::SeqCst));
     drop(permit);
-    assert!(ended.wait_timeout(Duration::ZERO).is_some(), "who waits is woken");
-    assert!(table.take(&lock(8, "a/b", false, Exclusive, "bob"), NOW).expect("free"));
+    assert!(woken.0.load(Ordering::SeqCst), "who waits is woken");
+    assert!(matches!(turn(), Poll::Ready(Ok(()))));
+    assert!(table.covering(&path("a/b"), NOW).contains(&waited_for));
 }
 
 #[test]

@@ -74,7 +74,7 @@ pub struct Problem {
     /// Whether the connection cannot be used any more: framing is lost.
     pub closes: bool,
     /// What of RFC 4918 was not kept, and of which path.
-    unmet: Option<(Precondition, Option<String>)>,
+    unmet: Option<(Precondition, Option<RelPath>)>,
 }
 
 /// What a WebDAV request must meet (RFC 4918, 16): programs look for its name.
@@ -165,7 +165,7 @@ impl Problem {
 
     /// Says which precondition was not met, and of which path.
     #[must_use]
-    pub fn because(mut self, what: Precondition, path: Option<String>) -> Self {
+    pub fn because(mut self, what: Precondition, path: Option<RelPath>) -> Self {
         self.unmet = Some((what, path));
         self
     }
@@ -178,19 +178,18 @@ impl Problem {
     /// Returns the body and its media type.
     pub fn body(&self, trace: TraceId) -> (&'static str, Vec<u8>) {
         match &self.unmet {
-            Some((what, path)) => (multistatus::MEDIA, self.unmet_body(*what, path.as_deref(), trace)),
+            Some((what, path)) => (multistatus::MEDIA, self.unmet_body(*what, path.as_ref(), trace)),
             None => (PROBLEM_MEDIA, self.json_body(trace)),
         }
     }
 
     /// What WebDAV's programs look for, and beside it what people do.
-    fn unmet_body(&self, what: Precondition, path: Option<&str>, trace: TraceId) -> Vec<u8> {
+    fn unmet_body(&self, what: Precondition, path: Option<&RelPath>, trace: TraceId) -> Vec<u8> {
         let name = what.name();
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\">");
-        let path = path.and_then(|path| RelPath::try_from(path.trim_start_matches('/')).ok());
         let _ = match path {
             Some(path) => {
-                let href = multistatus::href(&path, false);
+                let href = multistatus::href(path, false);
                 write!(text, "<D:{name}><D:href>{href}</D:href></D:{name}>")
             }
             None => write!(text, "<D:{name}/>"),

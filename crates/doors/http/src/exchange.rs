@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
+use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
 use weft_core::{Error, ErrorKind, Result, Rights, Time, TraceId, limits};
 use weft_doors_listener::Shutdown;
@@ -204,14 +205,19 @@ impl<'c> Talk<'c> {
         self.socket.own_address().map(|own| own.ip())
     }
 
-    /// Ends the connection after this answer: only its end shows where the body ends.
-    pub fn close_after(&mut self) {
-        self.keep_alive = false;
-    }
-
-    /// Returns whether chunks can be sent.
-    pub fn takes_chunks(&self) -> bool {
-        self.is_1_1
+    /// Returns the head of an answer whose length nobody knows yet, and whether its body goes in
+    /// chunks: to who takes none, the end of the connection is its end.
+    pub fn begin_stream(&mut self, status: Status, fill: impl FnOnce(&mut Answer)) -> (Vec<u8>, bool) {
+        let chunked = self.is_1_1;
+        if !chunked {
+            self.keep_alive = false;
+        }
+        let mut answer = self.answer(status);
+        fill(&mut answer);
+        if chunked {
+            answer.fixed("Transfer-Encoding: chunked\r\n");
+        }
+        (answer.end(), chunked)
     }
 
     /// Sends a whole answer: head, and a body of a media type if there is one.
@@ -317,6 +323,15 @@ impl Exchange<'_, '_> {
     /// Returns where the request's path leads, a link at its end followed.
     pub fn at(&self) -> At {
         At::root(self.path.path.clone()).following()
+    }
+
+    /// Returns what is there, or `None` if nothing is.
+    pub async fn found(&self, at: &At) -> Result<Option<Attr>> {
+        match self.within(self.talk.http.services.fs.walk(&self.call, at, Want::default())).await {
+            Ok(walked) => Ok(Some(walked.attr)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Waits for an answer of the file system, until the call's deadline.

@@ -52,17 +52,9 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         }
         Verdict::Fails => return Err(crate::remove::failed().into()),
     }
-    let chunked = x.talk.takes_chunks();
-    if !chunked {
-        x.talk.close_after();
-    }
-    let mut answer = x.talk.answer(Status::OK);
-    answer.field("Content-Type", if json { "application/json" } else { "text/html; charset=utf-8" });
-    answer.fixed(LISTING_RULES);
-    if chunked {
-        answer.fixed("Transfer-Encoding: chunked\r\n");
-    }
-    let head = answer.end();
+    let media = if json { "application/json" } else { "text/html; charset=utf-8" };
+    let fields = |answer: &mut Answer| _ = answer.field("Content-Type", media).fixed(LISTING_RULES);
+    let (head, chunked) = x.talk.begin_stream(Status::OK, fields);
     let http = x.talk.http;
     let mut outbound = x.outbound(None);
     let done = if x.talk.is_head {

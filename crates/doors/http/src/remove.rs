@@ -98,12 +98,7 @@ async fn judge(x: &Exchange<'_, '_>, at: &At, conditions: &Conditions) -> Result
     if conditions.is_empty() {
         return Ok(Some(Guard::NONE));
     }
-    let walked = x.within(x.talk.http.services.fs.walk(&x.call, at, Want::default())).await;
-    let attr = match walked {
-        Ok(walked) => Some(walked.attr),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
-        Err(error) => return Err(error),
-    };
+    let attr = x.found(at).await?;
     match conditions.judge(attr.as_ref().map(Present::of).as_ref()) {
         // If-Modified-Since says nothing about changes, and nothing else makes a date known.
         Verdict::Known if conditions.none_matches.is_none() => {}

@@ -6,14 +6,35 @@
 //! nothing but text is kept as that text, so that it reads the same through every door; anything else
 //! is kept as the element, which begins with `<`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use weft_core::attr::TagName;
-use weft_core::{Error, ErrorKind, Result, limits};
+use weft_core::form::{At, Call, FileSystem};
+use weft_core::{Error, ErrorKind, FileId, Result, limits};
+use weft_sys::Sys;
 
 use crate::codec::webdav::xml::{self, Element, QName, RESERVED, escape_into, is_char, is_local_name};
 
 /// The namespace of attributes that have none.
 pub const PLAIN: &str = "weft:attribute";
+
+/// All attributes of something.
+pub type Tags = Vec<(TagName, Bytes)>;
+
+/// Returns all attributes of what is there. Each page of them is a call of its own.
+pub async fn tags(sys: &Sys, fs: &Arc<dyn FileSystem>, call: &Call, id: FileId) -> Result<Tags> {
+    let (mut all, mut from) = (Tags::new(), None);
+    loop {
+        let call = call.renewed(sys.clock(), limits::CALL_DEADLINE);
+        let page = sys.within(call.until, fs.tags(&call, &At::id(id), from)).await?;
+        all.extend(page.tags);
+        from = page.next;
+        if from.is_none() {
+            return Ok(all);
+        }
+    }
+}
 
 /// Returns the attribute that a property is.
 pub fn tag_of(name: &QName) -> Result<TagName> {

@@ -1,6 +1,7 @@
 //! Leave for a change: what `If` says is judged, and a permit of the locks is held.
 
-use weft_core::form::{At, VersionIs, Want};
+use weft_core::attr::Attr;
+use weft_core::form::{At, VersionIs};
 use weft_core::name_locks::{LockToken, Permit, Reach, Touch};
 use weft_core::{Error, ErrorKind, RelPath};
 
@@ -68,12 +69,11 @@ pub fn is_here(x: &Exchange<'_, '_>, pointed: &Pointed) -> bool {
     host.as_bytes().eq_ignore_ascii_case(x.head.host()) || x.talk.http.hosts.admits(host.as_bytes(), own)
 }
 
-async fn attr_of(x: &Exchange<'_, '_>, path: &RelPath) -> Served<Option<weft_core::attr::Attr>> {
-    let at = At::root(path.clone()).following();
-    match x.within(x.talk.http.services.fs.walk(&x.call, &at, Want::default())).await {
-        Ok(walked) => Ok(Some(walked.attr)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotDirectory) => Ok(None),
+async fn attr_of(x: &Exchange<'_, '_>, path: &RelPath) -> Served<Option<Attr>> {
+    match x.found(&At::root(path.clone()).following()).await {
+        Err(error) if error.kind() == ErrorKind::NotDirectory => Ok(None),
         Err(error) => Err(x.problem(&error, Act::Read).await.into()),
+        Ok(attr) => Ok(attr),
     }
 }
 
@@ -118,5 +118,5 @@ pub fn locked(x: &Exchange<'_, '_>, error: &Error, what: Precondition) -> Proble
     let own = &x.path.path;
     let told = place.filter(|place| own.is_within(place)).unwrap_or_else(|| own.clone());
     let error = Error::new(error.kind(), error.detail().to_owned()).about(format_args!("/{told}"));
-    Problem::of(&error, Act::Make).because(what, Some(format!("/{told}")))
+    Problem::of(&error, Act::Make).because(what, Some(told))
 }

@@ -1,9 +1,9 @@
 //! Lock and Unlock.
 
 use weft_core::attr::SetAttr;
-use weft_core::form::{At, New, Want};
+use weft_core::form::{At, New};
 use weft_core::name_locks::{NameLock, NameLockWanted, Reach, Touch};
-use weft_core::{CallerName, ErrorKind};
+use weft_core::{Error, ErrorKind};
 
 use super::body;
 use super::hold::{self, Shown};
@@ -32,7 +32,7 @@ pub async fn lock(mut x: Exchange<'_, '_>) -> Served {
         let refreshed = x.within(locks.refresh(&x.call, &x.path.path, &shown.tokens, lasts)).await;
         return match refreshed {
             Ok(lock) => granted(x, Status::OK, &lock).await,
-            Err(error) => Err(refused(&x, &error, Precondition::LockTokenMatchesRequestUri).await.into()),
+            Err(error) => Err(refused(&x, &error).await.into()),
         };
     }
     let info = request::lock_info(&body)?;
@@ -65,9 +65,9 @@ pub async fn lock(mut x: Exchange<'_, '_>) -> Served {
 /// Makes an empty file where there was nothing (RFC 4918, 7.3). Returns whether it did.
 async fn made(x: &Exchange<'_, '_>, shown: &Shown, lock: &NameLock) -> Served<bool> {
     let fs = &x.talk.http.services.fs;
-    match x.within(fs.walk(&x.call, &x.at(), Want::default())).await {
-        Ok(_) => return Ok(false),
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
+    match x.found(&x.at()).await {
+        Ok(Some(_)) => return Ok(false),
+        Ok(None) => {}
         Err(error) => return Err(x.problem(&error, Act::Make).await.into()),
     }
     if x.path.is_directory {
@@ -104,14 +104,15 @@ pub async fn unlock(x: Exchange<'_, '_>) -> Served {
     let locks = &x.talk.http.services.locks;
     match x.within(locks.unlock(&x.call, &x.path.path, token)).await {
         Ok(()) => x.talk.reply(Status::NO_CONTENT, |_| {}, None).await,
-        Err(error) => Err(refused(&x, &error, Precondition::LockTokenMatchesRequestUri).await.into()),
+        Err(error) => Err(refused(&x, &error).await.into()),
     }
 }
 
-async fn refused(x: &Exchange<'_, '_>, error: &weft_core::Error, why: Precondition) -> Problem {
+/// Returns the problem of a lock that is not there, or not the caller's.
+async fn refused(x: &Exchange<'_, '_>, error: &Error) -> Problem {
     match error.kind() {
-        ErrorKind::Conflict | ErrorKind::Precondition if *x.call.caller.name() != CallerName::ANYONE => {
-            Problem::of(error, Act::Read).because(why, None)
+        ErrorKind::Conflict | ErrorKind::Precondition if !x.call.caller.is_anyone() => {
+            Problem::of(error, Act::Read).because(Precondition::LockTokenMatchesRequestUri, None)
         }
         _ => x.problem(error, Act::Read).await,
     }

@@ -4,7 +4,9 @@ use std::fmt::Write;
 
 use weft_core::RelPath;
 
+use crate::answer::Answer;
 use crate::codec::target::Path;
+use crate::exchange::{Served, Talk};
 use crate::status::Status;
 
 /// The media type.
@@ -44,4 +46,11 @@ pub fn write_status(status: Status, out: &mut String) {
 /// Ends what is said of a resource.
 pub fn end_response(out: &mut String) {
     out.push_str("</D:response>\n");
+}
+
+/// Answers with what was written of several resources.
+pub async fn reply(talk: &mut Talk<'_>, mut text: String) -> Served {
+    text.push_str(END);
+    let fields = |answer: &mut Answer| _ = answer.fixed("Cache-Control: no-store\r\n");
+    talk.reply(Status::MULTI_STATUS, fields, Some((MEDIA, text.into_bytes()))).await
 }

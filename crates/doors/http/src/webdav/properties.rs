@@ -84,6 +84,16 @@ impl Live {
         QName::new(if self == Self::Executable { APACHE } else { DAV }, self.local())
     }
 
+    /// Returns the prefix that it is written with.
+    fn prefix(self) -> &'static str {
+        if self == Self::Executable { "A" } else { "D" }
+    }
+
+    /// Returns what binds the prefix, where the answer as a whole does not.
+    fn binding(self) -> &'static str {
+        if self == Self::Executable { " xmlns:A=\"http://apache.org/dav/props/\"" } else { "" }
+    }
+
     /// Returns the property of that name.
     pub fn of(name: &QName) -> Option<Self> {
         Self::ALL.into_iter().find(|live| live.local() == name.local && live.name() == *name)
@@ -105,7 +115,7 @@ pub struct Resource<'r> {
     pub attr: Option<&'r Attr>,
     /// Its own attributes, where they were asked for.
     pub tags: &'r [(TagName, Bytes)],
-    /// The locks that cover it, and those tokens of them that its caller may be told.
+    /// The locks that cover it, where they were asked for.
     pub locks: &'r [NameLock],
     /// The space at it, where that was asked for.
     pub space: Option<Space>,
@@ -117,16 +127,8 @@ impl Resource<'_> {
     /// Writes a property. Nothing, and `false`, if it has none of that name.
     pub fn write(&self, live: Live, out: &mut String) -> bool {
         let Some(value) = self.value(live) else { return false };
-        let (open, close) = match live {
-            Live::Executable => ("<executable xmlns=\"http://apache.org/dav/props/\">", "</executable>"),
-            _ => ("", ""),
-        };
-        if open.is_empty() {
-            let local = live.local();
-            let _ = write!(out, "<D:{local}>{value}</D:{local}>");
-        } else {
-            let _ = write!(out, "{open}{value}{close}");
-        }
+        let (prefix, local) = (live.prefix(), live.local());
+        let _ = write!(out, "<{prefix}:{local}{}>{value}</{prefix}:{local}>", live.binding());
         true
     }
 
@@ -135,10 +137,7 @@ impl Resource<'_> {
         if self.value(live).is_none() {
             return false;
         }
-        let _ = match live {
-            Live::Executable => write!(out, "<executable xmlns=\"{APACHE}\"/>"),
-            _ => write!(out, "<D:{}/>", live.local()),
-        };
+        let _ = write!(out, "<{}:{}{}/>", live.prefix(), live.local(), live.binding());
         true
     }
 
@@ -192,15 +191,11 @@ pub fn active_lock(lock: &NameLock, asker: &CallerName, out: &mut String) {
     out.push_str(std::str::from_utf8(&lock.wanted.owner).unwrap_or(""));
     let _ = write!(out, "<D:timeout>Second-{}</D:timeout>", lock.wanted.lasts.as_secs());
     if lock.holder == *asker && *asker != CallerName::ANYONE {
-        write_token(lock, out);
+        let _ = write!(out, "<D:locktoken><D:href>{}</D:href></D:locktoken>", lock.token);
     }
     let _ = write!(
         out,
         "<D:lockroot><D:href>{}</D:href></D:lockroot></D:activelock>",
         href(&lock.wanted.path, false)
     );
-}
-
-fn write_token(lock: &NameLock, out: &mut String) {
-    let _ = write!(out, "<D:locktoken><D:href>{}</D:href></D:locktoken>", lock.token);
 }

@@ -2,15 +2,15 @@
 
 use std::pin::pin;
 
-use bytes::Bytes;
-use weft_core::attr::{Attr, Kind, TagName};
+use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, Entry, Page, PageMax, Space, Want};
 use weft_core::{ErrorKind, FileId, RelPath, Result, limits};
 
+use super::body;
+use super::dead::{self, Tags};
 use super::multistatus::{self, begin_response, end_response, href, propstat};
 use super::properties::{Live, Resource};
-use super::{body, dead};
-use crate::answer::{Precondition, Problem};
+use crate::answer::{Answer, Precondition, Problem};
 use crate::codec::webdav::fields::{self, Depth};
 use crate::codec::webdav::request::{self, PropFind};
 use crate::codec::webdav::xml::QName;
@@ -43,16 +43,10 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
             Err(error) => return Err(x.problem(&error, Act::Read).await.into()),
         },
     };
-    let chunked = x.talk.takes_chunks();
-    if !chunked {
-        x.talk.close_after();
-    }
-    let mut answer = x.talk.answer(Status::MULTI_STATUS);
-    answer.field("Content-Type", multistatus::MEDIA).fixed("Cache-Control: no-store\r\n");
-    if chunked {
-        answer.fixed("Transfer-Encoding: chunked\r\n");
-    }
-    let head = answer.end();
+    let fields = |answer: &mut Answer| {
+        answer.field("Content-Type", multistatus::MEDIA).fixed("Cache-Control: no-store\r\n");
+    };
+    let (head, chunked) = x.talk.begin_stream(Status::MULTI_STATUS, fields);
     let http = x.talk.http;
     let mut outbound = x.outbound(None);
     let out = Out::new(&mut outbound, head, chunked);
@@ -243,22 +237,11 @@ fn write_properties(asked: &Asked, resource: &Resource<'_>, text: &mut String) {
 }
 
 /// Returns the user attributes of what is there; none if it went, or if they are not the caller's to see.
-async fn tags_of(x: &Exchange<'_, '_>, id: FileId) -> Result<Vec<(TagName, Bytes)>> {
+async fn tags_of(x: &Exchange<'_, '_>, id: FileId) -> Result<Tags> {
     let services = &x.talk.http.services;
-    let (mut all, mut from) = (Vec::new(), None);
-    loop {
-        let call = renewed(x);
-        match services.sys.within(call.until, services.fs.tags(&call, &At::id(id), from)).await {
-            Ok(page) => {
-                all.extend(page.tags);
-                from = page.next;
-            }
-            Err(error) if is_hidden(error.kind()) => return Ok(all),
-            Err(error) => return Err(error),
-        }
-        if from.is_none() {
-            return Ok(all);
-        }
+    match dead::tags(&services.sys, &services.fs, &x.call, id).await {
+        Err(error) if is_hidden(error.kind()) => Ok(Tags::new()),
+        tags => tags,
     }
 }
 

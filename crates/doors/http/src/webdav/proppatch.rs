@@ -24,19 +24,13 @@ struct Plan {
     set: SetAttr,
     /// Whether files of it may be run from now on.
     runs: Option<bool>,
-    edits: Vec<Edit>,
+    edits: Vec<TagEdit>,
 }
 
-enum Edit {
-    Put(TagName, bytes::Bytes),
-    Remove(TagName),
-}
-
-impl Edit {
-    fn name(&self) -> &TagName {
-        match self {
-            Self::Put(name, _) | Self::Remove(name) => name,
-        }
+/// Returns the attribute that an edit is of.
+fn tag_of(edit: &TagEdit) -> &TagName {
+    match edit {
+        TagEdit::Put { name, .. } | TagEdit::Remove(name) => name,
     }
 }
 
@@ -70,8 +64,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     }
     let is_directory = attr.kind == weft_core::attr::Kind::Directory;
     let text = plan.told(&href(&x.path.path, is_directory));
-    let fields = |answer: &mut crate::answer::Answer| _ = answer.fixed("Cache-Control: no-store\r\n");
-    x.talk.reply(Status::MULTI_STATUS, fields, Some((multistatus::MEDIA, text.into_bytes()))).await
+    multistatus::reply(x.talk, text).await
 }
 
 /// Makes the change: attributes of the inode first, since those can be put back.
@@ -90,18 +83,12 @@ async fn apply(
     if plan.edits.is_empty() {
         return Ok(());
     }
-    let there = names_of(x, &at).await?;
-    let edits: Vec<TagEdit> = plan
-        .edits
-        .iter()
-        .filter_map(|edit| match edit {
-            Edit::Put(name, value) => {
-                Some(TagEdit::Put { name: name.clone(), value: value.clone(), must: TagMust::Any })
-            }
-            // To take away what is not there is no error (RFC 4918, 14.23).
-            Edit::Remove(name) => there.contains(name).then(|| TagEdit::Remove(name.clone())),
-        })
-        .collect();
+    let services = &x.talk.http.services;
+    let there = dead::tags(&services.sys, fs, &call, attr.id).await?;
+    let is_there = |name: &TagName| there.iter().any(|(other, _)| other == name);
+    // To take away what is not there is no error (RFC 4918, 14.23).
+    let is_step = |edit: &&TagEdit| !matches!(edit, TagEdit::Remove(name) if !is_there(name));
+    let edits: Vec<TagEdit> = plan.edits.iter().filter(is_step).cloned().collect();
     // Also where there is nothing to take away, the right to is needed.
     let tagged = fs.tag(&call, &at, &edits, &guard).await.map(|_| ());
     if tagged.is_err() && !plan.set.is_empty() {
@@ -113,18 +100,6 @@ async fn apply(
         let _ = fs.set(&call, &at, &before, &Guard::NONE).await;
     }
     tagged
-}
-
-async fn names_of(x: &Exchange<'_, '_>, at: &At) -> Result<Vec<TagName>> {
-    let (mut all, mut from) = (Vec::new(), None);
-    loop {
-        let page = x.talk.http.services.fs.tags(&x.call, at, from).await?;
-        all.extend(page.tags.into_iter().map(|(name, _)| name));
-        from = page.next;
-        if from.is_none() {
-            return Ok(all);
-        }
-    }
 }
 
 impl Plan {
@@ -169,11 +144,14 @@ impl Plan {
         };
         let tag = dead::tag_of(name).map_err(status)?;
         let edit = match value {
-            Some(element) => Edit::Put(tag, dead::value_of(element).map_err(status)?),
-            None => Edit::Remove(tag),
+            Some(element) => {
+                let value = dead::value_of(element).map_err(status)?;
+                TagEdit::Put { name: tag, value, must: TagMust::Any }
+            }
+            None => TagEdit::Remove(tag),
         };
         // Of several steps about one property the last counts.
-        self.edits.retain(|other| other.name() != edit.name());
+        self.edits.retain(|other| tag_of(other) != tag_of(&edit));
         self.edits.push(edit);
         Ok(())
     }
@@ -202,7 +180,6 @@ impl Plan {
             propstat(&names, status, &mut text);
         }
         end_response(&mut text);
-        text.push_str(multistatus::END);
         text
     }
 }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Guard, Replace, VersionIs, Want};
+use weft_core::form::{At, Guard, Replace, VersionIs};
 use weft_core::name_locks::{Reach, Touch};
 use weft_core::{Error, ErrorKind, RelPath, Result, Time, limits};
 
@@ -103,9 +103,9 @@ impl Asked {
 async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::Result<Outcome, Stopped> {
     let reading = |error| Stopped::At(error, Act::Read);
     let making = |error| Stopped::At(error, Act::Make);
-    let from = walked(x, source).await.map_err(reading)?.ok_or_else(|| reading(gone()))?;
+    let from = x.found(source).await.map_err(reading)?.ok_or_else(|| reading(gone()))?;
     // What has the name itself is replaced, also if it is a link.
-    let to = walked(x, &At::root(asked.to.clone())).await.map_err(making)?;
+    let to = x.found(&At::root(asked.to.clone())).await.map_err(making)?;
     if to.is_some() && !asked.overwrites {
         return Err(Stopped::Taken);
     }
@@ -153,14 +153,6 @@ fn gone() -> Error {
     Error::new(ErrorKind::NotFound, "there is nothing of that name")
 }
 
-async fn walked(x: &Exchange<'_, '_>, at: &At) -> Result<Option<Attr>> {
-    match x.within(x.talk.http.services.fs.walk(&x.call, at, Want::default())).await {
-        Ok(walked) => Ok(Some(walked.attr)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
 async fn renamed(x: &Exchange<'_, '_>, asked: &Asked) -> Result<()> {
     let services = &x.talk.http.services;
     let call = x.call.renewed(services.sys.clock(), limits::CALL_DEADLINE).durable();
@@ -192,7 +184,7 @@ async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Att
         let mut above = path.split_last();
         while let Some((directory, _)) = above {
             let at = At::root(directory.clone()).following();
-            if walked(x, &at).await?.is_some_and(|attr| is_same(&attr, one)) {
+            if x.found(&at).await?.is_some_and(|attr| is_same(&attr, one)) {
                 return Err(refused());
             }
             above = directory.split_last();
@@ -225,7 +217,5 @@ pub async fn told(x: &mut Exchange<'_, '_>, failures: &[(RelPath, bool, Error)])
         write_status(map::status(error.kind(), Act::Remove), &mut text);
         end_response(&mut text);
     }
-    text.push_str(multistatus::END);
-    let fields = |answer: &mut crate::answer::Answer| _ = answer.fixed("Cache-Control: no-store\r\n");
-    x.talk.reply(Status::MULTI_STATUS, fields, Some((multistatus::MEDIA, text.into_bytes()))).await
+    multistatus::reply(x.talk, text).await
 }

@@ -4,14 +4,15 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use weft_core::attr::{Attr, Kind, SetAttr, SetTime, TagEdit, TagMust, TagName};
+use weft_core::attr::{Attr, Kind, SetAttr, SetTime, TagEdit, TagMust};
 use weft_core::form::{
     At, Call, Cursor, Expect, FileSystem, Guard, LinkTarget, New, OpenHow, Page, PageMax, Pin, Range,
     StageHint, VersionIs, Want,
 };
 use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, Time, limits};
 use weft_sys::Sys;
+
+use super::dead::{self, Tags};
 
 /// Works on trees for one request.
 pub struct Trees<'a> {
@@ -319,24 +320,15 @@ impl<'a> Trees<'a> {
         }
     }
 
-    async fn tags(&self, id: FileId) -> Result<Vec<(TagName, Bytes)>> {
-        let (mut all, mut from) = (Vec::new(), None);
-        loop {
-            let call = self.call();
-            let page = match self.within(&call, self.fs.tags(&call, &At::id(id), from)).await {
-                Err(error) if error.kind() == ErrorKind::Unsupported => return Ok(all),
-                page => page?,
-            };
-            all.extend(page.tags);
-            from = page.next;
-            if from.is_none() {
-                return Ok(all);
-            }
+    async fn tags(&self, id: FileId) -> Result<Tags> {
+        match dead::tags(self.sys, self.fs, self.call, id).await {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Tags::new()),
+            tags => tags,
         }
     }
 
     /// Gives what was copied these attributes and no others.
-    async fn give_tags(&self, id: FileId, tags: Vec<(TagName, Bytes)>) -> Result<()> {
+    async fn give_tags(&self, id: FileId, tags: Tags) -> Result<()> {
         let there = self.tags(id).await?;
         let gone = there.iter().filter(|(name, _)| !tags.iter().any(|(kept, _)| kept == name));
         let mut edits: Vec<TagEdit> = gone.map(|(name, _)| TagEdit::Remove(name.clone())).collect();
