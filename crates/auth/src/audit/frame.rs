@@ -17,8 +17,6 @@ use weft_core::{DomainId, Error, Result, Time, limits};
 
 /// How a file starts.
 pub(super) const MAGIC: &[u8; 16] = b"weft audit log 2";
-/// How one starts whose records have no places: of before the first release, and not read.
-pub(super) const OLDER: &[u8; 16] = b"weft audit log 1";
 
 const LENGTHS: usize = 8;
 const LINK: usize = 32;

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use weft_core::proof::Trust;
 use weft_core::service::{AuditFilter, AuditPage, AuditRecord, AuditVerdict};
-use weft_core::{DomainId, Error, ErrorKind, Result, limits};
+use weft_core::{DomainId, ErrorKind, Result, limits};
 use weft_sys::{Disk, DiskFile, Open};
 
 use super::chain::{Extent, KnownHead, name_of};
-use super::frame::{self, Body, Fault, Frame, Link, MAGIC, OLDER};
+use super::frame::{self, Body, Fault, Frame, Link, MAGIC};
 use super::size_of_record;
 
 /// Bytes read at once: most batches fit.
@@ -17,7 +17,6 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads the frames of one file.
 pub(super) struct FileReader {
     file: Arc<dyn DiskFile>,
-    number: u64,
     at: u64,
     end: u64,
     buffer: Vec<u8>,
@@ -31,7 +30,7 @@ impl FileReader {
             Some(end) => end,
             None => file.len()?,
         };
-        Ok(Self { file, number, at: 0, end, buffer: Vec::new() })
+        Ok(Self { file, at: 0, end, buffer: Vec::new() })
     }
 
     /// Returns where the next frame starts.
@@ -40,8 +39,7 @@ impl FileReader {
     }
 
     /// Reads the next frame, which follows `previous` (the opening, if there is none). `None` at
-    /// the end. After a fault the reader stays where it is. A file of an older version is no fault:
-    /// it is whole, and `Unsupported`.
+    /// the end. After a fault the reader stays where it is.
     pub(super) fn next(
         &mut self,
         previous: Option<&Link>,
@@ -49,9 +47,6 @@ impl FileReader {
         if self.at == 0 {
             let mut magic = [0; MAGIC.len()];
             let read = self.file.read(&mut magic, 0)?;
-            if magic == *OLDER {
-                return Err(older(self.number));
-            }
             if read < MAGIC.len() || magic != *MAGIC {
                 return Ok(Some(Err(Fault::Wrong("the file does not begin as an audit file does"))));
             }
@@ -79,12 +74,6 @@ impl FileReader {
             }
         }
     }
-}
-
-fn older(number: u64) -> Error {
-    Error::unsupported("the audit log was begun by an older version of Weft")
-        .about(name_of(number))
-        .hint("move the files of auth/audit to where you keep them: the log begins anew")
 }
 
 /// Finds records. Returns at most [`limits::AUDIT_PAGE_MAX`] of [`limits::AUDIT_PAGE_BYTES`], having looked through about

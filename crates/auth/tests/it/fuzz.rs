@@ -138,3 +138,15 @@ fn a_node_starts_over_any_mutated_audit_file_and_the_log_goes_on() {
     );
     println!("a start over a whole log takes {usual} bytes; {} were changed", runs.get());
 }
+
+/// How a file begins is bytes like others: a changed one is damage, whatever it then says it is.
+#[test]
+fn a_node_starts_over_an_audit_file_that_begins_as_another_would() {
+    let (disk, bytes) = logged();
+    let digit = bytes.iter().position(u8::is_ascii_digit).expect("it names its version");
+    for (at, to) in [(0, b'W'), (digit, b'1'), (digit, b'3'), (digit, b'9')] {
+        let mut changed = bytes.to_vec();
+        changed[at] = to;
+        assert!(!starts_over(&disk, &changed), "byte {at} as {to}");
+    }
+}
