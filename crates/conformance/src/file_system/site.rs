@@ -137,6 +137,15 @@ impl<'a> Site<'a> {
         self.fs.walk(&self.call(), &At::id(id), Want::default()).await.works().attr
     }
 
+    /// Returns attributes with a version that lasts until something changes: where versions are made of times, one of
+    /// the present moment is for that moment only, and a pinned open waits it out.
+    pub async fn lasting(&self, id: FileId) -> Attr {
+        let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
+        let opened = self.fs.open(&self.call(), &At::id(id), &how).await.works();
+        opened.file.close(&self.call()).await.works();
+        opened.attr
+    }
+
     /// Returns what a path leads to for the administrator.
     pub async fn find(&self, path: &str) -> Result<FileId> {
         self.fs.walk(&self.call(), &at(path), Want::default()).await.map(|walked| walked.attr.id)
