@@ -233,6 +233,12 @@ pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
 pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 /// Entries of one page of an HTTP listing.
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;
+/// Entries of a directory that a page shows in an order in which it is not kept.
+pub const HTTP_SORTED_MAX: usize = 1000;
+/// A form that a page sends.
+pub const HTTP_FORM_BYTES_MAX: usize = 8 << 10;
+/// What a page shows of a text.
+pub const HTTP_PREVIEW_BYTES: u64 = 64 << 10;
 /// The XML of a WebDAV request.
 pub const DAV_XML_BYTES_MAX: usize = 256 << 10;
 /// How deep the elements of such XML lie within each other.
@@ -249,6 +255,10 @@ pub const DAV_IF_LISTS_MAX: usize = 32;
 pub const DAV_FAILURES_MAX: usize = 100;
 /// Entries of one page, where a WebDAV request goes over a directory to copy or remove it.
 pub const DAV_TREE_PAGE: u32 = 256;
+/// A file of configuration.
+pub const CONFIG_BYTES_MAX: u64 = 1 << 20;
+/// Files of configuration beside the one.
+pub const CONFIG_PIECES_MAX: usize = 1000;
 /// Digests of whole files remembered, by file and version.
 pub const DIGESTS_KEPT: usize = 16_384;
 /// Digests of whole files kept that were begun and are not finished.

@@ -173,6 +173,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("argon2", &["weft-auth"]),
     ("clap", &["weft"]),
     ("getrandom", &["weft-sys"]),
+    ("form_urlencoded", &["weft-doors-http"]),
     ("httparse", &["weft-doors-http"]),
     ("indicatif", &["weft"]),
     ("libc", &["weft-sys", "weft-doors-fuse"]),

@@ -10,6 +10,7 @@ use weft_core::{Error, ErrorKind, RelPath, TraceId, limits};
 use crate::codec::Refusal;
 use crate::codec::webdav::xml::{escape_into, is_char};
 use crate::map::{self, Act};
+use crate::page;
 use crate::status::Status;
 use crate::webdav::multistatus;
 
@@ -73,6 +74,8 @@ pub struct Problem {
     pub fields: Vec<(&'static str, Cow<'static, str>)>,
     /// Whether the connection cannot be used any more: framing is lost.
     pub closes: bool,
+    /// Whether it is people who see it, in a browser.
+    is_page: bool,
     /// What of RFC 4918 was not kept, and of which path.
     unmet: Option<(Precondition, Option<RelPath>)>,
 }
@@ -124,6 +127,7 @@ impl Problem {
             hint: None,
             fields: Vec::new(),
             closes: false,
+            is_page: false,
             unmet: None,
         }
     }
@@ -170,6 +174,30 @@ impl Problem {
         self
     }
 
+    /// Tells it to somebody who looks at it in a browser. They are asked who they are by the page itself, so the
+    /// browser is not told to ask with a window of its own.
+    #[must_use]
+    pub fn for_people(mut self) -> Self {
+        self.is_page = true;
+        self.fields.retain(|(_, value)| !value.starts_with("Basic "));
+        self
+    }
+
+    /// Returns whether people see it.
+    pub fn is_page(&self) -> bool {
+        self.is_page
+    }
+
+    /// Returns what went wrong.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// Returns what to do about it.
+    pub fn hint(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     fn challenging(self) -> Self {
         self.with("WWW-Authenticate", "Basic realm=\"weft\", charset=\"UTF-8\"")
             .with("WWW-Authenticate", "Bearer realm=\"weft\"")
@@ -179,6 +207,7 @@ impl Problem {
     pub fn body(&self, trace: TraceId) -> (&'static str, Vec<u8>) {
         match &self.unmet {
             Some((what, path)) => (multistatus::MEDIA, self.unmet_body(*what, path.as_ref(), trace)),
+            None if self.is_page => (page::MEDIA, page::problem::page(self, trace).into_bytes()),
             None => (PROBLEM_MEDIA, self.json_body(trace)),
         }
     }

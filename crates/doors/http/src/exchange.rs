@@ -19,11 +19,12 @@ use crate::body::{Body, Failure, Progress, Pulse};
 use crate::codec::condition::format_date;
 use crate::codec::head::{Field, Head, Method};
 use crate::codec::target::Path;
+use crate::codec::{accept, cookie};
 use crate::connection::Connection;
-use crate::identity::Identity;
+use crate::identity::{Identity, Shown};
 use crate::map::Act;
 use crate::status::Status;
-use crate::{Http, get, put, remove, webdav};
+use crate::{Http, get, page, put, remove, webdav};
 
 /// What this door can be asked.
 pub const ALLOW: &str =
@@ -54,6 +55,20 @@ pub enum Failed {
     Problem(Box<Problem>),
     /// In the middle of an answer, or because nobody is there to hear one.
     Broken(Error),
+}
+
+impl Failed {
+    /// Tells it in a way that suits who sent the request.
+    fn told_to(self, head: &Head) -> Self {
+        match self {
+            Self::Problem(problem)
+                if accept::wants_page(head.all(Field::Accept).ok().flatten().as_deref()) =>
+            {
+                Self::Problem(Box::new(problem.for_people()))
+            }
+            other => other,
+        }
+    }
 }
 
 impl<T: Into<Problem>> From<T> for Failed {
@@ -87,6 +102,8 @@ pub struct Exchange<'t, 'c> {
     pub head: &'t Head,
     pub path: Path,
     pub call: Call,
+    /// What was shown to say who asks.
+    pub shown: Shown<'t>,
 }
 
 /// Serves a request. Returns what becomes of the connection.
@@ -106,7 +123,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -
         sent: 0,
     };
     let served = serve(&mut talk, &head, &mut connection.identity, origin).await;
-    let after = talk.conclude(served).await;
+    let after = talk.conclude(served.map_err(|failed| failed.told_to(&head))).await;
     tracing::debug!(
         door = "http",
         op = head.method.name(),
@@ -163,13 +180,18 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         return Err(problem.with("Allow", ALLOW).into());
     }
     let path = Path::decode(head.path()).map_err(|error| Problem::of(&error, Act::Read))?;
-    let field = head.one(Field::Authorization)?;
-    let call = identity.call(talk.http, field, origin, talk.trace).await;
+    let cookie = cookie::of(head)?;
+    let shown = Shown::of(head.one(Field::Authorization)?, cookie.as_deref());
+    if !head.method.is_safe() && head.method != Method::Post {
+        page::login::check_guard(head, shown)?;
+    }
+    let call = identity.call(talk.http, shown, origin, talk.trace).await;
     let call = call.map_err(|error| Problem::of(&error, Act::Read))?;
-    let exchange = Exchange { talk, head, path, call };
+    let exchange = Exchange { talk, head, path, call, shown };
     match head.method {
         // What a read is not made of is boxed: room for it would be copied about with each read.
         Method::Get | Method::Head => get::serve(exchange).await,
+        Method::Post => Box::pin(page::login::post(exchange)).await,
         Method::Put => Box::pin(put::serve(exchange)).await,
         Method::Mkcol => Box::pin(put::make_directory(exchange)).await,
         Method::Propfind => Box::pin(webdav::propfind::serve(exchange)).await,
@@ -198,6 +220,11 @@ impl<'c> Talk<'c> {
             answer.fixed("Connection: keep-alive\r\n");
         }
         answer
+    }
+
+    /// Returns whether nobody on the way can read along.
+    pub fn is_secured(&self) -> bool {
+        self.socket.is_secured()
     }
 
     /// Returns the address that the connection came to.
@@ -291,7 +318,12 @@ impl<'c> Talk<'c> {
             for (name, value) in &problem.fields {
                 answer.field(name, value);
             }
-            answer.fixed("Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n");
+            answer.fixed("Cache-Control: no-store\r\n");
+            match problem.is_page() {
+                // A login is sent from here: the browser says of which origin it is.
+                true => answer.fixed(&page::RULES).fixed("Referrer-Policy: same-origin\r\n"),
+                false => answer.fixed("X-Content-Type-Options: nosniff\r\n"),
+            };
         };
         self.reply(problem.status, fields, Some((media, body))).await
     }

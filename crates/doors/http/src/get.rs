@@ -17,6 +17,7 @@ use crate::codec::target::{Path, encode_extended};
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::list;
 use crate::map::Act;
+use crate::page::{self, Page};
 use crate::status::Status;
 
 /// User files share an origin with pages of the node: nothing in them may act in its name.
@@ -26,6 +27,12 @@ const FILE_RULES: &str = "Accept-Ranges: bytes\r\nCache-Control: no-cache\r\n\
 
 /// Serves a file, or a directory's listing.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
+    match Page::asked(x.head.query()) {
+        Ok(None) => {}
+        Ok(Some(Page::About)) => return Box::pin(page::about::serve(x)).await,
+        Ok(Some(Page::Login | Page::Logout)) => return Box::pin(page::login::form(x)).await,
+        Err(error) => return Err(Problem::of(&error, Act::Read).into()),
+    }
     if x.path.is_directory {
         return Box::pin(list::serve(x)).await;
     }

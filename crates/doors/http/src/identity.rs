@@ -8,6 +8,7 @@ use weft_core::{CallerName, Deadline, Error, ErrorKind, Moment, Result, SessionI
 
 use crate::Http;
 use crate::codec::credentials;
+use crate::page::login::is_over;
 
 /// What a connection knows of who speaks on it. A server in front may send requests of many.
 pub struct Identity {
@@ -17,9 +18,66 @@ pub struct Identity {
     session: Option<Session>,
 }
 
+/// What a request shows to say who asks.
+#[derive(Clone, Copy, Debug)]
+pub enum Shown<'h> {
+    /// Nothing.
+    Nothing,
+    /// An Authorization field.
+    Field(&'h str),
+    /// The token of a login of the page.
+    Cookie(&'h str),
+}
+
+impl<'h> Shown<'h> {
+    /// Returns what counts of what was sent: whoever says something in so many words means that.
+    pub fn of(field: Option<&'h str>, cookie: Option<&'h str>) -> Self {
+        match (field, cookie) {
+            (Some(field), _) => Self::Field(field),
+            (None, Some(cookie)) => Self::Cookie(cookie),
+            (None, None) => Self::Nothing,
+        }
+    }
+
+    fn evidence(self) -> Option<Evidence> {
+        match self {
+            Self::Nothing => Some(Evidence::None),
+            Self::Field(field) => credentials::evidence(field),
+            Self::Cookie(token) => Some(Evidence::Token(Secret::new(token))),
+        }
+    }
+}
+
+/// The same, kept.
+enum Kept {
+    Nothing,
+    Field(Secret),
+    Cookie(Secret),
+}
+
+impl Kept {
+    fn of(shown: Shown<'_>) -> Self {
+        match shown {
+            Shown::Nothing => Self::Nothing,
+            Shown::Field(text) => Self::Field(Secret::new(text)),
+            Shown::Cookie(text) => Self::Cookie(Secret::new(text)),
+        }
+    }
+
+    fn is(&self, shown: Shown<'_>) -> bool {
+        match (self, shown) {
+            (Self::Nothing, Shown::Nothing) => true,
+            (Self::Field(known), Shown::Field(text)) | (Self::Cookie(known), Shown::Cookie(text)) => {
+                is_same(known.expose().as_bytes(), text.as_bytes())
+            }
+            _ => false,
+        }
+    }
+}
+
 struct Proved {
-    /// The Authorization field that proved it; none for `anyone`.
-    field: Option<Secret>,
+    /// What proved it.
+    by: Kept,
     caller: Caller,
     /// When a password has to be shown again; none for what is as good as the caller's lease.
     until: Option<Tick>,
@@ -37,18 +95,18 @@ impl Identity {
         Self { wire, proved: None, session: None }
     }
 
-    /// Returns what accompanies a request with this Authorization field.
+    /// Returns what accompanies a request that shows this.
     pub async fn call(
         &mut self,
         http: &Http,
-        field: Option<&str>,
+        shown: Shown<'_>,
         from: Origin,
         trace: TraceId,
     ) -> Result<Call> {
         let clock = http.services.sys.clock();
-        let caller = match self.remembered(field, clock.moment()) {
+        let caller = match self.remembered(shown, clock.moment()) {
             Some(caller) => caller,
-            None => Box::pin(self.prove(http, field, from)).await?,
+            None => Box::pin(self.prove(http, shown, from)).await?,
         };
         let session = self.session(http, &caller, from)?;
         Ok(Call {
@@ -63,33 +121,34 @@ impl Identity {
         })
     }
 
-    fn remembered(&self, field: Option<&str>, now: Moment) -> Option<Caller> {
-        let proved = self.proved.as_ref()?;
-        let same = match (&proved.field, field) {
-            (None, None) => true,
-            (Some(known), Some(field)) => is_same(known.expose().as_bytes(), field.as_bytes()),
-            _ => false,
-        };
+    fn remembered(&self, shown: Shown<'_>, now: Moment) -> Option<Caller> {
+        let proved = self.proved.as_ref().filter(|proved| proved.by.is(shown))?;
         let holds = proved.until.is_none_or(|until| now.tick < until) && proved.caller.live(now).is_ok();
-        (same && holds).then(|| proved.caller.clone())
+        holds.then(|| proved.caller.clone())
     }
 
-    async fn prove(&mut self, http: &Http, field: Option<&str>, from: Origin) -> Result<Caller> {
+    async fn prove(&mut self, http: &Http, shown: Shown<'_>, from: Origin) -> Result<Caller> {
         self.proved = None;
-        let evidence = match field {
-            None => Evidence::None,
-            Some(field) => credentials::evidence(field).ok_or_else(|| {
-                Error::new(ErrorKind::Unauthenticated, "the Authorization field proves nothing")
-            })?,
-        };
+        let evidence = shown.evidence().ok_or_else(|| {
+            Error::new(ErrorKind::Unauthenticated, "the Authorization field proves nothing")
+        })?;
         let services = &http.services;
-        let deadline = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
-        let caller = services.sys.within(deadline, services.authority.authenticate(&evidence, from)).await?;
+        let authenticated = |evidence| async move {
+            let deadline = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
+            services.sys.within(deadline, services.authority.authenticate(evidence, from)).await
+        };
+        let caller = match authenticated(&evidence).await {
+            // A login of the page that is over is none: what everybody may see is still shown.
+            Err(error) if matches!(shown, Shown::Cookie(_)) && is_over(&error) => {
+                return authenticated(&Evidence::None).await;
+            }
+            caller => caller?,
+        };
         let until = match evidence {
             Evidence::Password { .. } => Some(repeated_until(&caller, services.sys.clock().moment())),
             _ => None,
         };
-        self.proved = Some(Proved { field: field.map(Secret::new), caller: caller.clone(), until });
+        self.proved = Some(Proved { by: Kept::of(shown), caller: caller.clone(), until });
         Ok(caller)
     }
 

@@ -11,6 +11,7 @@
 //!  socket ─▶ codec::head ─▶ Exchange ─┬─ identity: Authorization ─▶ Authority ─▶ Caller
 //!     ▲      (pure)                   ├─ get · list: open ─▶ conditions, ranges ─▶ mover.outbound
 //!     │                               ├─ webdav: properties, copies, locks
+//!     │                               ├─ page: what people see: listings, a login
 //!     │                               ├─ put: stage ◀─ mover.inbound ◀─ body ─▶ publish under guard
 //!     └──────── answer ◀──────────────┴─ map: the one table from errors to statuses
 //! ```
@@ -38,8 +39,10 @@ mod get;
 mod identity;
 mod list;
 pub mod map;
+mod page;
 mod put;
 mod remove;
+mod small_body;
 pub mod status;
 mod stream;
 mod sums;

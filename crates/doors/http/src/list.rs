@@ -9,19 +9,20 @@ use weft_core::{Name, Result, Time, limits};
 use weft_sys::net::More;
 
 use crate::answer::{Answer, Problem};
-use crate::codec::accept::wants_json;
+use crate::codec::accept::{wants_json, wants_page};
 use crate::codec::condition::{Conditions, Present, Verdict, entity_tag, format_time};
 use crate::codec::head::Field;
 use crate::codec::target::{encode_name, parameter};
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::map::Act;
+use crate::page;
+use crate::page::listing::Listing;
+use crate::page::sorted::{First, Sorting};
 use crate::status::Status;
 use crate::stream::Out;
 
-const LISTING_RULES: &str = "Cache-Control: no-cache\r\nVary: Accept, Authorization\r\n\
-    Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; \
-    form-action 'none'; frame-ancestors 'none'\r\n\
-    Referrer-Policy: no-referrer\r\nX-Content-Type-Options: nosniff\r\n";
+/// What goes with a listing beside the rules of all pages, which do no harm to JSON.
+const LISTING_RULES: &str = "Cache-Control: no-cache\r\nReferrer-Policy: no-referrer\r\n";
 
 /// What of a directory was asked for.
 struct Asked {
@@ -30,6 +31,7 @@ struct Asked {
     after: Option<Name>,
     /// Entries at most; all if none was given.
     limit: Option<u64>,
+    sorting: Sorting,
 }
 
 /// Serves a directory's listing.
@@ -38,22 +40,35 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         Ok(asked) => asked,
         Err(error) => return Err(Problem::of(&error, Act::Read).into()),
     };
-    let json = asked.json || wants_json(x.head.all(Field::Accept)?.as_deref());
-    let from = asked.after.map_or(Cursor::ByName, Cursor::After);
-    let first = match page_of(&x, from, asked.limit).await {
+    let accept = x.head.all(Field::Accept)?;
+    let json = asked.json || wants_json(accept.as_deref());
+    // People turn pages; a program that asks for nothing else gets all.
+    let limit = asked.limit.or(wants_page(accept.as_deref()).then_some(u64::from(limits::HTTP_PAGE_ENTRIES)));
+    let mut further = Further { limit, json: asked.json, note: None };
+    let first = match asked.sorting {
+        Sorting::KEPT => page_of(&x, asked.after.map_or(Cursor::ByName, Cursor::After), limit).await,
+        sorting => sorted(&x, sorting, &mut further).await,
+    };
+    let first = match first {
         Ok(page) => page,
         Err(error) => return Err(x.problem(&error, Act::Read).await.into()),
     };
     match conditions(&x)?.judge(Some(&LISTED)) {
         Verdict::Holds => {}
         Verdict::Known => {
-            let rules = |answer: &mut Answer| _ = answer.fixed(LISTING_RULES);
+            let rules = |answer: &mut Answer| _ = answer.fixed(&page::RULES).fixed(LISTING_RULES);
             return x.talk.reply(Status::NOT_MODIFIED, rules, None).await;
         }
         Verdict::Fails => return Err(crate::remove::failed().into()),
     }
-    let media = if json { "application/json" } else { "text/html; charset=utf-8" };
-    let fields = |answer: &mut Answer| _ = answer.field("Content-Type", media).fixed(LISTING_RULES);
+    let media = if json { "application/json" } else { page::MEDIA };
+    let fields = |answer: &mut Answer| {
+        answer.field("Content-Type", media).fixed(&page::RULES).fixed(LISTING_RULES);
+    };
+    let mut shape: Box<dyn Shape> = match json {
+        true => Box::new(Json { comma: false }),
+        false => Box::new(Listing::of(&x, asked.sorting, further.note.take()).await),
+    };
     let (head, chunked) = x.talk.begin_stream(Status::OK, fields);
     let http = x.talk.http;
     let mut outbound = x.outbound(None);
@@ -61,10 +76,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         outbound.send_bytes(&head, More::Ends).await
     } else {
         let out = Out::new(&mut outbound, head, chunked);
-        let shape: &mut dyn Shape =
-            if json { &mut Json { comma: false } } else { &mut Html { title: title(&x) } };
-        let further = Further { limit: asked.limit, json: asked.json };
-        keeping_session(http, &x.call, pin!(send(&x, out, shape, first, further))).await
+        keeping_session(http, &x.call, pin!(send(&x, out, &mut *shape, first, further))).await
     };
     let sent = outbound.sent();
     drop(outbound);
@@ -92,7 +104,31 @@ fn asked(x: &Exchange<'_, '_>) -> Result<Asked> {
         }
     };
     let json = parameter(query, "format")?.is_some_and(|format| format == b"json");
-    Ok(Asked { json, after, limit })
+    Ok(Asked { json, after, limit, sorting: Sorting::asked(query)? })
+}
+
+/// Returns the first entries of a directory in an order that it is not kept in, as its one page.
+async fn sorted(x: &Exchange<'_, '_>, sorting: Sorting, further: &mut Further) -> Result<Page> {
+    let gathered = gathered(x, First::new(sorting));
+    let (first, page) = keeping_session(x.talk.http, &x.call, pin!(gathered)).await?;
+    let (entries, all) = first.done();
+    if (entries.len() as u64) < all {
+        further.note = Some(format!("These are the first {} of {all} in this order.", entries.len()));
+    }
+    Ok(Page { entries, ..page })
+}
+
+/// Shows every entry of a directory to `first`. Returns it with the last page, emptied.
+async fn gathered(x: &Exchange<'_, '_>, mut first: First) -> Result<(First, Page)> {
+    let mut from = Cursor::ByName;
+    loop {
+        let mut page = page_of(x, from, None).await?;
+        page.entries.drain(..).for_each(|entry| first.see(entry));
+        match page.next.take() {
+            Some(next) => from = next,
+            None => return Ok((first, page)),
+        }
+    }
 }
 
 /// Returns a page. A whole listing may take as long as its reader: each page is a call of its own.
@@ -136,7 +172,7 @@ async fn send(
 }
 
 /// How a listing looks.
-trait Shape: Send {
+pub trait Shape: Send {
     fn begin(&mut self, out: &mut Vec<u8>);
     fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>);
     /// Ends it; `next` is the query of what comes after, if there is more.
@@ -195,7 +231,7 @@ impl Shape for Json {
 }
 
 /// A path relative to the listing: with `./` before it, so that a name with a colon is no scheme.
-fn href(entry: &Entry) -> String {
+pub fn href(entry: &Entry) -> String {
     let slash = if entry.kind == Kind::Directory { "/" } else { "" };
     format!("./{}{slash}", encode_name(&entry.name))
 }
@@ -204,6 +240,8 @@ fn href(entry: &Entry) -> String {
 struct Further {
     limit: Option<u64>,
     json: bool,
+    /// What is to be said of what is not shown.
+    note: Option<String>,
 }
 
 impl Further {
@@ -217,90 +255,12 @@ impl Further {
 }
 
 /// Returns the word for a kind in listings.
-fn kind_name(kind: Kind) -> &'static str {
+pub fn kind_name(kind: Kind) -> &'static str {
     match kind {
         Kind::File => "file",
         Kind::Directory => "directory",
         Kind::Symlink => "symlink",
         Kind::Fifo => "fifo",
         Kind::Reference => "reference",
-    }
-}
-
-struct Html {
-    title: String,
-}
-
-fn title(x: &Exchange<'_, '_>) -> String {
-    if x.path.path.is_empty() { "/".to_owned() } else { format!("/{}/", x.path.path) }
-}
-
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;\
-    color-scheme:light dark}h1{font-size:1.2rem;overflow-wrap:anywhere}table{border-collapse:collapse;width:100%}\
-    th{text-align:left;font-weight:600}td,th{padding:.15rem .6rem .15rem 0;border-bottom:1px solid #8883}\
-    td:first-child{overflow-wrap:anywhere}td:nth-child(n+2){white-space:nowrap;font-variant-numeric:tabular-nums}\
-    th:nth-child(2),td:nth-child(2){text-align:right}a{text-decoration:none}a:hover{text-decoration:underline}";
-
-impl Shape for Html {
-    fn begin(&mut self, out: &mut Vec<u8>) {
-        let title = escape(&self.title);
-        let page = format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>{title}</title>\
-             <style>{STYLE}</style></head>\n<body><h1>{title}</h1>\n<table>\
-             <tr><th>Name<th>Size<th>Changed</tr>\n"
-        );
-        out.extend_from_slice(page.as_bytes());
-        if self.title != "/" {
-            out.extend_from_slice(b"<tr><td><a href=\"../\">../</a><td><td></tr>\n");
-        }
-    }
-
-    fn entry(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        let slash = if entry.kind == Kind::Directory { "/" } else { "" };
-        let file = entry.attr.as_ref().filter(|attr| attr.kind == Kind::File);
-        let size = file.map(|attr| attr.size.to_string()).unwrap_or_default();
-        let changed = entry.attr.as_ref().map(|attr| format_time(attr.mtime)).unwrap_or_default();
-        let row = format!(
-            "<tr><td><a href=\"{}\">{}{slash}</a><td>{size}<td>{}</tr>\n",
-            href(entry),
-            escape(&entry.name.to_string()),
-            changed.replace('T', " ").trim_end_matches('Z')
-        );
-        out.extend_from_slice(row.as_bytes());
-    }
-
-    fn end(&mut self, next: Option<&str>, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"</table>\n");
-        if let Some(next) = next {
-            let next = next.replace('&', "&amp;");
-            out.extend_from_slice(format!("<p><a href=\"{next}\">More</a></p>\n").as_bytes());
-        }
-        out.extend_from_slice(b"</body></html>\n");
-    }
-}
-
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for one in text.chars() {
-        match one {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            one => escaped.push(one),
-        }
-    }
-    escaped
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn markup_in_names_is_text() {
-        assert_eq!(escape("<a href='x'>\"&"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;");
     }
 }

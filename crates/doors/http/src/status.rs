@@ -25,6 +25,7 @@ statuses! {
     PARTIAL_CONTENT = 206 "Partial Content";
     MULTI_STATUS = 207 "Multi-Status";
     MOVED = 301 "Moved Permanently";
+    SEE_OTHER = 303 "See Other";
     NOT_MODIFIED = 304 "Not Modified";
     BAD_REQUEST = 400 "Bad Request";
     UNAUTHORIZED = 401 "Unauthorized";

@@ -10,10 +10,12 @@
 
 mod accounts;
 mod backups;
+mod browser;
 mod checking;
 mod clients;
 mod clocks;
 mod commands;
+mod configuring;
 mod copying;
 mod copying_out;
 mod copying_trees;
@@ -36,6 +38,7 @@ mod node;
 mod operands;
 mod options;
 mod owners;
+mod page;
 mod programs;
 mod progress;
 mod rights;

@@ -5,16 +5,23 @@ use super::{members, trim};
 /// Returns whether the client would rather have a listing as JSON than as a page. Only a JSON type
 /// named as such counts: `*/*` is what every program sends.
 pub fn wants_json(accept: Option<&str>) -> bool {
-    let Some(accept) = accept else { return false };
-    let weight_of = |wanted: fn(&str) -> bool| {
-        let weights = members(accept).filter_map(|member| {
-            let (media, parameters) = member.split_once(';').unwrap_or((member, ""));
-            wanted(&trim(media).to_ascii_lowercase()).then(|| weight(parameters))
-        });
-        weights.max().unwrap_or(0)
-    };
-    let json = weight_of(|media| media == "application/json");
-    json > 0 && json >= weight_of(|media| media == "text/html")
+    let json = weight_of(accept, "application/json");
+    json > 0 && json >= weight_of(accept, PAGE)
+}
+
+/// Returns whether somebody looks at the answer in a browser: only those name a page's type as such.
+pub fn wants_page(accept: Option<&str>) -> bool {
+    weight_of(accept, PAGE) > 0 && !wants_json(accept)
+}
+
+const PAGE: &str = "text/html";
+
+fn weight_of(accept: Option<&str>, wanted: &str) -> u16 {
+    let weights = members(accept.unwrap_or_default()).filter_map(|member| {
+        let (media, parameters) = member.split_once(';').unwrap_or((member, ""));
+        trim(media).eq_ignore_ascii_case(wanted).then(|| weight(parameters))
+    });
+    weights.max().unwrap_or(0)
 }
 
 /// Returns the `q` among parameters, in thousandths: 1000 if there is none, 0 if it is malformed.
@@ -57,6 +64,21 @@ mod tests {
             assert_eq!(wants_json(Some(accept)), json, "{accept}");
         }
         assert!(!wants_json(None));
+    }
+
+    #[test]
+    fn a_page_is_given_to_those_who_name_it() {
+        for (accept, page) in [
+            ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", true),
+            ("Text/HTML", true),
+            ("text/html, application/json", false),
+            ("text/html;q=0", false),
+            ("*/*", false),
+            ("text/*", false),
+        ] {
+            assert_eq!(wants_page(Some(accept)), page, "{accept}");
+        }
+        assert!(!wants_page(None));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::condition::{Conditions, Present, format_date, parse_date};
 use super::head::{Framing, Head, end_of_head};
 use super::range::{Wanted, wanted};
 use super::target::{Path, encode_name, parameter};
-use super::{Refusal, accept, credentials, digest, host, members};
+use super::{Refusal, accept, cookie, credentials, digest, form, host, members};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -256,6 +256,27 @@ fn the_rest() {
         let _ =
             (credentials::evidence(&field), accept::wants_json(Some(&field)), hosts.admits(bytes, || None));
         assert!(members(&field).all(|member| !member.is_empty()));
+    });
+}
+
+#[test]
+fn what_browsers_send() {
+    let make = |dice: &mut Dice| {
+        let parts =
+            ["weft0=abc", "; ", "weft1=", "user=a%20b", "&", "password=%C3%A9+x", "a=b", "%", "text/html"];
+        (0..dice.roll(8)).map(|_| *dice.pick(&parts)).collect::<String>().into_bytes()
+    };
+    fuzz("cookies, forms", make, |bytes| {
+        if let Some(token) = cookie::joined(&text(bytes)) {
+            let pairs: Vec<String> =
+                cookie::split(&token).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+            assert_eq!(cookie::joined(&pairs.join("; ")), Some(token));
+        }
+        for name in ["user", "password"] {
+            // What is no text becomes a mark of three bytes.
+            assert!(form::field(bytes, name).map_or(true, |value| value.len() <= 3 * bytes.len()));
+        }
+        let _ = accept::wants_page(Some(&text(bytes)));
     });
 }
 

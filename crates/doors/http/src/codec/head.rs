@@ -20,6 +20,8 @@ pub enum Method {
     Get,
     /// The same without its bytes.
     Head,
+    /// A form of the page.
+    Post,
     /// Makes or replaces a file.
     Put,
     /// Removes a name.
@@ -49,6 +51,7 @@ impl Method {
         match text {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
+            "POST" => Self::Post,
             "PUT" => Self::Put,
             "DELETE" => Self::Delete,
             "OPTIONS" => Self::Options,
@@ -63,11 +66,17 @@ impl Method {
         }
     }
 
+    /// Returns whether the method changes nothing.
+    pub fn is_safe(self) -> bool {
+        matches!(self, Self::Get | Self::Head | Self::Options | Self::Propfind)
+    }
+
     /// Returns the method's name, for logs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
             Self::Head => "HEAD",
+            Self::Post => "POST",
             Self::Put => "PUT",
             Self::Delete => "DELETE",
             Self::Options => "OPTIONS",
@@ -136,6 +145,9 @@ fields! {
     LockToken = "lock-token",
     Timeout = "timeout",
     OcMtime = "x-oc-mtime",
+    Cookie = "cookie",
+    Origin = "origin",
+    Guard = "x-weft-guard",
 }
 
 impl Field {

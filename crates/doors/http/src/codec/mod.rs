@@ -3,8 +3,10 @@
 pub mod accept;
 pub mod chunked;
 pub mod condition;
+pub mod cookie;
 pub mod credentials;
 pub mod digest;
+pub mod form;
 pub mod head;
 pub mod host;
 pub mod range;

@@ -3,9 +3,8 @@
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, New};
 use weft_core::name_locks::{NameLock, NameLockWanted, Reach, Touch};
-use weft_core::{Error, ErrorKind};
+use weft_core::{Error, ErrorKind, limits};
 
-use super::body;
 use super::hold::{self, Shown};
 use super::multistatus::MEDIA;
 use super::properties::active_lock;
@@ -15,6 +14,7 @@ use crate::codec::webdav::fields::{self, Depth};
 use crate::codec::webdav::request;
 use crate::exchange::{Exchange, Served};
 use crate::map::Act;
+use crate::small_body;
 use crate::status::Status;
 
 /// Takes a lock, or goes on with one.
@@ -24,7 +24,7 @@ pub async fn lock(mut x: Exchange<'_, '_>) -> Served {
         return Err(Refusal::malformed("a lock is of `Depth: 0` or `infinity`").into());
     }
     let lasts = fields::timeout(x.head)?;
-    let body = body::received(&mut x).await?;
+    let body = small_body::received(&mut x, limits::DAV_XML_BYTES_MAX).await?;
     x.renew();
     let shown = hold::shown(&x).await?;
     let locks = &x.talk.http.services.locks;

@@ -16,8 +16,7 @@
 //! is never descended into. Putting what a client sent into an answer: XML is written anew
 //! (`codec::webdav::xml`). Answering `Depth: infinity`: a million names for one request.
 
-mod body;
-mod dead;
+pub mod dead;
 pub mod hold;
 pub mod locking;
 pub mod multistatus;

@@ -6,7 +6,6 @@ use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Cursor, Entry, Page, PageMax, Space, Want};
 use weft_core::{ErrorKind, FileId, RelPath, Result, limits};
 
-use super::body;
 use super::dead::{self, Tags};
 use super::multistatus::{self, begin_response, end_response, href, propstat};
 use super::properties::{Live, Resource};
@@ -16,13 +15,15 @@ use crate::codec::webdav::request::{self, PropFind};
 use crate::codec::webdav::xml::QName;
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::map::Act;
+use crate::small_body;
 use crate::status::Status;
 use crate::stream::Out;
 
 /// Answers what is known.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     let depth = fields::depth(x.head)?.unwrap_or(Depth::Infinity);
-    let asked = Asked::of(request::prop_find(&body::received(&mut x).await?)?);
+    let asked =
+        Asked::of(request::prop_find(&small_body::received(&mut x, limits::DAV_XML_BYTES_MAX).await?)?);
     x.renew();
     let attr = match x.within(x.talk.http.services.fs.walk(&x.call, &x.at(), Want::default())).await {
         Ok(walked) => walked.attr,

@@ -3,17 +3,18 @@
 use weft_core::attr::{SetAttr, SetTime, TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard, Want};
 use weft_core::name_locks::{Reach, Touch};
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, Result, limits};
 
 use super::multistatus::{self, begin_response, end_response, href, propstat};
 use super::properties::Live;
-use super::{body, dead, hold};
+use super::{dead, hold};
 use crate::codec::condition::parse_date;
 use crate::codec::webdav::fields::parse_seconds;
 use crate::codec::webdav::request::{self, PropEdit};
 use crate::codec::webdav::xml::{Element, QName};
 use crate::exchange::{Exchange, Served};
 use crate::map::{self, Act};
+use crate::small_body;
 use crate::status::Status;
 
 /// What the steps come to.
@@ -36,7 +37,7 @@ fn tag_of(edit: &TagEdit) -> &TagName {
 
 /// Changes properties.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
-    let edits = request::prop_patch(&body::received(&mut x).await?)?;
+    let edits = request::prop_patch(&small_body::received(&mut x, limits::DAV_XML_BYTES_MAX).await?)?;
     x.renew();
     let shown = hold::shown(&x).await?;
     let touches = vec![Touch { path: x.path.path.clone(), reach: Reach::Content }];

@@ -8,6 +8,7 @@ mod front;
 mod house;
 mod identity;
 mod listing;
+mod page;
 mod plain;
 mod programs;
 mod raw;

@@ -34,6 +34,12 @@ impl Answer {
         found.next().map(|(_, value)| value.as_str())
     }
 
+    /// Returns each value of a field.
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let found = self.fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value.as_str()).collect()
+    }
+
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }

@@ -1,20 +1,23 @@
-//! The XML that a request brings.
+//! Bodies that are small enough to be held whole: XML, forms.
 
-use weft_core::limits;
+use weft_core::ErrorKind;
 use weft_mover::Incoming;
 
-use crate::codec::Refusal;
+use crate::answer::Problem;
 use crate::exchange::{Exchange, Served};
 use crate::status::Status;
 
-const TOO_LARGE: Refusal = Refusal::new(Status::TOO_LARGE, "the XML of the request is larger than its limit");
 /// What is read at once.
 const READ: usize = 16 << 10;
 
-/// Receives the body of a request whole: at most [`limits::DAV_XML_BYTES_MAX`].
-pub async fn received(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
-    if x.talk.progress.left().is_some_and(|left| left > limits::DAV_XML_BYTES_MAX as u64) {
-        return Err(TOO_LARGE.into());
+/// Receives the body of a request whole: at most `max` bytes.
+pub async fn received(x: &mut Exchange<'_, '_>, max: usize) -> Served<Vec<u8>> {
+    let too_large = || {
+        let why = format!("the body of this request has at most {max} bytes");
+        Problem::new(Status::TOO_LARGE, ErrorKind::TooLarge, why)
+    };
+    if x.talk.progress.left().is_some_and(|left| left > max as u64) {
+        return Err(too_large().into());
     }
     let sys = &x.talk.http.services.sys;
     let mut whole = Vec::new();
@@ -23,7 +26,7 @@ pub async fn received(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
         .within(x.call.until, async {
             while let Some(bytes) = body.receive(READ).await? {
                 whole.extend_from_slice(&bytes);
-                if whole.len() > limits::DAV_XML_BYTES_MAX {
+                if whole.len() > max {
                     return Ok(false);
                 }
             }
@@ -33,7 +36,7 @@ pub async fn received(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
     drop(body);
     match done {
         Ok(true) => Ok(whole),
-        Ok(false) => Err(crate::answer::Problem::from(TOO_LARGE).closing().into()),
+        Ok(false) => Err(too_large().closing().into()),
         Err(error) => Err(x.upload_failed(error).await),
     }
 }

@@ -1,0 +1,168 @@
+//! Saying who one is, in a browser: a password becomes a credential in a cookie.
+
+use std::fmt::Write;
+
+use data_encoding::HEXLOWER;
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use weft_core::proof::Attenuation;
+use weft_core::service::{Evidence, Revoke, Secret};
+use weft_core::{Error, ErrorKind, limits};
+
+use super::Page;
+use super::frame;
+use super::rules::RULES;
+use crate::answer::{Answer, Problem};
+use crate::codec::head::{Field, Head};
+use crate::codec::target::Path;
+use crate::codec::{cookie, form};
+use crate::exchange::{ALLOW, Exchange, Served};
+use crate::identity::Shown;
+use crate::map::Act;
+use crate::small_body;
+use crate::status::Status;
+
+/// A login is asked for without a path: it leads back to where it was asked.
+const FIELDS: &str = "Cache-Control: no-store\r\nReferrer-Policy: same-origin\r\n";
+
+/// Answers with the form.
+pub async fn form(x: Exchange<'_, '_>) -> Served {
+    let mut text = String::new();
+    frame::begin("Log in", &mut text);
+    frame::head(&x, &mut text);
+    write_form(&mut text);
+    frame::end(&mut text);
+    let fields = |answer: &mut Answer| _ = answer.fixed(&RULES).fixed(FIELDS);
+    x.talk.reply(Status::OK, fields, Some((super::MEDIA, text.into_bytes()))).await
+}
+
+/// Writes the form.
+pub fn write_form(out: &mut String) {
+    let _ = writeln!(
+        out,
+        "<form class=\"login\" method=\"post\" action=\"?page=login\">\
+         <label>User <input name=\"user\" autocomplete=\"username\" autocapitalize=\"none\" required></label>\
+         <label>Password <input name=\"password\" type=\"password\" autocomplete=\"current-password\" required></label>\
+         <button>Log in</button></form>"
+    );
+}
+
+/// Answers a form that was sent.
+pub async fn post(mut x: Exchange<'_, '_>) -> Served {
+    let page = Page::asked(x.head.query()).map_err(|error| Problem::of(&error, Act::Read))?;
+    if !matches!(page, Some(Page::Login | Page::Logout)) {
+        let why = "nothing is posted here: files are put";
+        let problem = Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, why);
+        return Err(problem.with("Allow", ALLOW).into());
+    }
+    let body = small_body::received(&mut x, limits::HTTP_FORM_BYTES_MAX).await?;
+    x.renew();
+    match page {
+        Some(Page::Logout) => logout(x, &body).await,
+        _ => login(x, &body).await,
+    }
+}
+
+async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
+    if !is_of_this_page(x.head)? {
+        return Err(foreign().into());
+    }
+    let (user, password) = (form::field(body, "user")?, Secret::new(form::field(body, "password")?));
+    let evidence = Evidence::Password { user, password };
+    let authority = &x.talk.http.services.authority;
+    let life = limits::CREDENTIAL_LIFE;
+    let login = x.within(authority.login(&evidence, &Attenuation::NONE, life, x.call.from)).await;
+    let token = login.map_err(|error| Problem::of(&error, Act::Read))?.to_token();
+    let cookies: Vec<String> = cookie::split(&token)
+        .into_iter()
+        .map(|(name, value)| format!("{name}={value}; Max-Age={}{}", life.as_secs(), attributes(&x)))
+        .collect();
+    back(&mut x, &cookies).await
+}
+
+async fn logout(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
+    let Shown::Cookie(shown) = x.shown else { return back(&mut x, &[]).await };
+    if !is_guard(&form::field(body, "guard")?, shown) {
+        return Err(foreign().into());
+    }
+    if !x.call.caller.is_anyone() {
+        let what = Revoke::Credential(x.call.caller.credential());
+        let revoked = x.within(x.talk.http.services.authority.revoke(&x.call.caller, &what)).await;
+        // One that has ended by itself is as good as revoked.
+        match revoked {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(Problem::of(&error, Act::Read).into());
+            }
+            _ => {}
+        }
+    }
+    let cookies = forgotten(&x);
+    back(&mut x, &cookies).await
+}
+
+/// Returns the cookies that end those of a login.
+fn forgotten(x: &Exchange<'_, '_>) -> Vec<String> {
+    let gone = |piece| format!("{}=; Max-Age=0{}", cookie::name_of(piece), attributes(x));
+    (0..cookie::PIECES_MAX).map(gone).collect()
+}
+
+/// No script reads it, no other site sends it, and over TLS it never leaves in the clear.
+fn attributes(x: &Exchange<'_, '_>) -> &'static str {
+    match x.talk.is_secured() {
+        true => "; Path=/; HttpOnly; SameSite=Strict; Secure",
+        false => "; Path=/; HttpOnly; SameSite=Strict",
+    }
+}
+
+/// Leads back to the page that the form was on: the path of the request, whatever its query says.
+async fn back(x: &mut Exchange<'_, '_>, cookies: &[String]) -> Served {
+    let location = Path { path: x.path.path.clone(), is_directory: x.path.is_directory }.encode();
+    let fields = |answer: &mut Answer| {
+        for cookie in cookies {
+            answer.field("Set-Cookie", cookie);
+        }
+        answer.field("Location", location).fixed("Cache-Control: no-store\r\n");
+    };
+    x.talk.reply(Status::SEE_OTHER, fields, None).await
+}
+
+/// Returns whether a form was sent by a page of this origin: browsers say so, and what is no browser sends
+/// nothing that its user did not ask for.
+fn is_of_this_page(head: &Head) -> Served<bool> {
+    let Some(origin) = head.one(Field::Origin)? else { return Ok(true) };
+    let host = origin.split_once("://").map(|(_, host)| host.as_bytes());
+    Ok(host.is_some_and(|host| host.eq_ignore_ascii_case(head.host())))
+}
+
+fn foreign() -> Problem {
+    let why =
+        "this was not sent by a page of this node, or by one of a login that is over; load the page again";
+    Problem::new(Status::FORBIDDEN, ErrorKind::NotPermitted, why)
+}
+
+/// Fails unless a request that would change something is one that only the page can send: whoever is known
+/// by a cookie alone must show the guard beside it.
+pub fn check_guard(head: &Head, shown: Shown<'_>) -> Served {
+    let Shown::Cookie(cookie) = shown else { return Ok(()) };
+    match head.one(Field::Guard)? {
+        Some(guard) if is_guard(guard, cookie) => Ok(()),
+        _ => Err(foreign().into()),
+    }
+}
+
+/// Returns the guard of a login: what its pages hold and no other site can know.
+pub fn guard_of(cookie: &str) -> String {
+    let mut hash = Sha256::new();
+    hash.update(b"weft page guard\0");
+    hash.update(cookie);
+    HEXLOWER.encode(&hash.finalize()[..16])
+}
+
+fn is_guard(guard: &str, cookie: &str) -> bool {
+    guard.as_bytes().ct_eq(guard_of(cookie).as_bytes()).into()
+}
+
+/// Returns whether an error says that what a cookie holds proves nothing any more.
+pub fn is_over(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unauthenticated | ErrorKind::Expired | ErrorKind::Revoked)
+}

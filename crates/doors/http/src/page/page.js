@@ -1,0 +1,156 @@
+"use strict";
+// What changes a directory. Each change is the request that any other client would send.
+(() => {
+  const tools = document.getElementById("tools");
+  const may = new Set(tools.dataset.may.split(" "));
+  const said = document.getElementById("said");
+  const say = (text) => { said.textContent = text; };
+
+  // Sends a request; fails with what the node says was wrong.
+  async function ask(method, href, fields = {}) {
+    const headers = { ...fields };
+    if (tools.dataset.guard) headers["X-Weft-Guard"] = tools.dataset.guard;
+    const answer = await fetch(href, { method, headers });
+    if (!answer.ok) throw await refusal(answer.status, await answer.text());
+    return answer;
+  }
+
+  function refusal(status, body) {
+    let why = `the node answered ${status}`;
+    try { why = JSON.parse(body).detail || why; } catch { /* It is no problem of the node's own. */ }
+    return Object.assign(new Error(why), { status });
+  }
+
+  // Does something that a button asks for, tells what went wrong, and shows the directory anew.
+  async function act(work) {
+    say("");
+    try {
+      if (await work() !== false) location.reload();
+    } catch (error) {
+      say(error.message);
+    }
+  }
+
+  const named = (name) => "./" + encodeURIComponent(name);
+
+  function make() {
+    const name = prompt("Name of the new folder");
+    return name ? ask("MKCOL", named(name)) : false;
+  }
+
+  function rename(href, name) {
+    const to = prompt("New name", name);
+    if (!to || to === name) return false;
+    const destination = new URL(named(to), location.href).href;
+    return ask("MOVE", href, { Destination: destination, Overwrite: "F" }).catch((error) => {
+      throw error.status === 412 ? new Error(`there is already something named ${to}`) : error;
+    });
+  }
+
+  function remove(href, name) {
+    const is_directory = href.endsWith("/");
+    const what = is_directory ? `the folder ${name} and all that is in it` : name;
+    return confirm(`Remove ${what}? This cannot be undone.`) ? ask("DELETE", href) : false;
+  }
+
+  // Sends one file, and shows how far it is.
+  function put(file, href, replaces) {
+    const line = document.createElement("li");
+    const bar = Object.assign(document.createElement("progress"), { max: Math.max(file.size, 1), value: 0 });
+    line.append(bar, file.name);
+    document.getElementById("moves").append(line);
+    return new Promise((done, failed) => {
+      const request = new XMLHttpRequest();
+      request.open("PUT", href);
+      if (tools.dataset.guard) request.setRequestHeader("X-Weft-Guard", tools.dataset.guard);
+      // Nobody else's file of that name is replaced, also if it came a moment ago.
+      if (!replaces) request.setRequestHeader("If-None-Match", "*");
+      if (file.lastModified) request.setRequestHeader("X-OC-Mtime", String(Math.floor(file.lastModified / 1000)));
+      request.upload.onprogress = (event) => { bar.value = event.loaded; };
+      request.onerror = () => failed(new Error("the connection broke off"));
+      request.onload = () => {
+        if (request.status >= 200 && request.status < 300) {
+          bar.value = bar.max;
+          done();
+        } else {
+          failed(refusal(request.status, request.responseText));
+        }
+      };
+      request.send(file);
+    });
+  }
+
+  async function is_there(href) {
+    try {
+      await ask("HEAD", href);
+      return true;
+    } catch (error) {
+      if (error.status === 404) return false;
+      throw error;
+    }
+  }
+
+  async function upload(file, href) {
+    const replaces = await is_there(href);
+    if (replaces && !confirm(`Replace ${file.name}?`)) return;
+    await put(file, href, replaces);
+  }
+
+  // Sends a folder with all that is in it.
+  async function sendFolder(entry, base) {
+    const href = base + encodeURIComponent(entry.name) + "/";
+    if (!await is_there(href)) await ask("MKCOL", href.slice(0, -1));
+    const reader = entry.createReader();
+    for (;;) {
+      const page = await new Promise((done, failed) => reader.readEntries(done, failed));
+      if (page.length === 0) return;
+      for (const inner of page) {
+        if (inner.isDirectory) {
+          await sendFolder(inner, href);
+        } else {
+          const file = await new Promise((done, failed) => inner.file(done, failed));
+          await upload(file, href + encodeURIComponent(file.name));
+        }
+      }
+    }
+  }
+
+  async function sendAll(files, folders) {
+    for (const folder of folders) await sendFolder(folder, "./");
+    for (const file of files) await upload(file, named(file.name));
+  }
+
+  function button(text, work) {
+    const made = Object.assign(document.createElement("button"), { textContent: text, type: "button" });
+    made.addEventListener("click", () => act(work));
+    return made;
+  }
+
+  if (may.has("insert")) {
+    tools.hidden = false;
+    document.getElementById("make").addEventListener("click", () => act(make));
+    const files = document.getElementById("files");
+    files.addEventListener("change", () => act(() => sendAll([...files.files], [])));
+    document.addEventListener("dragover", (event) => { event.preventDefault(); tools.classList.add("over"); });
+    document.addEventListener("dragleave", () => tools.classList.remove("over"));
+    document.addEventListener("drop", (event) => {
+      event.preventDefault();
+      tools.classList.remove("over");
+      // All is taken before anything is waited for: then it is gone.
+      const files = [], folders = [];
+      for (const item of event.dataTransfer.items) {
+        const entry = item.kind === "file" && item.webkitGetAsEntry && item.webkitGetAsEntry();
+        if (entry && entry.isDirectory) folders.push(entry);
+        else if (item.kind === "file") files.push(item.getAsFile());
+      }
+      act(() => sendAll(files, folders));
+    });
+  }
+  for (const row of document.querySelectorAll("tbody tr")) {
+    const link = row.querySelector("td a"), last = row.lastElementChild;
+    const href = link.getAttribute("href"), name = link.textContent;
+    if (href === "../") continue;
+    if (may.has("rename")) last.append(button("rename", () => rename(href.replace(/\/$/, ""), name)));
+    if (may.has("remove")) last.append(button("remove", () => remove(href, name)));
+  }
+})();
