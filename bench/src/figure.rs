@@ -1,6 +1,7 @@
 //! The figures, one file each, and how large each is made.
 
 mod acl;
+mod dav;
 mod form;
 mod http;
 mod kv;
@@ -98,6 +99,7 @@ pub const FIGURES: &[Figure] = &[
     figure("http.get.1k", "1 KiB over 16 connections, beside nginx", http::get_tiny),
     figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),
     figure("http.put.small", "durable 4 KiB uploads over 16 connections, beside the same", http::put_small),
+    figure("dav.propfind", "10 000 entries by WebDAV, beside Apache", dav::propfind),
     figure("share.list", "a directory served in place, listed whole, beside `find`", share::list),
     figure("idle", "memory, threads and 10 000 idle connections, beside nginx", standing::idle),
     figure("start", "from `weft up` after kill -9 to the first answer", standing::start),

@@ -1,5 +1,6 @@
 //! The other side: programs started for a comparison and ended with it.
 
+pub mod apache;
 pub mod iperf;
 pub mod nginx;
 pub mod postgres;

@@ -142,6 +142,42 @@ pub fn answered<S: Read + Write>(mut stream: S, headers: &str, path: &str) -> Re
     }
 }
 
+/// Asks what is known of a directory with all that is in it, and counts what is told: entries and itself. Returns
+/// entries a second.
+pub fn propfind_rate(port: u16, headers: &str, path: &str, body: &str, entries: u64) -> Result<f64> {
+    let length = body.len();
+    let headers = format!("Depth: 1\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}");
+    let begun = Instant::now();
+    let mut stream = connected(port)?;
+    stream.write_all((head("PROPFIND", path, &headers) + body).as_bytes())?;
+    let mut answer = Vec::with_capacity(8 << 20);
+    stream.read_to_end(&mut answer)?;
+    let took = begun.elapsed().as_secs_f64();
+    const RESPONSE: &[u8] = b"</D:response>";
+    let told =
+        unchunked(&answer).map(|body| body.windows(RESPONSE.len()).filter(|at| *at == RESPONSE).count());
+    match answer.starts_with(b"HTTP/1.1 207") && told == Some(entries as usize + 1) {
+        true => Ok(entries as f64 / took),
+        false => Err(format!("PROPFIND {path}: {told:?} of {entries} entries were told").into()),
+    }
+}
+
+/// Returns the body of a whole answer that came in chunks; `None` if it is none.
+fn unchunked(answer: &[u8]) -> Option<Vec<u8>> {
+    let line_of = |rest: &[u8]| rest.windows(2).position(|two| two == b"\r\n");
+    let head = answer.windows(4).position(|four| four == b"\r\n\r\n")?;
+    let (mut rest, mut body) = (&answer[head + 4..], Vec::with_capacity(answer.len()));
+    loop {
+        let end = line_of(rest)?;
+        let length = usize::from_str_radix(std::str::from_utf8(&rest[..end]).ok()?.trim(), 16).ok()?;
+        if length == 0 {
+            return Some(body);
+        }
+        body.extend_from_slice(rest.get(end + 2..end + 2 + length)?);
+        rest = rest.get(end + length + 4..)?;
+    }
+}
+
 fn read_head(head: &str) -> Option<(u16, u64)> {
     let status = head.split_whitespace().nth(1)?.parse().ok()?;
     let length = head.lines().find_map(|line| line.strip_prefix("content-length:"));
