@@ -10,6 +10,7 @@
 //! for a command holds for every program that links `client`.
 
 mod commands;
+mod config;
 mod context;
 mod failure;
 mod names;

@@ -4,6 +4,7 @@ mod acl;
 mod audit;
 mod backup;
 mod cat;
+mod config;
 mod cp;
 mod du;
 mod find;
@@ -40,7 +41,9 @@ use crate::context::Context;
 pub enum Command {
     /// Run a node
     #[command(
-        after_help = "WEFT_LOG says what of its doings goes to stderr: error, warn, info (as it is), debug, trace."
+        after_help = "What is not said here is taken from the environment, then from weft.toml.d/*.toml, then from weft.toml in the \
+        node's directory: `weft config show --effective` tells what comes of it. WEFT_LOG says what of its doings goes to \
+        stderr: error, warn, info (as it is), debug, trace. SIGHUP has it read its configuration and its certificate again."
     )]
     Up(up::UpArgs),
     /// Stop a node
@@ -55,6 +58,9 @@ pub enum Command {
     Fsck(fsck::FsckArgs),
     /// Make a node from a backup
     Restore(backup::RestoreArgs),
+    /// Show how a node is configured, and find mistakes
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
     /// Show how a node is
     Status,
     /// Prove who you are and keep the credential
@@ -134,6 +140,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Backup(args) => return backup::backup(context, &args),
         Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
+        Command::Config(command) => return config::run(context, &command),
         Command::Status => status::run(context),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),

@@ -1,21 +1,21 @@
 //! `weft up` and `weft down`
 
 use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
+use tracing_subscriber::EnvFilter;
 use weft_auth::Founded;
 use weft_core::service::Node;
 use weft_core::{Error, ErrorKind, Result};
-use weft_doors_listener::Files;
 use weft_sys::fault;
 
+use crate::config::{Config, Flags, Layers, Place, Setting};
 use crate::context::Context;
-use crate::node::{HttpsSettings, NodeDirectory, NodeSettings, Running, write_ready};
+use crate::node::{NodeDirectory, Running, write_ready};
 use crate::output::{note, out};
 use crate::progress::{self, Beside, Shown};
 
@@ -24,22 +24,25 @@ use crate::progress::{self, Beside, Shown};
 pub struct UpArgs {
     /// The node's directory; made, with a domain and an administrator, if it is not there
     dir: Option<PathBuf>,
-    /// Where HTTP listens; port 0 lets the machine choose
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8420", env = "WEFT_HTTP")]
-    http: SocketAddr,
+    /// Where HTTP listens; port 0 lets the machine choose [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Http))]
+    http: Option<String>,
     /// Where HTTPS listens, or `off`; beside HTTP if it is not given, on the next port
-    #[arg(long, value_name = "ADDRESS", value_parser = https, env = "WEFT_HTTPS")]
-    https: Option<Https>,
+    #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Https))]
+    https: Option<String>,
     /// The certificate that HTTPS shows, and those between it and its authority, in PEM; the
     /// node's own if it is not given
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_cert: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = of(Setting::Certificate), requires = "tls_key")]
+    tls_cert: Option<String>,
     /// The key of that certificate, in PEM, which nobody else can read
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
-    tls_key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", value_parser = of(Setting::CertificateKey), requires = "tls_cert")]
+    tls_key: Option<String>,
     /// A host name that HTTP requests may use (may be given again)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = of(Setting::Hosts))]
     host: Vec<String>,
+    /// The configuration [default: $WEFT_CONFIG, or weft.toml in the node's directory]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Write a JSON object with every address to this file once the node answers
     #[arg(long, value_name = "FILE")]
     ready: Option<PathBuf>,
@@ -48,42 +51,40 @@ pub struct UpArgs {
     daemon: bool,
 }
 
-/// Whether and where HTTPS listens.
-#[derive(Clone, Copy)]
-enum Https {
-    Off,
-    At(SocketAddr),
-}
-
-fn https(text: &str) -> std::result::Result<Https, String> {
-    match text {
-        "off" => Ok(Https::Off),
-        address => address.parse().map(Https::At).map_err(|_| "neither an address nor `off`".to_owned()),
+/// Returns what reads a value of a key from the command line: as it is, if it can be one.
+fn of(key: Setting) -> impl Fn(&str) -> std::result::Result<String, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let values = [text.to_owned()];
+        key.check(&values).map(|()| text.to_owned())
     }
 }
 
 impl UpArgs {
-    fn settings(&self) -> NodeSettings {
-        let given = self.tls_cert.clone().zip(self.tls_key.clone());
-        let given = given.map(|(chain, key)| Files { chain, key });
-        let address = match self.https {
-            Some(Https::Off) => None,
-            Some(Https::At(address)) => Some(address),
-            None => Some(next_port(self.http)),
-        };
-        let https = address.map(|address| HttpsSettings { address, given });
-        NodeSettings { http: self.http, https, hosts: self.host.clone() }
+    /// Returns what was said here.
+    fn flags(&self) -> Flags {
+        let one = |key, text: &Option<String>| text.clone().map(|text| (key, vec![text]));
+        let hosts = (!self.host.is_empty()).then(|| (Setting::Hosts, self.host.clone()));
+        let all = [
+            one(Setting::Http, &self.http),
+            one(Setting::Https, &self.https),
+            one(Setting::Certificate, &self.tls_cert),
+            one(Setting::CertificateKey, &self.tls_key),
+            hosts,
+        ];
+        all.into_iter().flatten().collect()
     }
-}
 
-/// Returns the address with the next port; that which the machine chooses beside one it chooses.
-fn next_port(http: SocketAddr) -> SocketAddr {
-    let port = match http.port() {
-        0 => 0,
-        u16::MAX => u16::MAX - 1,
-        port => port + 1,
-    };
-    SocketAddr::new(http.ip(), port)
+    /// Returns how the node in `dir` is to be run. Tells every mistake, and fails, if there is one.
+    fn config(&self, dir: &Path) -> Result<Config> {
+        let layers = Layers::gather(&Place::of(self.config.clone(), dir), &self.flags())?;
+        Config::of(&layers).map_err(|mistakes| {
+            super::config::tell(&mistakes);
+            let count = mistakes.len();
+            let what = if count == 1 { "a mistake".to_owned() } else { format!("{count} mistakes") };
+            Error::invalid(format!("the configuration has {what}"))
+                .hint("`weft config check` tells them without starting anything")
+        })
+    }
 }
 
 pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
@@ -93,19 +94,26 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
         NodeDirectory::look(&dir, true)?;
         return detach(context, &dir);
     }
+    let config = args.config(&dir)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
     let shown = progress::waiting(context, "starting");
-    start_log(shown.room());
-    runtime.block_on(serve(context, args, &dir, shown)).map(|()| ExitCode::SUCCESS)
+    let log = start_log(shown.room(), config.log())?;
+    runtime.block_on(serve(context, args, &dir, (config, log), shown)).map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(context: &Context, args: &UpArgs, dir: &Path, shown: Shown) -> Result<()> {
+async fn serve(
+    context: &Context,
+    args: &UpArgs,
+    dir: &Path,
+    (config, log): (Config, Log),
+    shown: Shown,
+) -> Result<()> {
     let mut signals = Signals::new()?;
     let directory = NodeDirectory::take(dir, true, "up")?;
-    let settings = args.settings();
+    let settings = config.settings();
     let path = directory.path().to_path_buf();
     let beside = shown.room();
     let tell = |it: &Founded| beside.print(|| tell(&path, it));
@@ -121,6 +129,7 @@ async fn serve(context: &Context, args: &UpArgs, dir: &Path, shown: Shown) -> Re
             asked = signals.next() => match asked {
                 Asked::Stop(name) => tracing::info!(signal = name, "stopping"),
                 Asked::Reload => {
+                    reload(args, &path, &config, &log);
                     running.reload();
                     continue;
                 }
@@ -195,11 +204,48 @@ impl Signals {
     }
 }
 
-/// Logs go to stderr, beside what is shown there; `WEFT_LOG` chooses what, `info` by default.
-fn start_log(beside: Beside) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WEFT_LOG").unwrap_or_else(|_| "info".into());
+/// Reads the configuration again, and takes up what a node that runs can. What has a mistake is left as it was.
+fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) {
+    let place = Place::of(args.config.clone(), dir);
+    let new = match Layers::gather(&place, &args.flags()) {
+        Ok(layers) => Config::of(&layers),
+        Err(error) => return tracing::error!(%error, "the configuration could not be read: what was stays"),
+    };
+    match new {
+        Err(mistakes) => {
+            for mistake in mistakes {
+                tracing::error!(%mistake, "the configuration has a mistake: what was stays");
+            }
+        }
+        Ok(new) => {
+            log(new.log());
+            for key in config.needs_restart(&new) {
+                tracing::warn!(key = key.about().name, "a changed setting waits for the next start");
+            }
+            tracing::info!(log = new.log(), "the configuration was read again");
+        }
+    }
+}
+
+/// Changes what is logged.
+type Log = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Logs go to stderr, beside what is shown there. Returns what changes how much is logged.
+fn start_log(beside: Beside, filter: &str) -> Result<Log> {
+    let parsed = |text: &str| EnvFilter::builder().parse(text);
+    let filter =
+        parsed(filter).map_err(|e| Error::invalid("what is to be logged cannot be read").caused_by(e))?;
     let writer = move || LogWriter(beside.clone());
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false).init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false);
+    let log = log.with_filter_reloading();
+    let handle = log.reload_handle();
+    log.init();
+    Ok(Box::new(move |text| {
+        // It was read with the configuration; and there is a log as long as there is a process.
+        if let Ok(filter) = parsed(text) {
+            let _ = handle.reload(filter);
+        }
+    }))
 }
 
 /// Writes lines of the log.

@@ -1,0 +1,208 @@
+//! What can be configured: the one table.
+
+use tracing_subscriber::EnvFilter;
+
+/// Something that can be configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Where HTTP listens.
+    Http,
+    /// Where HTTPS listens.
+    Https,
+    /// The certificate that HTTPS shows.
+    Certificate,
+    /// Its key.
+    CertificateKey,
+    /// Host names that requests may use.
+    Hosts,
+    /// What is logged.
+    Log,
+}
+
+/// What a value of a key is, in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// One text.
+    Text,
+    /// A list of texts; in the environment they stand between commas.
+    List,
+}
+
+/// What is to be known of a key.
+pub struct About {
+    /// As it is written in a file: table and name.
+    pub name: &'static str,
+    /// As it is written in the environment.
+    pub variable: &'static str,
+    /// As it is written on the command line, if it can be.
+    pub flag: Option<&'static str>,
+    /// What its value is.
+    pub kind: Kind,
+    /// What holds if nobody says anything; nothing if it is empty.
+    pub default: &'static str,
+    /// Whether a node that runs takes up a change of it.
+    pub live: bool,
+    /// What it is for.
+    pub meaning: &'static str,
+}
+
+impl Setting {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Self; 6] =
+        [Self::Http, Self::Https, Self::Certificate, Self::CertificateKey, Self::Hosts, Self::Log];
+
+    /// Returns what is to be known of it.
+    pub const fn about(self) -> &'static About {
+        match self {
+            Self::Http => &About {
+                name: "http.listen",
+                variable: "WEFT_HTTP",
+                flag: Some("--http"),
+                kind: Kind::Text,
+                default: "127.0.0.1:8420",
+                live: false,
+                meaning: "where HTTP listens: an address and a port; port 0 lets the machine choose",
+            },
+            Self::Https => &About {
+                name: "https.listen",
+                variable: "WEFT_HTTPS",
+                flag: Some("--https"),
+                kind: Kind::Text,
+                default: "beside",
+                live: false,
+                meaning: "where HTTPS listens: an address and a port, `off`, or `beside`: as HTTP, on the next port",
+            },
+            Self::Certificate => &About {
+                name: "https.certificate",
+                variable: "WEFT_TLS_CERT",
+                flag: Some("--tls-cert"),
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "a PEM file with the certificate that HTTPS shows, and those between it and its authority; the \
+                          node makes its own without one",
+            },
+            Self::CertificateKey => &About {
+                name: "https.key",
+                variable: "WEFT_TLS_KEY",
+                flag: Some("--tls-key"),
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "a PEM file with the key of that certificate, which nobody but the node's user can read",
+            },
+            Self::Hosts => &About {
+                name: "hosts",
+                variable: "WEFT_HOSTS",
+                flag: Some("--host"),
+                kind: Kind::List,
+                default: "",
+                live: false,
+                meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
+            },
+            Self::Log => &About {
+                name: "log",
+                variable: "WEFT_LOG",
+                flag: None,
+                kind: Kind::Text,
+                default: "info",
+                live: true,
+                meaning: "what is logged: error, warn, info, debug or trace; `warn,weft_kv=debug` says it of a part",
+            },
+        }
+    }
+
+    /// Returns the key of that name in a file.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.about().name == name)
+    }
+
+    /// Returns the name that is most like one that is no setting's: what was meant, likely.
+    pub fn like(name: &str) -> Option<&'static str> {
+        let names = || Self::ALL.into_iter().map(|setting| setting.about().name);
+        let begun = names().find(|own| name.len() > 2 && own.starts_with(name));
+        begun.or_else(|| {
+            let nearest = names().min_by_key(|own| distance(own, name))?;
+            (distance(nearest, name) <= 2).then_some(nearest)
+        })
+    }
+
+    /// Fails, with the reason, unless these can be its values.
+    pub fn check(self, values: &[String]) -> Result<(), String> {
+        let first = values.first().map(String::as_str);
+        match (self, first) {
+            (Self::Http, Some(text)) => match text.parse::<std::net::SocketAddr>() {
+                Ok(_) => Ok(()),
+                Err(_) => {
+                    Err(format!("`{text}` is no address with a port, such as 127.0.0.1:8420 or [::]:8420"))
+                }
+            },
+            (Self::Https, Some(text)) => match super::https(text) {
+                Some(_) => Ok(()),
+                None => Err(format!("`{text}` is neither an address with a port, nor `off`, nor `beside`")),
+            },
+            (Self::Http | Self::Https, None) => Err("is set to nothing".to_owned()),
+            (Self::Certificate | Self::CertificateKey, Some("")) => Err("names no file".to_owned()),
+            (Self::Certificate | Self::CertificateKey, _) => Ok(()),
+            (Self::Hosts, _) => match values.iter().find(|host| !is_host(host)) {
+                Some(host) => Err(format!("`{host}` is no host name: it holds no port, no `/` and no space")),
+                None => Ok(()),
+            },
+            (Self::Log, text) => match EnvFilter::builder().parse(text.unwrap_or_default()) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(format!("it cannot be read: {error}")),
+            },
+        }
+    }
+}
+
+fn is_host(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._*:[]".contains(&byte))
+        && (text.parse::<std::net::IpAddr>().is_ok() || text.starts_with('[') || !text.contains(':'))
+}
+
+/// How many letters are to be changed to make one text of the other (Levenshtein).
+fn distance(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().take(64).collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (i, a) in one.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, b) in other.iter().enumerate() {
+            let changed = diagonal + usize::from(a != *b);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slip_of_the_pen_is_told_what_was_meant() {
+        for (written, meant) in [
+            ("http.listne", Some("http.listen")),
+            ("https.cert", Some("https.certificate")),
+            ("host", Some("hosts")),
+            ("logg", Some("log")),
+            ("", None),
+            ("something.else", None),
+        ] {
+            assert_eq!(Setting::like(written), meant, "{written}");
+        }
+    }
+
+    #[test]
+    fn every_default_is_good_and_every_name_is_of_one_key() {
+        for key in Setting::ALL {
+            let about = key.about();
+            let values: Vec<String> =
+                Some(about.default).filter(|text| !text.is_empty()).map(str::to_owned).into_iter().collect();
+            assert_eq!(key.check(&values), Ok(()), "{}", about.name);
+            assert_eq!(Setting::named(about.name), Some(key));
+        }
+    }
+}
