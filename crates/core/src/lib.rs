@@ -37,7 +37,7 @@ pub mod time;
 pub use caller::{CallerKind, CallerName};
 pub use error::{Actor, Error, ErrorKind, ErrorReport, Result, Retry};
 pub use id::{
-    CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, ObjectId, RequestId,
+    CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, LinkId, ObjectId, RequestId,
     SessionId, StageId, TraceId, VolumeId,
 };
 pub use name::{Name, OneLine, RelPath, Shown};

@@ -16,15 +16,16 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
-    Identity, NewUser, NodeStatus, Revoke, SessionGrant, Share, UserEdit, UserRecord,
+    Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeStatus, Revoke, SessionGrant, Share, UserEdit,
+    UserRecord,
 };
 use weft_core::{
-    CallerId, CallerName, DomainId, ErrorReport, FileId, RelPath, RequestId, StageId, TraceId, VolumeId,
-    limits,
+    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
+    VolumeId, limits,
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -155,6 +156,8 @@ pub enum CallBody {
     Audit(AuditAsk),
     /// `supports`.
     Supports(VolumeId),
+    /// Something of links. From version 5 on.
+    Links(LinksAsk),
 }
 
 /// A method of an open file.
@@ -298,6 +301,27 @@ pub enum AuditAsk {
     Verify,
 }
 
+/// A method of links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinksAsk {
+    /// `make_link`.
+    Make {
+        /// To what.
+        at: RelPath,
+        /// What it is to be.
+        new: NewLink,
+    },
+    /// `links`.
+    List {
+        /// Whether everybody's.
+        all: bool,
+        /// After which.
+        after: Option<(CallerId, LinkId)>,
+    },
+    /// `end_link`.
+    End(LinkId),
+}
+
 /// What a server sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToClient {
@@ -419,6 +443,12 @@ pub enum Answer {
     Share(Share),
     /// Shares.
     Shares(Vec<Share>),
+    /// A link that was made. From version 5 on, as all of them.
+    LinkMade(LinkGrant),
+    /// Links.
+    Links(Vec<LinkRecord>),
+    /// A link.
+    Link(LinkRecord),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

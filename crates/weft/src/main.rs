@@ -18,6 +18,7 @@ mod output;
 mod paths;
 mod progress;
 mod show;
+mod spans;
 
 use std::process::ExitCode;
 

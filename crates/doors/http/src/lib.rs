@@ -36,6 +36,7 @@ mod connection;
 mod exchange;
 mod get;
 mod identity;
+pub mod link;
 mod list;
 pub mod map;
 mod put;

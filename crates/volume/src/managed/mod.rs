@@ -66,6 +66,7 @@ mod sweep;
 mod table;
 mod view;
 mod why;
+mod within;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -51,6 +51,10 @@ pub trait Anchor: Send + Sync {
     /// that are limited to paths are limited to such. `Stale` if it hangs nowhere any more.
     fn places(&self) -> Result<Vec<Vec<Name>>>;
 
+    /// Returns the directories above the member's root as they are now, up to the root of the tree: a
+    /// credential may be confined to what lies below one of them. `Stale` if it hangs nowhere any more.
+    fn above(&self) -> Result<Vec<FileId>>;
+
     /// Lets whoever was given something in the member pass the containers above it, as far as the
     /// caller may change those. Returns the containers that were changed, and those that are not the
     /// caller's to change.
@@ -79,6 +83,10 @@ impl ManagedAnchor {
 impl Anchor for ManagedAnchor {
     fn places(&self) -> Result<Vec<Vec<Name>>> {
         self.above.places(self.junction)
+    }
+
+    fn above(&self) -> Result<Vec<FileId>> {
+        self.above.ids_above(self.junction)
     }
 
     async fn let_pass(

@@ -30,6 +30,7 @@ mod input;
 mod interrupts;
 mod killed;
 mod life;
+mod links;
 mod machine;
 mod mounting;
 mod node;

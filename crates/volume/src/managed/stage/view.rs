@@ -75,7 +75,7 @@ impl View<'_> {
     pub(super) fn may_discard(&self, row: &StageRow) -> Result<()> {
         let caller = &self.call.caller;
         let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
-        if !caller.limits().paths.is_empty() {
+        if caller.is_confined() {
             let spot = self.target_of(row)?;
             carried = carried & self.within_paths(spot.published_by().0)?;
         }

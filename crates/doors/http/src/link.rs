@@ -1,0 +1,218 @@
+//! Links: what is asked for by a secret in the path, without an account.
+//!
+//! ```text
+//!   /.weft/link/SECRET/NAME       a file: curl -O and browsers find its name in the target
+//!   /.weft/link/SECRET/           a directory's listing; what it names is relative to it
+//!   /.weft/link/SECRET/a/b.txt    what lies below
+//! ```
+//!
+//! The secret stands in the path, so that relative names in a listing carry it along, and so that programs
+//! which know nothing of links follow them. It is taken out of logs here, and answers keep browsers from
+//! telling it to other sites. Who asks is decided by the authority, what they get by the file system, as
+//! for any other caller; an Authorization field says nothing here.
+
+use bytes::Bytes;
+use weft_core::attr::Kind;
+use weft_core::form::{At, Call, Opened, Origin, Want};
+use weft_core::service::{Evidence, Secret};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath};
+
+use crate::answer::Problem;
+use crate::codec::head::{Head, Method};
+use crate::codec::range::Wanted;
+use crate::codec::target::{Path, encode_name};
+use crate::exchange::{Exchange, Served, Talk};
+use crate::identity::Identity;
+use crate::map::Act;
+use crate::status::Status;
+use crate::{get, list};
+
+/// What every link begins with. It is this door's: no file below the name `.weft` of the root is reached.
+const PREFIX: &[u8] = b"/.weft/link/";
+
+/// What a link can be asked.
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// What each answer to a link says: its address is a secret, and its answer one person's.
+pub const RULES: &str = "Referrer-Policy: no-referrer\r\nCache-Control: private\r\nX-Robots-Tag: noindex\r\n";
+
+/// A target that is a link's.
+pub struct Target {
+    secret: Secret,
+    /// What stands behind the secret, from its `/` on; none if nothing does.
+    rest: Option<Bytes>,
+}
+
+/// Where a request by a link begins.
+pub struct Followed {
+    /// What the link is for.
+    root: FileId,
+    /// The target of the link itself: it holds the secret.
+    prefix: String,
+    /// The file's name, if the link is for a file.
+    name: Option<Name>,
+}
+
+/// Reads a target; none if it is no link's.
+pub fn target(path: &Bytes) -> Option<Target> {
+    let behind = path.strip_prefix(PREFIX)?;
+    let end = behind.iter().position(|byte| *byte == b'/');
+    let secret = &behind[..end.unwrap_or(behind.len())];
+    let rest = end.map(|end| path.slice(PREFIX.len() + end..));
+    // What is no text is no secret either.
+    Some(Target { secret: Secret::new(String::from_utf8_lossy(secret)), rest })
+}
+
+/// Returns a target's path as logs may show it.
+pub fn shown(path: &Bytes) -> Bytes {
+    match target(path) {
+        Some(_) => Bytes::from_static(b"/.weft/link/..."),
+        None => path.clone(),
+    }
+}
+
+/// Serves what a link leads to.
+pub async fn serve(
+    talk: &mut Talk<'_>,
+    head: &Head,
+    identity: &mut Identity,
+    origin: Origin,
+    target: Target,
+) -> Served {
+    if !matches!(head.method, Method::Get | Method::Head) {
+        let problem =
+            Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, "a link is read, and no more");
+        return Err(problem.with("Allow", ALLOW).into());
+    }
+    let prefix = format!("/.weft/link/{}", target.secret.expose());
+    let evidence = Evidence::Link(target.secret);
+    let call = identity.call_by(talk.http, &evidence, origin, talk.trace).await;
+    let call = call.map_err(|error| problem(&error))?;
+    let root = call.caller.within().map(|within| within.root).ok_or_else(nothing)?;
+    let (path, name) = path_of(talk, &call, root, target.rest).await?;
+    let linked = Some(Followed { root, prefix, name });
+    let x = Exchange { talk, head, path, call, linked };
+    if x.path.is_directory { Box::pin(list::serve(x)).await } else { get::serve(x).await }
+}
+
+/// Returns the path below the root that is asked for, and the file's name if the root is one.
+async fn path_of(
+    talk: &Talk<'_>,
+    call: &Call,
+    root: FileId,
+    rest: Option<Bytes>,
+) -> Served<(Path, Option<Name>)> {
+    let services = &talk.http.services;
+    let walked =
+        services.sys.within(call.until, services.fs.walk(call, &At::id(root), Want::default())).await;
+    let kind = walked.map_err(|error| problem(&error))?.attr.kind;
+    let asked = match rest {
+        Some(rest) => Path::decode(rest).map_err(|error| Problem::of(&error, Act::Read))?,
+        None => Path { path: RelPath::EMPTY, is_directory: false },
+    };
+    if kind == Kind::Directory {
+        return Ok((asked, None));
+    }
+    // Only by its own name: no name of the caller's choosing decides what a browser takes it for.
+    let name = call.caller.within().and_then(|within| within.hint.split_last()).map(|(_, name)| name);
+    let fits = match asked.path.split_last() {
+        None => true,
+        Some((above, last)) => above.is_empty() && !asked.is_directory && Some(&last) == name.as_ref(),
+    };
+    if !fits {
+        return Err(nothing().into());
+    }
+    Ok((Path { path: RelPath::EMPTY, is_directory: false }, name))
+}
+
+impl Followed {
+    /// Returns where a path of the link leads.
+    pub fn at(&self, path: &RelPath) -> At {
+        At { path: path.clone(), ..At::id(self.root) }.following()
+    }
+
+    /// Returns a path of the link as a target.
+    pub fn encode(&self, path: &Path) -> String {
+        format!("{}{}", self.prefix, path.encode())
+    }
+
+    /// Returns the name that what is asked for has.
+    pub fn name(&self, path: &Path) -> Option<Name> {
+        self.name.clone().or_else(|| path.path.split_last().map(|(_, name)| name))
+    }
+}
+
+/// Counts a use of the link that a request came by, before any byte of the file goes out.
+pub async fn count(x: &Exchange<'_, '_>, opened: &Opened, wanted: &Wanted) -> Served {
+    if x.linked.is_none() || x.talk.is_head {
+        return Ok(());
+    }
+    let first = match wanted {
+        Wanted::Whole => true,
+        Wanted::One(stretch) => stretch.at == 0,
+        Wanted::Several(stretches) => stretches.iter().any(|stretch| stretch.at == 0),
+        Wanted::Nothing => return Ok(()),
+    };
+    let counted =
+        x.talk.http.services.authority.count_use(&x.call.caller, x.call.from, opened.attr.id, first);
+    x.within(counted).await.map_err(|error| problem(&error).into())
+}
+
+/// Returns the problem of an error that a request by a link met. Whoever holds a link is told that it has
+/// ended, and of what it is not for nothing: not even that it is there.
+pub fn problem(error: &Error) -> Problem {
+    match error.kind() {
+        ErrorKind::Expired | ErrorKind::Revoked => {
+            Problem::new(Status::GONE, error.kind(), "the link has ended")
+        }
+        ErrorKind::NotFound
+        | ErrorKind::Denied
+        | ErrorKind::NotPermitted
+        | ErrorKind::Unauthenticated
+        | ErrorKind::NotDirectory
+        | ErrorKind::Stale => nothing(),
+        _ => Problem::of(error, Act::Read),
+    }
+    .with("Referrer-Policy", "no-referrer")
+}
+
+fn nothing() -> Problem {
+    Problem::new(Status::NOT_FOUND, ErrorKind::NotFound, "there is no such link, or nothing there by it")
+}
+
+/// Returns the target of a link, for whoever made it: `name` is a file's own, none for a directory.
+pub fn encode(secret: &Secret, name: Option<&Name>) -> String {
+    format!("/.weft/link/{}/{}", secret.expose(), name.map(encode_name).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(path: &'static str) -> Option<(String, Option<String>)> {
+        let target = target(&Bytes::from_static(path.as_bytes()))?;
+        let rest = target.rest.map(|rest| String::from_utf8(rest.to_vec()).expect("text"));
+        Some((target.secret.expose().to_owned(), rest))
+    }
+
+    #[test]
+    fn the_secret_is_what_stands_between_two_slashes() {
+        let some = |secret: &str, rest: Option<&str>| Some((secret.to_owned(), rest.map(str::to_owned)));
+        assert_eq!(read("/.weft/link/abc/f"), some("abc", Some("/f")));
+        assert_eq!(read("/.weft/link/abc/"), some("abc", Some("/")));
+        assert_eq!(read("/.weft/link/abc"), some("abc", None));
+        assert_eq!(read("/.weft/link/"), some("", None));
+        for other in ["/.weft/link", "/.weft/links/abc", "/a/.weft/link/abc", "/.Weft/link/abc", "/"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn logs_never_show_a_secret() {
+        for path in ["/.weft/link/abc/f", "/.weft/link/abc", "/.weft/link//abc"] {
+            let shown = shown(&Bytes::from_static(path.as_bytes()));
+            assert!(!shown.windows(3).any(|part| part == b"abc"), "{path}");
+        }
+        assert_eq!(shown(&Bytes::from_static(b"/pdb/abc")), "/pdb/abc");
+    }
+}
