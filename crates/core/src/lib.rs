@@ -21,6 +21,7 @@
 pub mod acl;
 pub mod attr;
 pub mod caller;
+pub mod drop_box;
 pub mod error;
 pub mod form;
 pub mod id;

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{
     Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
     Supports, Verifier, Wire, WriteAt, Written,
@@ -15,9 +16,9 @@ use weft_core::form::{
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
-    AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
-    Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeStatus, Revoke, SessionGrant, Share, UserEdit,
-    UserRecord,
+    AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
+    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeStatus, Revoke, SessionGrant, Share,
+    UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
@@ -320,6 +321,17 @@ pub enum LinksAsk {
     },
     /// `end_link`.
     End(LinkId),
+    /// `make_drop_box`.
+    MakeDropBox {
+        /// Of what.
+        at: RelPath,
+        /// What it takes.
+        limits: DropLimits,
+    },
+    /// `drop_boxes`.
+    DropBoxes,
+    /// `end_drop_box`.
+    EndDropBox(RelPath),
 }
 
 /// What a server sends.
@@ -449,6 +461,10 @@ pub enum Answer {
     Links(Vec<LinkRecord>),
     /// A link.
     Link(LinkRecord),
+    /// A drop-box.
+    DropBox(DropBoxRecord),
+    /// Drop-boxes.
+    DropBoxes(Vec<DropBoxRecord>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

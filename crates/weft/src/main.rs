@@ -18,6 +18,7 @@ mod output;
 mod paths;
 mod progress;
 mod show;
+mod sizes;
 mod spans;
 
 use std::process::ExitCode;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::authority::Secret;
 use crate::attr::Version;
 use crate::caller::CallerName;
+use crate::drop_box::DropLimits;
 use crate::error::Result;
 use crate::form::Origin;
 use crate::id::{CallerId, FileId, LinkId};
@@ -99,7 +100,24 @@ pub struct LinkGrant {
     pub secret: Secret,
 }
 
-/// Makes, lists and ends links.
+/// A drop-box: a directory into which people without an account put files.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DropBoxRecord {
+    /// Where it is.
+    pub path: RelPath,
+    /// Its directory.
+    pub file: FileId,
+    /// What it takes at most.
+    pub limits: DropLimits,
+    /// Bytes in it, with those that are on their way.
+    pub bytes: u64,
+    /// Names in its directory.
+    pub files: u64,
+    /// Bytes that it takes just now, as to its rate.
+    pub rate_left: u64,
+}
+
+/// Makes, lists and ends what people without an account may do: links and drop-boxes.
 #[async_trait]
 pub trait Links: Send + Sync {
     /// Makes a link to what is at a path. It reads as its maker, confined to that one thing by its id,
@@ -127,4 +145,20 @@ pub trait Links: Send + Sync {
 
     /// Ends a link, and what is being read by it. For its maker and administrators; `NotFound` for others.
     async fn end_link(&self, caller: &Caller, id: LinkId) -> Result<LinkRecord>;
+
+    /// Makes a directory a drop-box, or changes what one takes. Anyone may then `insert` there, and
+    /// nothing more. Needs `acl-write` on it; `Unsupported` in a share.
+    async fn make_drop_box(
+        &self,
+        caller: &Caller,
+        from: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord>;
+
+    /// Returns the drop-boxes whose policy the caller may see.
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>>;
+
+    /// Ends a drop-box: what is in it stays. Needs `acl-write` on it. `Invalid` if it is none.
+    async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord>;
 }

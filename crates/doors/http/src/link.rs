@@ -4,6 +4,7 @@
 //!   /.weft/link/SECRET/NAME       a file: curl -O and browsers find its name in the target
 //!   /.weft/link/SECRET/           a directory's listing; what it names is relative to it
 //!   /.weft/link/SECRET/a/b.txt    what lies below
+//!   PUT /.weft/link/SECRET/NAME   drops a file, if the link is to a drop-box
 //! ```
 //!
 //! The secret stands in the path, so that relative names in a listing carry it along, and so that programs
@@ -11,27 +12,29 @@
 //! telling it to other sites. Who asks is decided by the authority, what they get by the file system, as
 //! for any other caller; an Authorization field says nothing here.
 
+use std::pin::pin;
+
 use bytes::Bytes;
-use weft_core::attr::Kind;
-use weft_core::form::{At, Call, Opened, Origin, Want};
+use weft_core::attr::{Kind, SetAttr};
+use weft_core::form::{At, Call, Guard, Opened, Origin, StageHint, Want};
 use weft_core::service::{Evidence, Secret};
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, limits};
 
 use crate::answer::Problem;
 use crate::codec::head::{Head, Method};
 use crate::codec::range::Wanted;
 use crate::codec::target::{Path, encode_name};
-use crate::exchange::{Exchange, Served, Talk};
+use crate::exchange::{Exchange, Served, Talk, keeping_session};
 use crate::identity::Identity;
 use crate::map::Act;
 use crate::status::Status;
-use crate::{get, list};
+use crate::{get, list, put};
 
-/// What every link begins with. It is this door's: no file below the name `.weft` of the root is reached.
+/// What every link begins with. It is this door's: what the tree itself holds there is not reached.
 const PREFIX: &[u8] = b"/.weft/link/";
 
-/// What a link can be asked.
-const ALLOW: &str = "GET, HEAD, OPTIONS";
+/// What links can be asked.
+const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
 
 /// What each answer to a link says: its address is a secret, and its answer one person's.
 pub const RULES: &str = "Referrer-Policy: no-referrer\r\nCache-Control: private\r\nX-Robots-Tag: noindex\r\n";
@@ -79,9 +82,9 @@ pub async fn serve(
     origin: Origin,
     target: Target,
 ) -> Served {
-    if !matches!(head.method, Method::Get | Method::Head) {
-        let problem =
-            Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, "a link is read, and no more");
+    if !matches!(head.method, Method::Get | Method::Head | Method::Put) {
+        let why = "by a link one reads, or drops files, and no more";
+        let problem = Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, why);
         return Err(problem.with("Allow", ALLOW).into());
     }
     let prefix = format!("/.weft/link/{}", target.secret.expose());
@@ -89,9 +92,15 @@ pub async fn serve(
     let call = identity.call_by(talk.http, &evidence, origin, talk.trace).await;
     let call = call.map_err(|error| problem(&error))?;
     let root = call.caller.within().map(|within| within.root).ok_or_else(nothing)?;
-    let (path, name) = path_of(talk, &call, root, target.rest).await?;
+    let (path, name) = match head.method {
+        Method::Put => (named(target.rest)?, None),
+        _ => path_of(talk, &call, root, target.rest).await?,
+    };
     let linked = Some(Followed { root, prefix, name });
     let x = Exchange { talk, head, path, call, linked };
+    if x.head.method == Method::Put {
+        return drop_file(x).await;
+    }
     if x.path.is_directory { Box::pin(list::serve(x)).await } else { get::serve(x).await }
 }
 
@@ -123,6 +132,48 @@ async fn path_of(
         return Err(nothing().into());
     }
     Ok((Path { path: RelPath::EMPTY, is_directory: false }, name))
+}
+
+/// Returns the one name that a file is dropped under.
+fn named(rest: Option<Bytes>) -> Served<Path> {
+    let path = Path::decode(rest.ok_or_else(nothing)?).map_err(|error| Problem::of(&error, Act::Make))?;
+    let is_one = path.path.split_last().is_some_and(|(above, _)| above.is_empty()) && !path.is_directory;
+    if is_one { Ok(path) } else { Err(nothing().into()) }
+}
+
+/// Takes the body of a request as a file that is dropped. Whatever is there, the answer is the same: no
+/// name is looked up for it, no lock or condition asked about.
+pub async fn drop_file(mut x: Exchange<'_, '_>) -> Served {
+    let expected = put::expected_digests(x.head)?;
+    let (services, at) = (&x.talk.http.services, x.at());
+    let hint = StageHint { length: x.talk.progress.left(), brief: true };
+    let stage = match x.within(services.fs.stage(&x.call, &at, &hint)).await {
+        Ok(stage) => stage,
+        Err(error) => return Err(problem(&error).into()),
+    };
+    if let Err(failed) = put::receive(&mut x, &stage, expected).await {
+        put::discard(&services.sys, &x.call, &stage).await;
+        return Err(failed);
+    }
+    if let Some(root) = x.linked.as_ref().map(|linked| linked.root) {
+        x.renew();
+        let counted = services.authority.count_use(&x.call.caller, x.call.from, root, true);
+        if let Err(error) = x.within(counted).await {
+            put::discard(&services.sys, &x.call, &stage).await;
+            return Err(problem(&error).into());
+        }
+    }
+    let call = x.call.renewed(services.sys.clock(), limits::PUBLISH_WITHIN).durable();
+    let (own, again) = (services.sys.clone(), call.clone());
+    let publish = services.sys.spawn(async move {
+        let set = SetAttr::default();
+        put::publish_or_drop(&own, &again, &stage, &set, Guard::NONE).await
+    });
+    let published = services.sys.within(call.until, async { publish.await? });
+    match keeping_session(x.talk.http, &call, pin!(published)).await {
+        Ok(_) => x.talk.reply(Status::CREATED, |answer| _ = answer.fixed(RULES), None).await,
+        Err(error) => Err(problem(&error).into()),
+    }
 }
 
 impl Followed {
@@ -171,6 +222,9 @@ pub fn problem(error: &Error) -> Problem {
         | ErrorKind::Unauthenticated
         | ErrorKind::NotDirectory
         | ErrorKind::Stale => nothing(),
+        ErrorKind::NoSpace | ErrorKind::NoQuota => {
+            Problem::new(Status::NO_SPACE, error.kind(), "no more is taken for now")
+        }
         _ => Problem::of(error, Act::Read),
     }
     .with("Referrer-Policy", "no-referrer")

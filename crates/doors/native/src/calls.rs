@@ -268,6 +268,13 @@ impl Calling {
             }
             LinksAsk::List { all, after } => Answer::Links(links.links(caller, all, after).await?),
             LinksAsk::End(id) => Answer::Link(links.end_link(caller, id).await?),
+            LinksAsk::MakeDropBox { at, limits } => {
+                Answer::DropBox(links.make_drop_box(caller, self.call.from, &at, &limits).await?)
+            }
+            LinksAsk::DropBoxes => Answer::DropBoxes(links.drop_boxes(caller).await?),
+            LinksAsk::EndDropBox(at) => {
+                Answer::DropBox(links.end_drop_box(caller, self.call.from, &at).await?)
+            }
         })
     }
 

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
-    Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
-    GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeStatus, Revoke, Share,
-    UserEdit, UserRecord,
+    Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
+    GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeStatus,
+    Revoke, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
 
@@ -182,5 +183,25 @@ impl Links for Remote {
 
     async fn end_link(&self, caller: &Caller, id: LinkId) -> Result<LinkRecord> {
         take!(self.about_links(caller, LinksAsk::End(id)).await?, Answer::Link(link) => link)
+    }
+
+    async fn make_drop_box(
+        &self,
+        caller: &Caller,
+        _: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        let ask = LinksAsk::MakeDropBox { at: at.clone(), limits: *limits };
+        take!(self.about_links(caller, ask).await?, Answer::DropBox(made) => made)
+    }
+
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>> {
+        take!(self.about_links(caller, LinksAsk::DropBoxes).await?, Answer::DropBoxes(boxes) => boxes)
+    }
+
+    async fn end_drop_box(&self, caller: &Caller, _: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        let ask = LinksAsk::EndDropBox(at.clone());
+        take!(self.about_links(caller, ask).await?, Answer::DropBox(was) => was)
     }
 }

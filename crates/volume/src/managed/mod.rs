@@ -37,6 +37,7 @@ mod attributes;
 mod below;
 mod bytes;
 mod check;
+mod drop_box;
 mod feed;
 mod file;
 mod file_system;

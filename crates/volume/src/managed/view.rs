@@ -326,7 +326,9 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn rights(&self, node: &Node) -> Result<Rights> {
-        self.rights_of(node, Rights::ALL)
+        let rights = self.rights_of(node, Rights::ALL)?;
+        // Into a drop-box one inserts: that is nothing that one may do with what is in it.
+        if rights == Rights::INSERT && self.is_in_box(node)? { Ok(Rights::NONE) } else { Ok(rights) }
     }
 
     pub(super) fn has(&self, node: &Node, rights: Rights) -> Result<bool> {

@@ -103,6 +103,8 @@ pub struct Tree {
     root: Managed,
     /// Read whole and let go of at once: no request waits for another that holds it.
     members: RwLock<Arc<Members>>,
+    /// Whether policies may let those who proved nothing change anything but drop-boxes.
+    strangers_change: bool,
 }
 
 type Members = BTreeMap<VolumeId, Joined>;
@@ -124,7 +126,14 @@ impl Joined {
 impl Tree {
     /// Makes a tree of one volume, number 0.
     pub fn new(root: Managed) -> Self {
-        Self { root, members: RwLock::default() }
+        Self { root, members: RwLock::default(), strangers_change: true }
+    }
+
+    /// Refuses from now on every policy, of any volume, by which those who proved nothing could change
+    /// anything but a drop-box. This is where all edits of policy on a node pass.
+    #[must_use]
+    pub fn bounding_strangers(self) -> Self {
+        Self { strangers_change: false, ..self }
     }
 
     /// Shows a member at a junction of the root volume from now on. `Exists` if a volume of this

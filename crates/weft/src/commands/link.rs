@@ -45,9 +45,18 @@ pub struct CreateArgs {
     /// How often files may be read by it [default: as often as one likes]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
+    /// Let files be dropped into a directory that is a drop-box, and nothing be read
+    #[arg(long, conflicts_with = "pin")]
+    drop: bool,
     /// Keep to the version that the file has now: the link ends with it
     #[arg(long)]
     pin: bool,
+}
+
+impl CreateArgs {
+    fn gives(&self) -> LinkGives {
+        if self.drop { LinkGives::Insert } else { LinkGives::Read }
+    }
 }
 
 const CREATE_HELP: &str = "\
@@ -68,7 +77,7 @@ fn create(context: &Context, args: &CreateArgs) -> Result<()> {
         let path = TreePath::read(&args.path)?;
         let client = context.client().await?;
         path.check_thing(&client).await.map_err(|e| e.op("make a link to").said_of(&path))?;
-        let new = NewLink { gives: LinkGives::Read, life: args.life, count: args.count, pin: args.pin };
+        let new = NewLink { gives: args.gives(), life: args.life, count: args.count, pin: args.pin };
         let here = Origin { door: Door::Native, peer: None, uid: None };
         let made = client.remote().make_link(client.caller(), here, &path.path, &new).await;
         let made = made.map_err(|e| e.op("make a link to").said_of(&path))?;

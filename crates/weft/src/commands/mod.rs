@@ -5,6 +5,7 @@ mod audit;
 mod backup;
 mod cat;
 mod cp;
+mod dropbox;
 mod du;
 mod find;
 mod fsck;
@@ -112,6 +113,9 @@ pub enum Command {
     /// Make, list and end links for people without an account
     #[command(subcommand)]
     Link(link::LinkCommand),
+    /// Make, list and end directories that people without an account put files into
+    #[command(subcommand)]
+    Dropbox(dropbox::DropboxCommand),
     /// Show and change who may do what
     #[command(subcommand)]
     Acl(acl::AclCommand),
@@ -159,6 +163,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Share(args) => share::share(context, &args),
         Command::Unshare(args) => share::unshare(context, &args),
         Command::Link(command) => link::run(context, &command),
+        Command::Dropbox(command) => dropbox::run(context, &command),
         Command::Acl(command) => acl::run(context, &command),
         Command::Why(args) => return why::run(context, &args),
         Command::Audit(args) => return audit::run(context, &args),

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use weft_auth::{Auth, LinkTarget};
 use weft_core::attr::{Attr, Kind};
-use weft_core::form::{At, Call, FileSystem, OpenHow, Origin, Pin, Want};
+use weft_core::drop_box::DropLimits;
+use weft_core::form::{At, Call, FileSystem, OpenHow, Origin, Pin, Scope, Want};
 use weft_core::proof::{Caller, Within};
-use weft_core::service::{LinkGives, LinkGrant, LinkRecord, Links, NewLink};
+use weft_core::service::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink};
 use weft_core::{CallerId, Error, ErrorKind, LinkId, RelPath, Result, Rights};
 use weft_sys::Sys;
 use weft_volume::audited::Audited;
+use weft_volume::managed::Managed;
 
 use super::call_of;
 
@@ -19,11 +21,26 @@ pub struct NodeLinks {
     sys: Sys,
     auth: Arc<Auth>,
     fs: Audited,
+    /// Where drop-boxes are: shares have none.
+    root: Managed,
 }
 
 impl NodeLinks {
-    pub fn new(sys: Sys, auth: Arc<Auth>, fs: Audited) -> Self {
-        Self { sys, auth, fs }
+    pub fn new(sys: Sys, auth: Arc<Auth>, fs: Audited, root: Managed) -> Self {
+        Self { sys, auth, fs, root }
+    }
+
+    fn call(&self, caller: &Caller, from: Origin) -> Call {
+        Call { from, ..call_of(&self.sys, caller) }
+    }
+
+    /// Records a refusal, and says of a share that it has no drop-boxes.
+    async fn answered<T>(&self, call: &Call, operation: &str, at: &At, answer: Result<T>) -> Result<T> {
+        let Err(error) = answer else { return answer };
+        self.fs.refused(call, operation, at, &error).await;
+        let in_share = error.kind() == ErrorKind::Unavailable
+            && self.root.across(call, at).is_ok_and(|across| across.is_some());
+        Err(if in_share { Error::unsupported("a share has no drop-boxes") } else { error })
     }
 
     /// Returns what a link to a path is made for, if the caller has the rights that it is to give.
@@ -38,6 +55,10 @@ impl NodeLinks {
             let refused = Error::denied(detail).caller(call.caller.name());
             self.fs.refused(call, "make-link", &at, &refused).await;
             return Err(refused);
+        }
+        let is_box = || self.root.edits_drop_box(call, &at, Scope::Subtree).unwrap_or(false);
+        if new.gives == LinkGives::Insert && !is_box() {
+            return Err(Error::invalid("it is no drop-box").hint("weft dropbox create"));
         }
         let attr = if new.pin { self.settled(call, &walked.attr).await? } else { walked.attr };
         let version = new.pin.then_some(attr.version);
@@ -78,7 +99,7 @@ impl Links for NodeLinks {
         new: &NewLink,
     ) -> Result<LinkGrant> {
         self.auth.demand_somebody(caller)?;
-        let call = Call { from, ..call_of(&self.sys, caller) };
+        let call = self.call(caller, from);
         let target = self.target(&call, at, new).await?;
         self.auth.links().make(caller, target, new).await
     }
@@ -94,5 +115,27 @@ impl Links for NodeLinks {
 
     async fn end_link(&self, caller: &Caller, id: LinkId) -> Result<LinkRecord> {
         self.auth.links().end(caller, id).await
+    }
+
+    async fn make_drop_box(
+        &self,
+        caller: &Caller,
+        from: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        let (call, at) = (self.call(caller, from), At::root(at.clone()).following());
+        let answer = self.root.make_drop_box(&call, &at, limits).await;
+        self.answered(&call, "make-drop-box", &at, answer).await
+    }
+
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>> {
+        self.root.drop_boxes(&call_of(&self.sys, caller))
+    }
+
+    async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        let (call, at) = (self.call(caller, from), At::root(at.clone()).following());
+        let answer = self.root.end_drop_box(&call, &at).await;
+        self.answered(&call, "end-drop-box", &at, answer).await
     }
 }

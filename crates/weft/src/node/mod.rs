@@ -202,7 +202,12 @@ impl Running {
             sessions: self.auth.sessions(),
             audit: Arc::new(audit),
             node: Arc::new(operator) as Arc<dyn Node>,
-            links: Arc::new(NodeLinks::new(sys.clone(), self.auth.clone(), self.audited.clone())),
+            links: Arc::new(NodeLinks::new(
+                sys.clone(),
+                self.auth.clone(),
+                self.audited.clone(),
+                self.volume.clone(),
+            )),
             domain: self.auth.domain(),
             certificates: self.auth.certificates()?,
             opens,

@@ -21,6 +21,7 @@ mod copying_within;
 mod corrupt;
 mod crash;
 mod damaged;
+mod drop_boxes;
 mod exports;
 mod faulty_line;
 mod full;

@@ -11,13 +11,14 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use weft_conformance::{Sharing, TestDomain, TestSessions};
 use weft_core::attr::SetAttr;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{At, FileSystem, New, Origin};
 use weft_core::model::Model;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, Authority, BackupReport, CheckReport,
-    Evidence, GroupEdit, GroupRecord, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node as NodeService,
-    NodeStatus, Revoke, Sessions, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGrant, LinkRecord, Links, NewLink, NewUser,
+    Node as NodeService, NodeStatus, Revoke, Sessions, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
@@ -118,6 +119,24 @@ impl Links for Home {
     }
 
     async fn end_link(&self, _: &Caller, _: LinkId) -> Result<LinkRecord> {
+        not_asked()
+    }
+
+    async fn make_drop_box(
+        &self,
+        _: &Caller,
+        _: Origin,
+        _: &RelPath,
+        _: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        not_asked()
+    }
+
+    async fn drop_boxes(&self, _: &Caller) -> Result<Vec<DropBoxRecord>> {
+        not_asked()
+    }
+
+    async fn end_drop_box(&self, _: &Caller, _: Origin, _: &RelPath) -> Result<DropBoxRecord> {
         not_asked()
     }
 }

@@ -6,12 +6,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use weft_conformance::TestDomain;
 use weft_core::attr::Version;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
-    Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
-    GroupEdit, GroupRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeStatus,
-    Secret, Share, UserEdit, UserRecord,
+    Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
+    NewUser, Node, NodeStatus, Secret, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, VolumeId,
@@ -92,6 +93,8 @@ impl Audit for Home {
     }
 }
 
+const BOUNDS: DropLimits = DropLimits { bytes: 9, files: 8, rate_bytes: 7, rate_per: Duration::from_secs(6) };
+
 #[async_trait]
 impl Links for Home {
     async fn make_link(
@@ -134,6 +137,26 @@ impl Links for Home {
         let mut links = self.links(caller, false, None).await?;
         let record = links.pop().ok_or_else(|| Error::not_found("there is no such link"))?;
         Ok(LinkRecord { id, ended: Some("on purpose".into()), ..record })
+    }
+
+    async fn make_drop_box(
+        &self,
+        _: &Caller,
+        from: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        let rate_left = u64::from(from.uid.unwrap_or(0));
+        let path = at.clone();
+        Ok(DropBoxRecord { path, file: FileId::ROOT, limits: *limits, bytes: 1, files: 2, rate_left })
+    }
+
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>> {
+        Ok(vec![self.end_drop_box(caller, HERE, &RelPath::EMPTY).await?])
+    }
+
+    async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        self.make_drop_box(caller, from, at, &BOUNDS).await
     }
 }
 
@@ -274,6 +297,10 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     let after = Some((alice.name().id(), links[0].id));
     assert!(remote.links(&alice, true, after).await.expect("a list").is_empty());
     assert_eq!(remote.end_link(&alice, LinkId(9)).await.expect("it is ended").id, LinkId(9));
+    let made = remote.make_drop_box(&alice, HERE, &at, &BOUNDS).await.expect("it is made");
+    assert_eq!((made.limits, &made.path, made.rate_left), (BOUNDS, &at, u64::from(UID)));
+    assert_eq!(remote.drop_boxes(&alice).await.expect("a list").len(), 1);
+    assert_eq!(remote.end_drop_box(&alice, HERE, &at).await.expect("it was one").path, at);
     let filter = AuditFilter { after: 4, ..AuditFilter::default() };
     assert_eq!(remote.audit_records(&alice, filter).await.expect("a page").next, Some(5));
     let verdict = remote.audit_verify(&alice).await.expect("a verdict");

@@ -8,12 +8,13 @@ use bytes::Bytes;
 use weft_conformance::file_system::site::Dice;
 use weft_core::acl::Network;
 use weft_core::attr::Version;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{Ack, Door, Origin, Supports, Wire};
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
-    Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant, LinkRecord, NewLink, NewUser,
-    NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant, LinkRecord,
+    NewLink, NewUser, NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
@@ -232,13 +233,32 @@ fn links(dice: &mut Dice) -> LinksAsk {
         count: maybe(dice, number),
         pin: coin(dice),
     };
-    match dice.roll(3) {
+    match dice.roll(6) {
         0 => LinksAsk::Make { at: path(dice), new: new(dice) },
         1 => {
             let after = |dice: &mut Dice| (CallerId(wide(dice)), LinkId(wide(dice)));
             LinksAsk::List { all: coin(dice), after: maybe(dice, after) }
         }
-        _ => LinksAsk::End(LinkId(wide(dice))),
+        2 => LinksAsk::End(LinkId(wide(dice))),
+        3 => LinksAsk::MakeDropBox { at: path(dice), limits: drop_limits(dice) },
+        4 => LinksAsk::DropBoxes,
+        _ => LinksAsk::EndDropBox(path(dice)),
+    }
+}
+
+fn drop_limits(dice: &mut Dice) -> DropLimits {
+    let rate_per = Duration::from_secs(number(dice));
+    DropLimits { bytes: number(dice), files: number(dice), rate_bytes: number(dice), rate_per }
+}
+
+fn drop_box(dice: &mut Dice) -> DropBoxRecord {
+    DropBoxRecord {
+        path: path(dice),
+        file: file(dice),
+        limits: drop_limits(dice),
+        bytes: number(dice),
+        files: number(dice),
+        rate_left: number(dice),
     }
 }
 
@@ -390,7 +410,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(19) {
+    match dice.roll(21) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -428,6 +448,8 @@ fn answer(dice: &mut Dice) -> Answer {
         15 => Answer::LinkMade(LinkGrant { record: link(dice), secret: secret(dice) }),
         16 => Answer::Links(several(dice, link)),
         17 => Answer::Link(link(dice)),
+        18 => Answer::DropBox(drop_box(dice)),
+        19 => Answer::DropBoxes(several(dice, drop_box)),
         _ => Answer::Done,
     }
 }
@@ -509,10 +531,13 @@ mod complete {
             NodeAsk::Unshare(_) => 5,
             NodeAsk::Shares => 6,
         });
-        met(3, links, |ask| match ask {
+        met(6, links, |ask| match ask {
             LinksAsk::Make { .. } => 0,
             LinksAsk::List { .. } => 1,
             LinksAsk::End(_) => 2,
+            LinksAsk::MakeDropBox { .. } => 3,
+            LinksAsk::DropBoxes => 4,
+            LinksAsk::EndDropBox(_) => 5,
         });
         met(2, gives, |gives| match gives {
             LinkGives::Read => 0,
@@ -593,7 +618,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(19, answer, |answer| match answer {
+        met(21, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -613,6 +638,8 @@ mod complete {
             Answer::LinkMade(_) => 16,
             Answer::Links(_) => 17,
             Answer::Link(_) => 18,
+            Answer::DropBox(_) => 19,
+            Answer::DropBoxes(_) => 20,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }
