@@ -17,6 +17,7 @@ use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
 use crate::keys::{self, KeyRing, KeyState};
+use crate::links::{self, TableLinks};
 use crate::password::{PasswordHash, random_password};
 use crate::remembered::Remembered;
 use crate::sessions::MemSessions;
@@ -90,6 +91,7 @@ pub struct Auth {
     authority: Arc<HomeAuthority>,
     accounts: Arc<TableAccounts>,
     issuer: Arc<SigningIssuer>,
+    links: Arc<TableLinks>,
     sessions: Arc<MemSessions>,
     audit: Arc<ChainedAudit>,
     node: CallerName,
@@ -162,12 +164,19 @@ impl Auth {
             gate: RwLock::new(()),
         });
         let checks = Arc::new(Checks::new(home.sys.clone(), home.steady.clone()));
+        let links = Arc::new(TableLinks::new(home.clone()));
         let tasks = vec![writer, sessions.sweep(), sweep(&home)];
         Ok(Self {
-            authority: Arc::new(HomeAuthority::new(home.clone(), issuer.clone(), checks.clone())),
+            authority: Arc::new(HomeAuthority::new(
+                home.clone(),
+                issuer.clone(),
+                checks.clone(),
+                links.clone(),
+            )),
             accounts: Arc::new(TableAccounts::new(home.clone(), checks)),
             audit: Arc::new(ChainedAudit::new(home.clone())),
             issuer,
+            links,
             sessions,
             node,
             node_caller: std::sync::Mutex::default(),
@@ -220,6 +229,11 @@ impl Auth {
     /// Returns the role that keeps users and groups.
     pub fn accounts(&self) -> Arc<dyn Accounts> {
         self.accounts.clone()
+    }
+
+    /// Returns the links for people without an account.
+    pub fn links(&self) -> Arc<TableLinks> {
+        self.links.clone()
     }
 
     /// Returns the role that knows who is in which groups.
@@ -338,7 +352,11 @@ fn sweep(home: &Arc<Home>) -> Task<()> {
         loop {
             sys.sleep(limits::AUTH_SWEEP).await;
             let Some(home) = weak.upgrade() else { return };
-            if let Err(error) = authority::forget_run_out(&home).await {
+            let forgotten = match authority::forget_run_out(&home).await {
+                Ok(()) => links::forget_ended(&home).await,
+                failed => failed,
+            };
+            if let Err(error) = forgotten {
                 tracing::warn!(?error, "what has run out of auth's tables is still there");
             }
         }

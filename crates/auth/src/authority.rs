@@ -8,13 +8,14 @@ use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
 use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
 use weft_core::{
-    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Time, limits,
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, FileId, Result, Time, limits,
 };
 use weft_kv::{Ack, Read, Space, SpaceTxn};
 
 use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
 use crate::issuer::SigningIssuer;
+use crate::links::TableLinks;
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
 
@@ -23,9 +24,13 @@ pub(crate) struct HomeAuthority {
     home: Arc<Home>,
     issuer: Arc<SigningIssuer>,
     checks: Arc<Checks>,
+    links: Arc<TableLinks>,
     /// What unknown users, and users without a password, are compared with.
     nobody: PasswordHash,
 }
+
+/// As what wrong secrets of links are counted: no user is called so.
+const LINKS: &str = "link:";
 
 /// A caller whose evidence holds, and whether that was found out only now.
 struct Proved {
@@ -34,9 +39,14 @@ struct Proved {
 }
 
 impl HomeAuthority {
-    pub(crate) fn new(home: Arc<Home>, issuer: Arc<SigningIssuer>, checks: Arc<Checks>) -> Self {
+    pub(crate) fn new(
+        home: Arc<Home>,
+        issuer: Arc<SigningIssuer>,
+        checks: Arc<Checks>,
+        links: Arc<TableLinks>,
+    ) -> Self {
         let nobody = PasswordHash::nobodys(home.sys.random());
-        Self { home, issuer, checks, nobody }
+        Self { home, issuer, checks, links, nobody }
     }
 
     async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Proved> {
@@ -137,7 +147,7 @@ impl HomeAuthority {
                 Some((proved, format!("password{}", uid_of(from))))
             }
             Evidence::SocketUid(uid) => Some((self.by_uid(*uid).await?, format!("uid {uid}"))),
-            Evidence::None | Evidence::Token(_) => None,
+            Evidence::None | Evidence::Token(_) | Evidence::Link(_) => None,
         })
     }
 
@@ -160,6 +170,7 @@ impl HomeAuthority {
             return Ok(proved.caller);
         }
         match evidence {
+            Evidence::Link(secret) => self.by_link(secret, from).await,
             Evidence::Token(token) => {
                 let answer = self.by_token(token).await;
                 if let Err(error) = &answer {
@@ -181,6 +192,28 @@ impl HomeAuthority {
         mint.limits = mint.limits.narrowed(narrower)?;
         mint.expires = mint.issued.plus(life_within(life));
         home.mint(&home.space.snapshot()?, caller.name(), mint)
+    }
+
+    /// Returns whom a link lets its holder act for. A wrong one waits as a wrong password does; a right
+    /// one never, whoever guesses from the same place.
+    async fn by_link(&self, secret: &Secret, from: Origin) -> Result<Caller> {
+        match self.links.caller_of(secret, from).await {
+            Ok((caller, is_news)) => {
+                if is_news {
+                    let delegate = caller.claims().delegates.first().map_or("", |link| link.local());
+                    self.tell_login(&caller, from, format!("link {delegate}")).await;
+                }
+                Ok(caller)
+            }
+            Err(error) => {
+                self.tell_refused(&error, from, "link".to_owned()).await;
+                if error.kind() == ErrorKind::NotFound {
+                    let attempt = self.checks.begin(LINKS, from.into()).await?;
+                    attempt.was_wrong(self.home.steady.tick());
+                }
+                Err(error)
+            }
+        }
     }
 
     async fn by_token(&self, token: &Secret) -> Result<Caller> {
@@ -221,6 +254,7 @@ impl HomeAuthority {
             limits: claims.limits,
             issued: claims.issued,
             expires: claims.expires,
+            within: claims.within,
         };
         home.mint(&rows, &claims.caller, mint)
     }
@@ -274,6 +308,9 @@ fn check_wanted(home: &Home, caller: &Caller, life: Duration) -> Result<()> {
     if caller.is_anyone() {
         return Err(Error::new(ErrorKind::Unauthenticated, "anyone has no credential").hint("weft login"));
     }
+    if caller.within().is_some() {
+        return Err(Error::not_permitted("a link is followed, and is no login"));
+    }
     if life.is_zero() {
         return Err(Error::invalid("a credential lives for some time"));
     }
@@ -297,6 +334,9 @@ impl Authority for HomeAuthority {
         life: Duration,
         from: Origin,
     ) -> Result<Signed> {
+        if matches!(evidence, Evidence::Link(_)) {
+            return Err(Error::not_permitted("a link is followed, and is no login").op("authenticate"));
+        }
         let Some((proved, because)) = self.proved(evidence, from).await.map_err(|e| e.op("authenticate"))?
         else {
             let caller = self.authenticate(evidence, from).await?;
@@ -322,8 +362,13 @@ impl Authority for HomeAuthority {
             limits: claims.limits.narrowed(narrower)?,
             issued,
             expires: issued.plus(life_within(life)).min(claims.expires),
+            within: None,
         };
         signed_of(&home.mint(&home.space.snapshot()?, caller.name(), mint)?)
+    }
+
+    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, first: bool) -> Result<()> {
+        self.links.count_use(caller, from, file, first).await
     }
 
     async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>> {

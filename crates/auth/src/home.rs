@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::RwLock;
 use weft_core::form::{Door, Origin};
-use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
+use weft_core::proof::{
+    Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed, Within,
+};
 use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
@@ -47,6 +49,7 @@ pub(crate) struct Mint {
     pub(crate) limits: Attenuation,
     pub(crate) issued: Time,
     pub(crate) expires: Time,
+    pub(crate) within: Option<Within>,
 }
 
 impl Memberships for Home {
@@ -69,6 +72,7 @@ impl Home {
             limits: Attenuation::default(),
             issued,
             expires: issued.plus(limits::CREDENTIAL_LIFE),
+            within: None,
         }
     }
 
@@ -91,6 +95,7 @@ impl Home {
             limits: mint.limits,
             issued: mint.issued,
             expires: mint.expires,
+            within: mint.within,
         };
         self.verify(&self.keys.sign(Purpose::Credential, &claims)?)
     }
@@ -278,7 +283,7 @@ pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<
 /// Returns whether a credential carries everything its caller may do, from anywhere, by now.
 pub(crate) fn is_whole(caller: &Caller, now: Time) -> bool {
     let limits = caller.limits();
-    limits.rights == Rights::ALL && limits.paths.is_empty() && limits.hosts.is_empty() && limits.from <= now
+    limits.rights == Rights::ALL && !caller.is_confined() && limits.hosts.is_empty() && limits.from <= now
 }
 
 /// Returns the shorter of a wanted life and the longest there is.

@@ -6,7 +6,7 @@
 use quick_cache::sync::Cache;
 use weft_core::proof::Caller;
 use weft_core::service::Secret;
-use weft_core::{CallerId, Tick, limits};
+use weft_core::{CallerId, LinkId, Tick, limits};
 use weft_sys::Random;
 
 /// A hash of evidence.
@@ -24,6 +24,8 @@ pub(crate) struct Remembered {
     passwords: Cache<Hash, Until>,
     tokens: Cache<Hash, Caller>,
     uids: Cache<u32, Until>,
+    /// By links' ids, which are hashes already.
+    links: Cache<LinkId, Caller>,
 }
 
 impl Remembered {
@@ -35,6 +37,7 @@ impl Remembered {
             passwords: Cache::new(limits::CALLERS_CACHED_MAX),
             tokens: Cache::new(limits::CALLERS_CACHED_MAX),
             uids: Cache::new(limits::CALLERS_CACHED_MAX),
+            links: Cache::new(limits::CALLERS_CACHED_MAX),
         }
     }
 
@@ -63,6 +66,14 @@ impl Remembered {
 
     pub(crate) fn keep_token(&self, token: &Secret, caller: &Caller) {
         self.tokens.insert(self.hash(["", token.expose()]), caller.clone());
+    }
+
+    pub(crate) fn link(&self, id: LinkId) -> Option<Caller> {
+        self.links.get(&id)
+    }
+
+    pub(crate) fn keep_link(&self, id: LinkId, caller: &Caller) {
+        self.links.insert(id, caller.clone());
     }
 
     /// Returns who a uid is: `anyone` too is remembered.

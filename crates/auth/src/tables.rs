@@ -15,13 +15,16 @@
 //! | `n` | caller id | the caller's name |
 //! | `l` | caller id | [`Line`] |
 //! | `c` | credential id | until when its withdrawal is remembered |
+//! | `t` | maker's id, link id | [`LinkRow`] |
+//! | `q` | link id | [`LinkUses`] |
 //! | `w` | – | how many withdrawals are remembered, a counter of the engine's |
 //! | `a` | – | the audit log's last head |
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weft_core::proof::{KeyCertificate, Purpose};
-use weft_core::{CallerId, CallerName, CredentialId, DomainId, Error, KeyId, Result, Time};
+use weft_core::proof::{KeyCertificate, Purpose, Within};
+use weft_core::service::LinkGives;
+use weft_core::{CallerId, CallerName, CredentialId, DomainId, Error, KeyId, LinkId, Result, Time};
 use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Txn, prefix_end};
 
 use crate::password::PasswordHash;
@@ -85,6 +88,38 @@ pub(crate) struct Line {
     pub(crate) membership: u64,
 }
 
+/// A link: what its maker said of it. Who holds its secret finds it by [`LinkUses`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkRow {
+    /// Who made it.
+    pub(crate) by: CallerName,
+    /// What it is for, and where that was.
+    pub(crate) within: Within,
+    /// Whether that is a directory.
+    pub(crate) is_directory: bool,
+    /// What it gives.
+    pub(crate) gives: LinkGives,
+    /// When it was made, by the stamp that withdrawals are compared with.
+    pub(crate) made: Time,
+    /// When it ends.
+    pub(crate) expires: Time,
+    /// How often it may be used.
+    pub(crate) count: Option<u64>,
+    /// When it was revoked, if it was.
+    pub(crate) revoked: Option<Time>,
+}
+
+/// Whose a link is, and how often it was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LinkUses {
+    /// Who made it.
+    pub(crate) by: CallerId,
+    /// How often it was used.
+    pub(crate) used: u64,
+    /// When that was last.
+    pub(crate) last: Option<Time>,
+}
+
 /// A row's key: the table's letter and what follows.
 pub(crate) fn key(table: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![table];
@@ -142,6 +177,14 @@ pub(crate) fn withdrawals_key() -> Vec<u8> {
 
 pub(crate) fn credential_key(id: CredentialId) -> Vec<u8> {
     key(b'c', &[&id.0.to_be_bytes()])
+}
+
+pub(crate) fn link_key(maker: CallerId, id: LinkId) -> Vec<u8> {
+    key(b't', &[&maker.0.to_be_bytes(), &id.0.to_be_bytes()])
+}
+
+pub(crate) fn link_uses_key(id: LinkId) -> Vec<u8> {
+    key(b'q', &[&id.0.to_be_bytes()])
 }
 
 pub(crate) fn audit_head_key() -> Vec<u8> {
@@ -302,7 +345,9 @@ pub(crate) fn groups_of(rows: &(impl Read + ?Sized), member: CallerId) -> Result
 mod tests {
     use weft_conformance::file_system::site::Dice;
     use weft_conformance::fuzz::fuzz_within;
+    use weft_core::attr::Version;
     use weft_core::proof::Signed;
+    use weft_core::{FileId, RelPath, VolumeId};
 
     use super::*;
 
@@ -319,6 +364,8 @@ mod tests {
         (key_row, reads_back::<KeyRow>),
         (content::<UserRow>, reads_back::<UserRow>),
         (content::<Line>, reads_back::<Line>),
+        (link_row, reads_back::<LinkRow>),
+        (content::<LinkUses>, reads_back::<LinkUses>),
         (|dice| written(&name(dice)), reads_back::<CallerName>),
         (content::<String>, reads_back::<String>),
         (content::<Time>, reads_back::<Time>),
@@ -351,6 +398,25 @@ mod tests {
             current: dice.roll(2) == 0,
             ended: dice.roll(2) == 0,
             made: Time::from_nanos(dice.roll(1 << 60) as i64),
+        })
+    }
+
+    fn link_row(dice: &mut Dice) -> Vec<u8> {
+        let time = |dice: &mut Dice| Time::from_nanos(dice.roll(1 << 60) as i64);
+        let within = Within {
+            root: FileId::new(VolumeId(dice.roll(256) as u16), dice.roll(1 << 48), 1),
+            version: (dice.roll(2) == 0).then(|| Version(dice.roll(1 << 60).into())),
+            hint: RelPath::new(*dice.pick(&["", "a", "a/b c/é"])).expect("a path"),
+        };
+        written(&LinkRow {
+            by: name(dice),
+            within,
+            is_directory: dice.roll(2) == 0,
+            gives: *dice.pick(&[LinkGives::Read, LinkGives::Insert]),
+            made: time(dice),
+            expires: time(dice),
+            count: (dice.roll(2) == 0).then(|| dice.roll(9)),
+            revoked: (dice.roll(2) == 0).then(|| time(dice)),
         })
     }
 

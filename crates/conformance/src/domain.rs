@@ -107,6 +107,7 @@ impl TestDomain {
             limits: Attenuation::default(),
             issued: now,
             expires: now.plus(LIFE),
+            within: None,
         }
     }
 

@@ -50,6 +50,7 @@ impl Authority for TestAuthority {
                 Some(known) if known == password.expose() => Ok(self.domain.caller(user)),
                 _ => Err(refused()),
             },
+            Evidence::Link(_) => Err(Error::not_found("there is no such link")),
             Evidence::Token(token) => {
                 let (domain, now) = (&self.domain, self.domain.clock().moment());
                 Caller::verify(

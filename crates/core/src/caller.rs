@@ -20,6 +20,9 @@ pub enum CallerKind {
     Node,
     /// A job with rights of its own: `job:name@domain`.
     Job,
+    /// A link for people without an account, `link:ID@domain`: whoever holds it acts for its maker,
+    /// and is named so beside them.
+    Link,
 }
 
 /// The full name of a caller: a kind, a local name and the domain that vouches for it;
@@ -83,8 +86,11 @@ impl CallerName {
             Some(("group", local)) => (CallerKind::Group, local),
             Some(("node", local)) => (CallerKind::Node, local),
             Some(("job", local)) => (CallerKind::Job, local),
+            Some(("link", local)) => (CallerKind::Link, local),
             Some(_) => {
-                return Err(Error::invalid("a caller is a user, `group:`, `node:`, `job:` or `anyone`"));
+                return Err(Error::invalid(
+                    "a caller is a user, `group:`, `node:`, `job:`, `link:` or `anyone`",
+                ));
             }
             None => (CallerKind::User, text),
         };
@@ -147,6 +153,7 @@ fn prefix(kind: CallerKind) -> &'static str {
         CallerKind::Group => "group:",
         CallerKind::Node => "node:",
         CallerKind::Job => "job:",
+        CallerKind::Link => "link:",
     }
 }
 
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn names_read_back_as_they_are_shown() {
-        for text in ["alice", "group:alice/pdb-team", "node:n1", "job:j-7", "anyone"] {
+        for text in ["alice", "group:alice/pdb-team", "node:n1", "job:j-7", "link:0f", "anyone"] {
             let name = CallerName::parse(text, HOME).expect("a good name");
             assert_eq!(name.seen_from(HOME), text);
             assert_eq!(CallerName::parse(&name.to_string(), DomainId([2; 32])).expect("a full name"), name);

@@ -55,6 +55,9 @@ hex_id! {
     CapabilityId(u128, "32");
     /// A certified key: the first 16 bytes of its public half's hash.
     KeyId(u128, "32");
+    /// A link for somebody without an account. It is also the id of a credential from which all that are
+    /// made for the link come: ending that ends them.
+    LinkId(u128, "32");
     /// The hash of a caller's canonical name: what owners and ACL checks compare.
     CallerId(u128, "32");
 }
@@ -135,6 +138,13 @@ impl fmt::Display for FileId {
 impl fmt::Debug for FileId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "FileId({self})")
+    }
+}
+
+impl LinkId {
+    /// Returns the credential that all credentials made for the link come from.
+    pub fn credential(self) -> CredentialId {
+        CredentialId(self.0)
     }
 }
 

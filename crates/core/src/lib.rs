@@ -21,6 +21,7 @@
 pub mod acl;
 pub mod attr;
 pub mod caller;
+pub mod drop_box;
 pub mod error;
 pub mod form;
 pub mod id;
@@ -37,7 +38,7 @@ pub mod time;
 pub use caller::{CallerKind, CallerName};
 pub use error::{Actor, Error, ErrorKind, ErrorReport, Result, Retry};
 pub use id::{
-    CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, ObjectId, RequestId,
+    CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, LinkId, ObjectId, RequestId,
     SessionId, StageId, TraceId, VolumeId,
 };
 pub use name::{Name, OneLine, RelPath, Shown};

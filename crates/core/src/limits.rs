@@ -453,6 +453,22 @@ pub const ACCOUNTS_PAGE_MAX: usize = 1000;
 pub const GROUPS_PAGE_MEMBERS: usize = 20_000;
 /// Credentials in the line from a login's to the one narrowed from it most.
 pub const LINEAGE_MAX: usize = 16;
+/// How long a link lasts if its maker does not say.
+pub const LINK_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long a link may last.
+pub const LINK_LIFE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Links one user may have, with those that ended lately.
+pub const LINKS_OWNED_MAX: usize = 1000;
+/// How long a link that ended is still listed.
+pub const LINK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long after the last of its requests a download by a link may go on without being counted anew.
+pub const LINK_RESUMED_WITHIN: Duration = Duration::from_secs(3600);
+/// Downloads by links that may go on so; when there are more the oldest half is counted anew.
+pub const LINK_RESUMES_MAX: usize = 4096;
+/// The longest time that the rate of a drop-box is for.
+pub const DROP_RATE_PER_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Drop-boxes of a node.
+pub const DROP_BOXES_MAX: usize = 1000;
 /// How long the root key's word for a signing key holds.
 pub const KEY_LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 /// How long before its end a signing key is replaced at a start, if the root key is there.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{
     Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
     Supports, Verifier, Wire, WriteAt, Written,
@@ -15,16 +16,17 @@ use weft_core::form::{
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
-    AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit, GroupRecord,
-    Identity, NewUser, NodeStatus, Revoke, SessionGrant, Share, UserEdit, UserRecord,
+    AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
+    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeStatus, Revoke, SessionGrant, Share,
+    UserEdit, UserRecord,
 };
 use weft_core::{
-    CallerId, CallerName, DomainId, ErrorReport, FileId, RelPath, RequestId, StageId, TraceId, VolumeId,
-    limits,
+    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
+    VolumeId, limits,
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -155,6 +157,8 @@ pub enum CallBody {
     Audit(AuditAsk),
     /// `supports`.
     Supports(VolumeId),
+    /// Something of links. From version 5 on.
+    Links(LinksAsk),
 }
 
 /// A method of an open file.
@@ -298,6 +302,38 @@ pub enum AuditAsk {
     Verify,
 }
 
+/// A method of links.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LinksAsk {
+    /// `make_link`.
+    Make {
+        /// To what.
+        at: RelPath,
+        /// What it is to be.
+        new: NewLink,
+    },
+    /// `links`.
+    List {
+        /// Whether everybody's.
+        all: bool,
+        /// After which.
+        after: Option<(CallerId, LinkId)>,
+    },
+    /// `end_link`.
+    End(LinkId),
+    /// `make_drop_box`.
+    MakeDropBox {
+        /// Of what.
+        at: RelPath,
+        /// What it takes.
+        limits: DropLimits,
+    },
+    /// `drop_boxes`.
+    DropBoxes,
+    /// `end_drop_box`.
+    EndDropBox(RelPath),
+}
+
 /// What a server sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToClient {
@@ -419,6 +455,16 @@ pub enum Answer {
     Share(Share),
     /// Shares.
     Shares(Vec<Share>),
+    /// A link that was made. From version 5 on, as all of them.
+    LinkMade(LinkGrant),
+    /// Links.
+    Links(Vec<LinkRecord>),
+    /// A link.
+    Link(LinkRecord),
+    /// A drop-box.
+    DropBox(DropBoxRecord),
+    /// Drop-boxes.
+    DropBoxes(Vec<DropBoxRecord>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

@@ -19,6 +19,8 @@ mod output;
 mod paths;
 mod progress;
 mod show;
+mod sizes;
+mod spans;
 
 use std::process::ExitCode;
 

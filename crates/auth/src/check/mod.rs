@@ -16,10 +16,12 @@
 //! | name | users, groups, members | those of strangers are learned when they come back |
 //! | line | – | when anything was withdrawn: so whatever its caller holds is ended now |
 //! | withdrawal | its key | until when: it stays as long as any. Whose it was, or that it is there: whatever anybody holds is ended |
+//! | link, or the count of its uses | – | the other with it: nobody reads by it any more |
 //! | audit head | the log's next batch | a cut of the log until then is not noticed |
 
 mod accounts;
 mod files;
+mod links;
 mod rows;
 
 use std::sync::Arc;

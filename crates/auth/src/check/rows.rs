@@ -12,7 +12,7 @@ use super::{Fix, Looker};
 use crate::audit::KnownHead;
 use crate::auth::starts_by_clock;
 use crate::keys;
-use crate::tables::{self, Domain, KeyRow, Line, UserRow};
+use crate::tables::{self, Domain, KeyRow, Line, LinkRow, LinkUses, UserRow};
 
 pub(super) const STARTS: &str = "count of starts";
 pub(super) const SIGNING_KEY: &str = "signing key";
@@ -36,6 +36,8 @@ fn what(key: &[u8]) -> &'static str {
         Some(b'n') => "name",
         Some(b'l') => "line",
         Some(b'c') => "withdrawal",
+        Some(b't') => "link",
+        Some(b'q') => "uses of a link",
         Some(b'w') => "count of withdrawals",
         Some(b'a') => "audit head",
         _ => "row",
@@ -69,6 +71,9 @@ fn is_whole(key: &[u8], value: &[u8]) -> bool {
         b'n' => tables::opened::<CallerName>(key, value).is_ok_and(|name| Some(name.id().0) == id),
         b'l' => id.is_some() && tables::opened::<Line>(key, value).is_ok(),
         b'c' => id.is_some() && tables::opened::<Time>(key, value).is_ok(),
+        b't' => tables::opened::<LinkRow>(key, value)
+            .is_ok_and(|row| tables::pair_of(rest).is_ok_and(|(maker, _)| row.by.id() == CallerId(maker))),
+        b'q' => id.is_some() && tables::opened::<LinkUses>(key, value).is_ok(),
         b'w' => rest.is_empty() && counter(value).is_ok(),
         b'a' => rest.is_empty() && tables::opened::<KnownHead>(key, value).is_ok(),
         _ => false,
@@ -117,6 +122,7 @@ impl Looker<'_> {
                 (ALL_ENDED, fixes)
             }
             (b'a', _) => ("removed; until the next record a cut of the log is not noticed", vec![delete]),
+            (b't' | b'q', _) => ("removed; the link works no more", vec![delete]),
             _ if what(key) == "row" => ("removed", vec![delete]),
             _ => (AGAIN, vec![delete]),
         };

@@ -7,6 +7,7 @@ mod check;
 mod fuzz;
 mod issuer;
 mod keys;
+mod links;
 mod login;
 mod mending;
 mod scene;

@@ -7,15 +7,18 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use weft_auth::{check, mend};
+use weft_auth::{LinkTarget, check, mend};
 use weft_conformance::tables;
-use weft_core::proof::Caller;
-use weft_core::service::{Finding, GroupEdit, Revoke, Severity, UserEdit};
-use weft_core::{CallerName, CredentialId, DomainId, Result, VolumeId};
+use weft_core::limits::LINK_LIFE;
+use weft_core::proof::{Caller, Within};
+use weft_core::service::{
+    Evidence, Finding, GroupEdit, LinkGives, LinkGrant, NewLink, Revoke, Severity, UserEdit,
+};
+use weft_core::{CallerName, CredentialId, DomainId, FileId, LinkId, RelPath, Result, VolumeId};
 use weft_kv::{Ack, Embedded, Engine, Options, SpaceId};
 use weft_sys::{Disk, SimDisk, Sys};
 
-use crate::scene::{FOUNDER_UID, ROOT_WORD, SPACE, Scene, all_rows, as_version_1, scene, settings};
+use crate::scene::{FOUNDER_UID, ROOT_WORD, SOCKET, SPACE, Scene, all_rows, as_version_1, scene, settings};
 
 const EXPECTED: &str = include_str!("mending.txt");
 const VOLUMES: [VolumeId; 2] = [VolumeId(0), VolumeId(7)];
@@ -35,6 +38,8 @@ enum Damage {
 struct Held {
     domain: DomainId,
     tokens: Vec<(&'static str, String)>,
+    /// A link of alice's.
+    link: LinkGrant,
 }
 
 /// A row of each kind, and how it is called.
@@ -70,7 +75,11 @@ async fn furnish(node: &Scene) -> (Held, Rows) {
         let edit = GroupEdit::Add(member.clone());
         accounts.edit_group(&logged_in(node, "alice").await, &team, &edit).await.expect("it is hers");
     }
-    let mut held = Held { domain: node.auth.domain(), tokens: Vec::new() };
+    let within = Within { root: FileId::ROOT, version: None, hint: RelPath::EMPTY };
+    let target = LinkTarget { within, is_directory: true };
+    let new = NewLink { gives: LinkGives::Read, life: LINK_LIFE, count: Some(9), pin: false };
+    let link = node.auth.links().make(&logged_in(node, "alice").await, target, &new).await.expect("she may");
+    let mut held = Held { domain: node.auth.domain(), tokens: Vec::new(), link };
     for (whose, user) in
         [("alice's", "alice"), ("bob's", "bob"), ("bob's revoked", "bob"), ("carol's", "carol")]
     {
@@ -81,11 +90,11 @@ async fn furnish(node: &Scene) -> (Held, Rows) {
     let by = logged_in(node, "bob").await;
     node.auth.authority().revoke(&by, &Revoke::Credential(revoked)).await.expect("it is his");
     accounts.edit_user(&node.admin().await, &carol, &UserEdit::Enabled(false)).await.expect("she is there");
-    let rows = rows_of(node, revoked, [&alice, &bob, &carol, &team]).await;
+    let rows = rows_of(node, revoked, held.link.record.id, [&alice, &bob, &carol, &team]).await;
     (held, rows)
 }
 
-async fn rows_of(node: &Scene, revoked: CredentialId, names: [&CallerName; 4]) -> Rows {
+async fn rows_of(node: &Scene, revoked: CredentialId, link: LinkId, names: [&CallerName; 4]) -> Rows {
     let [alice, bob, carol, team] = names.map(|name| name.id().0.to_be_bytes());
     let stranger = eve().id().0.to_be_bytes();
     let row = |table: &str, rest: &[&[u8]]| [table.as_bytes(), &rest.concat()].concat();
@@ -116,6 +125,8 @@ async fn rows_of(node: &Scene, revoked: CredentialId, names: [&CallerName; 4]) -
         ("line of carol, who may not log in", row("l", &[&carol])),
         ("withdrawal of a credential of bob's", row("c", &[&revoked.0.to_be_bytes()])),
         ("count of withdrawals", row("w", &[])),
+        ("link of alice's", row("t", &[&alice, &link.0.to_be_bytes()])),
+        ("uses of a link", row("q", &[&link.0.to_be_bytes()])),
         ("audit head", row("a", &[])),
     ]);
     rows
@@ -143,6 +154,9 @@ async fn look(node: &Scene, held: &Held) -> Vec<String> {
     for (whose, token) in &held.tokens {
         lines.push(format!("{whose} token: {}", said(held.domain, node.token(token).await)));
     }
+    let link = Evidence::Link(held.link.secret.clone());
+    let by_link = node.auth.authority().authenticate(&link, SOCKET).await;
+    lines.push(format!("alice's link: {}", said(held.domain, by_link)));
     for uid in [FOUNDER_UID, ALICES_UID] {
         lines.push(format!("uid {uid}: {}", said(held.domain, Ok(node.uid(uid).await))));
     }

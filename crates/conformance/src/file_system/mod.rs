@@ -17,6 +17,7 @@
 
 pub mod attributes;
 pub mod concurrency;
+pub mod confined;
 pub mod durable;
 pub mod files;
 pub mod history;

@@ -198,6 +198,12 @@ laws! { $
         why_answers_what_is_decided,
         why_answers_for_others_to_whoever_administers,
     ]
+    confined: [
+        a_credential_confined_to_a_directory_reaches_nothing_above_it,
+        a_confined_credential_follows_the_id_and_not_the_name,
+        a_credential_for_one_version_ends_with_it,
+        what_was_removed_is_out_of_a_confined_credentials_reach,
+    ]
     narrowed: [
         a_right_reaches_bytes_of_any_size_and_no_further,
         a_condition_ends_what_carries_a_right_out,

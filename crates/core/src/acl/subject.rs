@@ -3,7 +3,7 @@
 use super::Circumstance;
 use crate::caller::CallerName;
 use crate::id::CallerId;
-use crate::proof::{Attenuation, CredentialClaims};
+use crate::proof::{Attenuation, CredentialClaims, Within};
 use crate::rights::Rights;
 
 static WHOLE: Attenuation = Attenuation::NONE;
@@ -17,19 +17,20 @@ pub struct Subject<'a> {
     groups: &'a [CallerId],
     attributes: &'a [(String, String)],
     limits: &'a Attenuation,
+    within: Option<&'a Within>,
 }
 
 impl<'a> Subject<'a> {
     /// Returns whom a credential speaks of. Its groups are in rising order.
     pub(crate) fn of(claims: &'a CredentialClaims) -> Self {
-        let CredentialClaims { caller: name, groups, attributes, limits, .. } = claims;
-        Self { name, groups, attributes, limits }
+        let CredentialClaims { caller: name, groups, attributes, limits, within, .. } = claims;
+        Self { name, groups, attributes, limits, within: within.as_ref() }
     }
 
     /// Returns somebody by name, as it would come with a credential that was not narrowed and
     /// carries no attributes. The groups are in rising order.
     pub fn named(name: &'a CallerName, groups: &'a [CallerId]) -> Self {
-        Self { name, groups, attributes: &[], limits: &WHOLE }
+        Self { name, groups, attributes: &[], limits: &WHOLE, within: None }
     }
 
     /// Returns who it is.
@@ -55,6 +56,16 @@ impl<'a> Subject<'a> {
     /// Returns what its credential was narrowed to.
     pub fn limits(&self) -> &'a Attenuation {
         self.limits
+    }
+
+    /// Returns the one thing that its credential is confined to, if it is a link's.
+    pub fn within(&self) -> Option<&'a Within> {
+        self.within
+    }
+
+    /// Returns whether its credential reaches some places only.
+    pub fn is_confined(&self) -> bool {
+        !self.limits.paths.is_empty() || self.within.is_some()
     }
 
     /// Returns the rights its credential may carry in these circumstances: none from an address

@@ -14,7 +14,7 @@ use crate::form::{At, Call, Follow, Guard};
 use crate::id::FileId;
 use crate::limits;
 use crate::name::{Name, RelPath};
-use crate::proof::Objects;
+use crate::proof::{Objects, Within};
 use crate::rights::Rights;
 use crate::time::Moment;
 
@@ -93,16 +93,32 @@ impl Act<'_> {
             Bits::WereCounted => Rights::ALL,
         };
         let placed = bits == Bits::Count || !inode.names.is_empty();
-        Ok(if placed { left & self.within(id, &who.limits().paths) } else { left })
+        Ok(if placed { left & self.within(id, who) } else { left })
     }
 
     pub(super) fn within_paths(&self, id: FileId) -> Rights {
-        self.within(id, &self.call.caller.limits().paths)
+        self.within(id, &self.call.caller.subject())
     }
 
-    /// Returns what a path-limited credential leaves: everything at and below its
-    /// paths, the way there, nothing elsewhere.
-    pub(super) fn within(&self, id: FileId, allowed: &[RelPath]) -> Rights {
+    /// Returns what a confined credential leaves: of paths everything at and below them and the way
+    /// there, of one thing everything at and below it, nothing elsewhere.
+    pub(super) fn within(&self, id: FileId, who: &Subject<'_>) -> Rights {
+        match who.within() {
+            Some(within) if !self.lies_within(id, within) => Rights::NONE,
+            _ => self.within_paths_of(id, &who.limits().paths),
+        }
+    }
+
+    fn lies_within(&self, id: FileId, within: &Within) -> bool {
+        let Ok(inode) = self.state.inode(id) else { return false };
+        if id == within.root {
+            let same = within.version.is_none_or(|version| inode.version(self.state.instance) == version);
+            return same && (id == FileId::ROOT || !inode.names.is_empty());
+        }
+        inode.names.iter().any(|(dir, _)| *dir != id && self.lies_within(*dir, within))
+    }
+
+    fn within_paths_of(&self, id: FileId, allowed: &[RelPath]) -> Rights {
         if allowed.is_empty() {
             return Rights::ALL;
         }

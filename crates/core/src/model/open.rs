@@ -237,7 +237,7 @@ impl ModelFile {
     fn bits(&self, call: &Call) -> Bits {
         let carries = self.open.as_ref().is_some_and(|open| {
             open.opener == *call.caller.name()
-                && (call.caller.limits().paths.is_empty() || open.credential == call.caller.credential())
+                && (!call.caller.is_confined() || open.credential == call.caller.credential())
         });
         if carries { Bits::WereCounted } else { Bits::Count }
     }

@@ -76,7 +76,7 @@ impl Act<'_> {
             let words = shown.then(|| policy.acl.words(index)).flatten();
             words.unwrap_or_else(|| "an entry of the ACL".to_owned())
         };
-        let inside = self.within(id, &who.limits().paths).contains(right);
+        let inside = self.within(id, who).contains(right);
         Ok(settled.because(right).words(right, inside, entry))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::credential::{Attenuation, CredentialClaims, EvidenceKind};
+use super::credential::{Attenuation, CredentialClaims, EvidenceKind, Within};
 use super::lease::{Flag, Revocations, Withdrawn};
 use super::signed::{Purpose, Signed};
 use super::trust::Trust;
@@ -81,6 +81,7 @@ impl Caller {
                 limits: Attenuation::default(),
                 issued: Time::EPOCH,
                 expires: Time::MAX,
+                within: None,
             };
             Caller(Arc::new(Verified { claims, signed: None, ends: Tick(u64::MAX), flag: Arc::default() }))
         });
@@ -142,6 +143,17 @@ impl Caller {
     /// Returns what the credential was narrowed to.
     pub fn limits(&self) -> &Attenuation {
         &self.0.claims.limits
+    }
+
+    /// Returns the one thing that the credential is confined to, if it is a link's.
+    pub fn within(&self) -> Option<&Within> {
+        self.0.claims.within.as_ref()
+    }
+
+    /// Returns whether the credential reaches some places only: then what it is given speaks of single
+    /// objects, and what it opened by an id is asked anew where it lies.
+    pub fn is_confined(&self) -> bool {
+        self.subject().is_confined()
     }
 
     /// Returns the rights the credential may carry in these circumstances: none from

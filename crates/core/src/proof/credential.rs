@@ -6,9 +6,10 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::acl::Network;
+use crate::attr::Version;
 use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
-use crate::id::{CallerId, CredentialId};
+use crate::id::{CallerId, CredentialId, FileId};
 use crate::limits;
 use crate::name::RelPath;
 use crate::rights::Rights;
@@ -25,6 +26,8 @@ pub enum EvidenceKind {
     Credential,
     /// A node's own key.
     NodeKey,
+    /// The secret of a link, which stands for its maker.
+    Link,
 }
 
 impl fmt::Display for EvidenceKind {
@@ -34,6 +37,7 @@ impl fmt::Display for EvidenceKind {
             Self::SocketUid => "uid",
             Self::Credential => "credential",
             Self::NodeKey => "node-key",
+            Self::Link => "link",
         })
     }
 }
@@ -99,6 +103,19 @@ impl Attenuation {
     }
 }
 
+/// The one thing that everything touched with a credential must be, or lie below: by its id, wherever
+/// that is by then. Nothing is left of what lies above it or beside it, not even the way there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Within {
+    /// A file, or a directory with everything below it.
+    pub root: FileId,
+    /// Of a file, the version that it must still have; none means whichever it has.
+    pub version: Option<Version>,
+    /// Where in the tree it was when this was written down. Only a hint: a volume that has forgotten
+    /// where the id is looks there first, and believes what it finds only if that has the id.
+    pub hint: RelPath,
+}
+
 /// What a credential says. Signed by a key that the caller's domain certified for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialClaims {
@@ -125,6 +142,8 @@ pub struct CredentialClaims {
     pub issued: Time,
     /// When it ends.
     pub expires: Time,
+    /// What it is confined to beside that, if it is a link's.
+    pub within: Option<Within>,
 }
 
 impl CredentialClaims {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::caller::CallerName;
 use crate::error::Result;
 use crate::form::Origin;
-use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId};
+use crate::id::{CallerId, CapabilityId, ContainerId, CredentialId, FileId};
 use crate::proof::{Attenuation, Caller, Signed};
 use crate::rights::Rights;
 use crate::time::Time;
@@ -62,6 +62,9 @@ pub enum Evidence {
     Token(Secret),
     /// The uid at the other end of the node's own Unix socket, as the kernel said it.
     SocketUid(u32),
+    /// The secret of a link: proves nobody, and lets its holder act for the link's maker as far as the
+    /// link goes.
+    Link(Secret),
 }
 
 /// What a node knows a caller as.
@@ -148,6 +151,15 @@ pub trait Authority: Send + Sync {
     /// Returns a credential for the caller, narrowed by `limits`, for at most `life`. It
     /// never reaches further or lives longer than the one the caller came with.
     async fn credential(&self, caller: &Caller, limits: &Attenuation, life: Duration) -> Result<Signed>;
+
+    /// Counts a use of the link that a caller came by, durably if the link has a limit: before the first
+    /// byte of a file goes out. What goes on where the same machine broke off, `first` being false, is no
+    /// use of its own for `limits::LINK_RESUMED_WITHIN` of the last. `Expired` once it is used up. Who came
+    /// by no link is not counted.
+    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, first: bool) -> Result<()> {
+        let _ = (caller, from, file, first);
+        Ok(())
+    }
 
     /// Returns the name behind an id, if this domain has seen it.
     async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>>;

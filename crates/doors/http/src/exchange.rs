@@ -9,7 +9,7 @@ use std::pin::{Pin, pin};
 use bytes::BytesMut;
 use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
-use weft_core::{Error, ErrorKind, Result, Rights, Time, TraceId, limits};
+use weft_core::{Error, ErrorKind, Name, Result, Rights, Time, TraceId, limits};
 use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
 use weft_sys::net::{More, Socket};
@@ -22,6 +22,7 @@ use crate::codec::target::Path;
 use crate::codec::{accept, cookie};
 use crate::connection::Connection;
 use crate::identity::{Identity, Shown};
+use crate::link::{self, Followed};
 use crate::map::Act;
 use crate::status::Status;
 use crate::{Http, get, page, put, remove, webdav};
@@ -104,6 +105,8 @@ pub struct Exchange<'t, 'c> {
     pub call: Call,
     /// What was shown to say who asks.
     pub shown: Shown<'t>,
+    /// Where the path begins, if the request came by a link; else at the root.
+    pub linked: Option<Followed>,
 }
 
 /// Serves a request. Returns what becomes of the connection.
@@ -127,7 +130,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -
     tracing::debug!(
         door = "http",
         op = head.method.name(),
-        path = %head.path().escape_ascii(),
+        path = %link::shown(&head.path()).escape_ascii(),
         status = talk.status.map(Status::code),
         bytes = talk.sent,
         caller = %connection.identity.name(),
@@ -179,6 +182,9 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         );
         return Err(problem.with("Allow", ALLOW).into());
     }
+    if let Some(target) = link::target(&head.path()) {
+        return Box::pin(link::serve(talk, head, identity, origin, target)).await;
+    }
     let path = Path::decode(head.path()).map_err(|error| Problem::of(&error, Act::Read))?;
     let cookie = cookie::of(head)?;
     let shown = Shown::of(head.one(Field::Authorization)?, cookie.as_deref());
@@ -187,11 +193,11 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
     }
     let call = identity.call(talk.http, shown, origin, talk.trace).await;
     let call = call.map_err(|error| Problem::of(&error, Act::Read))?;
-    let exchange = Exchange { talk, head, path, call, shown };
+    let exchange = Exchange { talk, head, path, call, shown, linked: None };
     match head.method {
         // What a read is not made of is boxed: room for it would be copied about with each read.
         Method::Get | Method::Head => get::serve(exchange).await,
-        Method::Post => Box::pin(page::login::post(exchange)).await,
+        Method::Post => Box::pin(page::post(exchange)).await,
         Method::Put => Box::pin(put::serve(exchange)).await,
         Method::Mkcol => Box::pin(put::make_directory(exchange)).await,
         Method::Propfind => Box::pin(webdav::propfind::serve(exchange)).await,
@@ -354,7 +360,23 @@ impl<'c> Talk<'c> {
 impl Exchange<'_, '_> {
     /// Returns where the request's path leads, a link at its end followed.
     pub fn at(&self) -> At {
-        At::root(self.path.path.clone()).following()
+        match &self.linked {
+            Some(linked) => linked.at(&self.path.path),
+            None => At::root(self.path.path.clone()).following(),
+        }
+    }
+
+    /// Returns a path, beginning where the request's does, as a target.
+    pub fn encode(&self, path: &Path) -> String {
+        self.linked.as_ref().map_or_else(|| path.encode(), |linked| linked.encode(path))
+    }
+
+    /// Returns the name of what is asked for; none for the root.
+    pub fn name(&self) -> Option<Name> {
+        match &self.linked {
+            Some(linked) => linked.name(&self.path),
+            None => self.path.path.split_last().map(|(_, name)| name),
+        }
     }
 
     /// Returns what is there, or `None` if nothing is.
@@ -380,6 +402,9 @@ impl Exchange<'_, '_> {
     /// Returns the problem of an error. Who has not said who they are is asked to, unless they may
     /// know that the answer is no.
     pub async fn problem(&self, error: &Error, act: Act) -> Problem {
+        if self.linked.is_some() {
+            return link::problem(error);
+        }
         let hides = match error.kind() {
             ErrorKind::Denied | ErrorKind::NotPermitted => true,
             ErrorKind::NotFound | ErrorKind::NotDirectory | ErrorKind::Stale => !self.may_know().await,
@@ -426,6 +451,9 @@ impl Exchange<'_, '_> {
             Err(error) if sent > 0 => Err(Failed::Broken(error)),
             Err(error) => {
                 self.talk.status = None;
+                if self.linked.is_some() {
+                    return Err(link::problem(&error).closing().into());
+                }
                 let error = error.said_of(At::root(self.path.path.clone()));
                 Err(Problem::of(&error, Act::Read).closing().into())
             }

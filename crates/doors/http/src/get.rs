@@ -15,6 +15,7 @@ use crate::codec::head::Field;
 use crate::codec::range::{self, Stretch, Wanted};
 use crate::codec::target::{Path, encode_extended};
 use crate::exchange::{Exchange, Served, keeping_session};
+use crate::link;
 use crate::list;
 use crate::map::Act;
 use crate::page::{self, Page};
@@ -28,8 +29,11 @@ const FILE_RULES: &str = "Accept-Ranges: bytes\r\nCache-Control: no-cache\r\n\
 /// Serves a file, or a directory's listing.
 pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     match Page::asked(x.head.query()) {
+        // By a link one reads; the page's own ways are for who is somebody.
+        _ if x.linked.is_some() => {}
         Ok(None) => {}
         Ok(Some(Page::About)) => return Box::pin(page::about::serve(x)).await,
+        Ok(Some(Page::Links | Page::Link | Page::Unlink)) => return Box::pin(page::links::list(x)).await,
         Ok(Some(Page::Login | Page::Logout)) => return Box::pin(page::login::form(x)).await,
         Err(error) => return Err(Problem::of(&error, Act::Read).into()),
     }
@@ -53,7 +57,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
 /// Sends whoever asked for a directory without its `/` to the name with it, so that relative links
 /// in its listing lead somewhere.
 async fn to_directory(x: Exchange<'_, '_>) -> Served {
-    let mut location = Path { path: x.path.path.clone(), is_directory: true }.encode();
+    let mut location = x.encode(&Path { path: x.path.path.clone(), is_directory: true });
     if let Some(query) = x.head.query() {
         location.push('?');
         location.extend(query.iter().filter(|byte| byte.is_ascii_graphic()).map(|byte| *byte as char));
@@ -61,6 +65,9 @@ async fn to_directory(x: Exchange<'_, '_>) -> Served {
     let fields = |answer: &mut Answer| {
         // Something else may have the name one day.
         answer.field("Location", location).fixed("Cache-Control: no-cache\r\n");
+        if x.linked.is_some() {
+            answer.fixed(link::RULES);
+        }
     };
     x.talk.reply(Status::MOVED, fields, None).await
 }
@@ -85,7 +92,9 @@ async fn file(x: &mut Exchange<'_, '_>, opened: &Opened) -> Served {
         }
         false => Vec::new(),
     };
-    match wanted(x, attr, &present)? {
+    let wanted = wanted(x, attr, &present)?;
+    link::count(x, opened, &wanted).await?;
+    match wanted {
         Wanted::Whole => whole(x, opened, &present, &digests).await,
         Wanted::One(stretch) => one(x, opened, &present, &digests, stretch).await,
         Wanted::Several(stretches) => Box::pin(several(x, opened, &present, &digests, &stretches)).await,
@@ -140,7 +149,10 @@ fn begin(
         answer.field(name, value);
     }
     answer.fixed(FILE_RULES);
-    if let Some((_, name)) = x.path.path.split_last()
+    if x.linked.is_some() {
+        answer.fixed(link::RULES);
+    }
+    if let Some(name) = x.name()
         && is_active(&media_type(name.as_bytes()))
     {
         answer.field(
@@ -280,10 +292,7 @@ async fn sum(
 }
 
 fn media(x: &Exchange<'_, '_>) -> Cow<'static, str> {
-    x.path
-        .path
-        .split_last()
-        .map_or(Cow::Borrowed("application/octet-stream"), |(_, name)| media_type(name.as_bytes()))
+    x.name().map_or(Cow::Borrowed("application/octet-stream"), |name| media_type(name.as_bytes()))
 }
 
 /// Returns the media type that a name suggests.

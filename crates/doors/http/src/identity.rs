@@ -108,6 +108,25 @@ impl Identity {
             Some(caller) => caller,
             None => Box::pin(self.prove(http, shown, from)).await?,
         };
+        self.call_of(http, caller, from, trace)
+    }
+
+    /// Returns what accompanies a request that brings evidence of its own, which is not remembered here.
+    pub async fn call_by(
+        &mut self,
+        http: &Http,
+        evidence: &Evidence,
+        from: Origin,
+        trace: TraceId,
+    ) -> Result<Call> {
+        let services = &http.services;
+        let deadline = Deadline::within(services.sys.clock(), limits::CALL_DEADLINE);
+        let caller = services.sys.within(deadline, services.authority.authenticate(evidence, from)).await?;
+        self.call_of(http, caller, from, trace)
+    }
+
+    fn call_of(&mut self, http: &Http, caller: Caller, from: Origin, trace: TraceId) -> Result<Call> {
+        let clock = http.services.sys.clock();
         let session = self.session(http, &caller, from)?;
         Ok(Call {
             caller,

@@ -37,6 +37,7 @@ mod connection;
 mod exchange;
 mod get;
 mod identity;
+pub mod link;
 mod list;
 pub mod map;
 mod page;
@@ -53,7 +54,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 use weft_core::form::FileSystem;
-use weft_core::service::{Authority, NameLocks, Sessions};
+use weft_core::service::{Authority, Links, NameLocks, Sessions};
 use weft_core::{TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
@@ -85,6 +86,8 @@ pub struct Services {
     pub fs: Arc<dyn FileSystem>,
     /// Locks of their names.
     pub locks: Arc<dyn NameLocks>,
+    /// Links, if people may make some on the page.
+    pub links: Option<Arc<dyn Links>>,
     /// Moves the bytes.
     pub mover: Arc<Mover>,
 }

@@ -88,13 +88,13 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
 }
 
 /// Drops what was staged. Nothing of it was visible; if this fails too, the sweep takes it.
-async fn discard(sys: &Sys, call: &Call, stage: &Arc<dyn Stage>) {
+pub async fn discard(sys: &Sys, call: &Call, stage: &Arc<dyn Stage>) {
     let call = call.renewed(sys.clock(), limits::CALL_DEADLINE);
     let _ = sys.within(call.until, stage.discard(&call)).await;
 }
 
 /// Returns the digests the file must have: one for each algorithm, however often each is said.
-fn expected_digests(head: &Head) -> std::result::Result<Vec<Value>, Refusal> {
+pub fn expected_digests(head: &Head) -> std::result::Result<Vec<Value>, Refusal> {
     let mut said = Vec::new();
     // Without a content coding, which this door does not take, both digests are of the same bytes.
     for field in [Field::ReprDigest, Field::ContentDigest] {
@@ -126,7 +126,7 @@ fn expected_digests(head: &Head) -> std::result::Result<Vec<Value>, Refusal> {
 }
 
 /// Receives the body into the stage. Returns how many bytes there were.
-async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec<Value>) -> Served<u64> {
+pub async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec<Value>) -> Served<u64> {
     let http = x.talk.http;
     let (class, stopped) = (Class::of(&x.call), x.withdrawn());
     let mut body = x.talk.body();
@@ -166,7 +166,7 @@ async fn receive(x: &mut Exchange<'_, '_>, stage: &Arc<dyn Stage>, expected: Vec
 }
 
 /// Shows what was staged, or drops it.
-async fn publish_or_drop(
+pub async fn publish_or_drop(
     sys: &Sys,
     call: &Call,
     stage: &Arc<dyn Stage>,

@@ -9,8 +9,8 @@ use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
-    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, NodeAsk, StageAsk,
-    ToClient,
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, LinksAsk, NodeAsk,
+    StageAsk, ToClient,
 };
 
 use crate::Services;
@@ -105,6 +105,7 @@ impl Calling {
             CallBody::Accounts(ask) => self.accounts(ask).await?,
             CallBody::Node(ask) => self.node(ask).await?,
             CallBody::Audit(ask) => self.audit(ask).await?,
+            CallBody::Links(ask) => self.links(ask).await?,
             CallBody::Supports(volume) => Answer::Supports(fs.supports(volume)),
         }))
     }
@@ -256,6 +257,24 @@ impl Calling {
             }
             NodeAsk::Unshare(at) => Answer::Share(node.unshare(caller, &at).await?),
             NodeAsk::Shares => Answer::Shares(node.shares(caller).await?),
+        })
+    }
+
+    async fn links(&self, ask: LinksAsk) -> Result<Answer> {
+        let (links, caller) = (&self.services.links, &self.call.caller);
+        Ok(match ask {
+            LinksAsk::Make { at, new } => {
+                Answer::LinkMade(links.make_link(caller, self.call.from, &at, &new).await?)
+            }
+            LinksAsk::List { all, after } => Answer::Links(links.links(caller, all, after).await?),
+            LinksAsk::End(id) => Answer::Link(links.end_link(caller, id).await?),
+            LinksAsk::MakeDropBox { at, limits } => {
+                Answer::DropBox(links.make_drop_box(caller, self.call.from, &at, &limits).await?)
+            }
+            LinksAsk::DropBoxes => Answer::DropBoxes(links.drop_boxes(caller).await?),
+            LinksAsk::EndDropBox(at) => {
+                Answer::DropBox(links.end_drop_box(caller, self.call.from, &at).await?)
+            }
         })
     }
 

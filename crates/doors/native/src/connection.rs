@@ -396,6 +396,7 @@ fn needs_session(body: &CallBody) -> bool {
         | CallBody::Accounts(_)
         | CallBody::Node(_)
         | CallBody::Audit(_)
+        | CallBody::Links(_)
         | CallBody::Supports(_) => false,
         CallBody::Request(_)
         | CallBody::Batch(_)

@@ -30,7 +30,7 @@ use std::sync::Arc;
 use weft_core::DomainId;
 use weft_core::form::FileSystem;
 use weft_core::proof::KeyCertificate;
-use weft_core::service::{Accounts, Audit, Authority, Node, Sessions};
+use weft_core::service::{Accounts, Audit, Authority, Links, Node, Sessions};
 use weft_sys::Sys;
 
 pub use connection::{serve, too_many_connections};
@@ -53,6 +53,8 @@ pub struct Services {
     pub audit: Arc<dyn Audit>,
     /// The node.
     pub node: Arc<dyn Node>,
+    /// Links for people without an account.
+    pub links: Arc<dyn Links>,
     /// The node's domain.
     pub domain: DomainId,
     /// The keys that vouch for its credentials, shown to clients.

@@ -3,20 +3,24 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
-    Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, Evidence, GroupEdit,
-    GroupRecord, Identity, NewUser, Node, NodeStatus, Revoke, Share, UserEdit, UserRecord,
+    Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
+    GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeStatus,
+    Revoke, Share, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, Error, RelPath, Result, limits};
+use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
 
 use super::{Remote, take};
-use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, NodeAsk};
+use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, LinksAsk, NodeAsk};
 
 /// The version since which a node is asked about shares: an older one would take the question for
 /// nonsense, and hang up.
 const SHARES_SINCE: u16 = 4;
+/// The same of links.
+const LINKS_SINCE: u16 = 5;
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -32,6 +36,13 @@ impl Remote {
             return Err(Error::unsupported("the node is too old to share directories of its machine"));
         }
         self.0.call_as(caller, CallBody::Node(ask), limits::CALL_DEADLINE).await
+    }
+
+    async fn about_links(&self, caller: &Caller, ask: LinksAsk) -> Result<Answer> {
+        if self.0.connection.welcome().version < LINKS_SINCE {
+            return Err(Error::unsupported("the node is too old to have links"));
+        }
+        self.0.call_as(caller, CallBody::Links(ask), limits::CALL_DEADLINE).await
     }
 
     /// Returns as whom the node sees this caller.
@@ -150,5 +161,47 @@ impl Node for Remote {
 
     async fn shares(&self, caller: &Caller) -> Result<Vec<Share>> {
         take!(self.about_shares(caller, NodeAsk::Shares).await?, Answer::Shares(shares) => shares)
+    }
+}
+
+#[async_trait]
+impl Links for Remote {
+    /// The node knows itself from where it is asked.
+    async fn make_link(&self, caller: &Caller, _: Origin, at: &RelPath, new: &NewLink) -> Result<LinkGrant> {
+        let ask = LinksAsk::Make { at: at.clone(), new: new.clone() };
+        take!(self.about_links(caller, ask).await?, Answer::LinkMade(made) => made)
+    }
+
+    async fn links(
+        &self,
+        caller: &Caller,
+        all: bool,
+        after: Option<(CallerId, LinkId)>,
+    ) -> Result<Vec<LinkRecord>> {
+        take!(self.about_links(caller, LinksAsk::List { all, after }).await?, Answer::Links(links) => links)
+    }
+
+    async fn end_link(&self, caller: &Caller, id: LinkId) -> Result<LinkRecord> {
+        take!(self.about_links(caller, LinksAsk::End(id)).await?, Answer::Link(link) => link)
+    }
+
+    async fn make_drop_box(
+        &self,
+        caller: &Caller,
+        _: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        let ask = LinksAsk::MakeDropBox { at: at.clone(), limits: *limits };
+        take!(self.about_links(caller, ask).await?, Answer::DropBox(made) => made)
+    }
+
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>> {
+        take!(self.about_links(caller, LinksAsk::DropBoxes).await?, Answer::DropBoxes(boxes) => boxes)
+    }
+
+    async fn end_drop_box(&self, caller: &Caller, _: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        let ask = LinksAsk::EndDropBox(at.clone());
+        take!(self.about_links(caller, ask).await?, Answer::DropBox(was) => was)
     }
 }

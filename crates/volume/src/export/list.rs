@@ -115,7 +115,7 @@ impl<'a> Shower<'a> {
         let id = self.view.id_at(&path, facts);
         let own = if self.view.policies.is_one() { None } else { self.view.policies.at(&path, Some(id)) };
         let bound = own.unwrap_or(&self.dir.bound);
-        let shown = match own.is_some() || !self.view.call.caller.limits().paths.is_empty() {
+        let shown = match own.is_some() || self.view.call.caller.is_confined() {
             true => self.want.attr && !self.view.rights_at(&path, bound, Rights::ATTR_READ).is_empty(),
             false => self.attr_read,
         };

@@ -61,7 +61,7 @@ impl View<'_> {
     /// that: one policy for all, no user of the machine whose rights differ from step to step, a right to pass that
     /// it gives, no link, and something at the end.
     fn straight(&self, at: &At) -> Result<Option<Node>> {
-        if !self.policies.is_one() || self.user.is_some() || !self.call.caller.limits().paths.is_empty() {
+        if !self.policies.is_one() || self.user.is_some() || self.call.caller.is_confined() {
             return Ok(None);
         }
         let bound = self.policies.root();

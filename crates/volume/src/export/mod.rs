@@ -63,6 +63,7 @@ mod user;
 mod version;
 mod view;
 mod why;
+mod within;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};

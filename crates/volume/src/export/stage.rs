@@ -76,7 +76,7 @@ impl View<'_> {
         self.must_own(staging)?;
         let caller = &self.call.caller;
         let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
-        if !caller.limits().paths.is_empty() {
+        if caller.is_confined() {
             let spot = self.target_of(staging)?;
             carried = carried & self.within_paths(&spot.published_by().0.path);
         }

@@ -1,7 +1,7 @@
 //! One call's look at the machine: what is where, and what the caller may do with it.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 
 use weft_core::acl::{
     Ask, Because, Circumstance, Decision, Modes, Owned, Settled, Subject, decide, explain, narrow,
@@ -9,7 +9,7 @@ use weft_core::acl::{
 use weft_core::attr::{Attr, Before, Kind, Wcc};
 use weft_core::form::{Call, Guard};
 use weft_core::proof::{Granted, Objects};
-use weft_core::{CallerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
+use weft_core::{CallerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, Result, Rights};
 use weft_sys::beneath::{Beneath, Facts, Held};
 use weft_sys::folder::Sort;
 
@@ -33,6 +33,8 @@ pub(super) struct View<'a> {
     /// The count of policy changes just before the policies were taken.
     pub(super) seen: u64,
     pub(super) now: Moment,
+    /// Where the one thing is that the caller is confined to, once that was looked for.
+    pub(super) confined_to: OnceLock<Option<Vec<u8>>>,
 }
 
 /// Something that was found.
@@ -73,7 +75,7 @@ impl<'a> View<'a> {
         let (root, slow) = (&rooted.beneath, rooted.stalls);
         let seen = volume.policy_changes.load(Ordering::Acquire);
         let (policies, now) = (volume.policies(), volume.sys.clock().moment());
-        Self { volume, root, call, user, slow, seen, policies, now }
+        Self { volume, root, call, user, slow, seen, policies, now, confined_to: OnceLock::new() }
     }
 
     /// Finds what is at a path, if the user whose rights limit the share may go there; to them nothing
@@ -132,7 +134,11 @@ impl<'a> View<'a> {
             }
         }
         let Some(open) = self.volume.opens.held(id) else {
-            return self.by_handle(id)?.ok_or_else(|| stale(id));
+            let found = match self.by_handle(id)? {
+                None => self.hinted(id)?,
+                found => found,
+            };
+            return found.ok_or_else(|| stale(id));
         };
         if let Some(node) = self.where_held(id, &open.held)? {
             return Ok(node);
@@ -154,6 +160,13 @@ impl<'a> View<'a> {
         }
         let held = self.root.by_handle(id.serial(), id.generation())?;
         held.map_or(Ok(None), |held| self.where_held(id, &held))
+    }
+
+    /// Returns what an id is of that a credential is confined to, if it lies where that says it was.
+    fn hinted(&self, id: FileId) -> Result<Option<Node>> {
+        let within = self.call.caller.within().filter(|within| within.root == id);
+        let hint = within.and_then(|within| self.below_places(&within.hint));
+        hint.map_or(Ok(None), |path| self.node_at(id, &path))
     }
 
     /// Returns what an id is of, of which somebody holds on to the inode.
@@ -283,7 +296,7 @@ impl<'a> View<'a> {
     /// Says what the policy gives somebody at a path.
     pub(super) fn settle_at(&self, path: &[u8], bound: &Bound, asked: Rights, who: &Subject<'_>) -> Settled {
         let settled = explain(bound.acl(), who, asked, &self.circumstance(who));
-        settled.narrowed(self.within(path, &who.limits().paths))
+        settled.narrowed(self.within(path, who))
     }
 
     /// Decides over the policy of a place, and what the credential's paths leave.
@@ -310,7 +323,7 @@ impl<'a> View<'a> {
         if !decision.is_allowed() {
             return Err(self.refusal_of(node, &decision));
         }
-        let only = !self.call.caller.limits().paths.is_empty();
+        let only = self.call.caller.is_confined();
         let bound = &node.bound;
         let (container, state, object) = (bound.container, bound.stand(), node.object());
         self.volume.granted.get(self.call, &Wanted { container, state, op, object, only }, self.now, || {
@@ -434,33 +447,6 @@ impl<'a> View<'a> {
     pub(super) fn sees_into(&self, path: &[u8], bound: &Bound) -> bool {
         self.rights_at(path, bound, Rights::LIST | Rights::TRAVERSE)
             .intersects(Rights::LIST | Rights::TRAVERSE)
-    }
-
-    pub(super) fn within_paths(&self, path: &[u8]) -> Rights {
-        self.within(path, &self.call.caller.limits().paths)
-    }
-
-    /// Returns what a path-limited credential leaves: everything at and below its paths, the way
-    /// there, nothing elsewhere. Its paths are those of the tree, in which the share has a place.
-    pub(super) fn within(&self, path: &[u8], allowed: &[RelPath]) -> Rights {
-        if allowed.is_empty() {
-            return Rights::ALL;
-        }
-        let mut left = Rights::NONE;
-        for mut place in self.volume.anchor.places().unwrap_or_default() {
-            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-            place.extend(names.filter_map(|name| Name::new(name.to_vec()).ok()));
-            for limit in allowed {
-                let limit: Vec<Name> = limit.names().collect();
-                if place.starts_with(&limit) {
-                    return Rights::ALL;
-                }
-                if limit.starts_with(&place) {
-                    left = Rights::TRAVERSE;
-                }
-            }
-        }
-        left
     }
 
     /// Returns whether the caller may do what is the owner's.

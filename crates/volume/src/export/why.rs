@@ -60,7 +60,7 @@ impl View<'_> {
         let rules = self.has(node, Rights::ACL_READ).then_some(node.bound.acl());
         let entry =
             |index| rules.and_then(|acl| acl.words(index)).unwrap_or_else(|| "an entry of the ACL".into());
-        let inside = self.within(&node.path, &who.limits().paths);
+        let inside = self.within(&node.path, who);
         let whose = if self.user.is_some() { "who shared the directory" } else { "whom the node runs as" };
         let words = |right: Rights| match given.allowed().contains(right) && !left.contains(right) {
             true => format!("{right}: the machine refuses it to the user {whose}"),

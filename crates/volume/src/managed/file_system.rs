@@ -16,6 +16,7 @@ use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, SessionId,
 use weft_kv::SpaceTxn;
 
 use super::act::fingerprint;
+use super::drop_box::Boxing;
 use super::table::inodes::Layout;
 use super::table::{once, unnamed};
 use super::{Managed, Volume};
@@ -295,7 +296,7 @@ impl FileSystem for Managed {
         scope: Scope,
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
-        let done = self.volume.protect(call, at, scope, edit).await;
+        let done = self.volume.protect(call, at, scope, edit, Boxing::Keep).await;
         done.map_err(|e| e.op("protect").about(at))
     }
 

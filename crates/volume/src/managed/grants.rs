@@ -79,7 +79,7 @@ impl View<'_> {
         let governing = self.governing(node.inode.container)?;
         let who = self.call.caller.subject();
         let left = self.left_by_modes(node, &governing.rules, bits, &who);
-        if !who.limits().paths.is_empty() || governing.head.leaving || !left.contains(op) {
+        if who.is_confined() || governing.head.leaving || !left.contains(op) {
             return Ok(None);
         }
         Ok(Some(decide(&governing.rules.acl, &self.call.caller, &self.ask(&governing, op))))

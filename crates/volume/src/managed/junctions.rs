@@ -84,6 +84,11 @@ impl Managed {
         self.volume.look_whenever(&self.volume.own_call(), |view| view.paths_of(&view.node(junction)?))
     }
 
+    /// Returns the directories above a junction as it hangs now, up to the root. `Stale` if it is gone.
+    pub fn ids_above(&self, junction: FileId) -> Result<Vec<FileId>> {
+        self.volume.look_whenever(&self.volume.own_call(), |view| view.ids_above(&view.node(junction)?))
+    }
+
     /// Returns the directory that a junction is in. `Stale` if it is gone.
     pub(crate) fn directory_of(&self, junction: FileId) -> Result<FileId> {
         self.volume.look_whenever(&self.volume.own_call(), |view| {

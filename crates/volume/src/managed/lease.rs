@@ -38,7 +38,7 @@ pub(super) struct Since {
 
 impl Since {
     pub(super) fn now(volume: &Volume, call: &Call) -> Self {
-        let counts = !call.caller.limits().paths.is_empty();
+        let counts = call.caller.is_confined();
         let count = counts.then(|| volume.confined.clone());
         count.iter().for_each(|count| _ = count.fetch_add(1, Ordering::AcqRel));
         Self { seen: volume.policy_changes.load(Ordering::Acquire), confined: Confined(count) }

@@ -37,6 +37,7 @@ mod attributes;
 mod below;
 mod bytes;
 mod check;
+mod drop_box;
 mod feed;
 mod file;
 mod file_system;
@@ -66,6 +67,7 @@ mod sweep;
 mod table;
 mod view;
 mod why;
+mod within;
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

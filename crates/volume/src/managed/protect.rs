@@ -3,14 +3,17 @@
 
 use weft_core::acl::{Acl, AclEntry};
 use weft_core::attr::Changed;
+use weft_core::drop_box::is_for_anyone;
 use weft_core::form::{At, ChangeKind, Protected, Scope};
 use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
 
 use super::act::{Act, Deed};
+use super::drop_box::Boxing;
 use super::rename::Epochs;
 use super::split::Below;
 use super::table::containers::{self, Head, Rules};
+use super::table::drops;
 use super::table::splits::{self, Split};
 use super::table::{entries, inodes};
 use super::view::{Node, View};
@@ -75,7 +78,7 @@ impl Act<'_, '_> {
         &mut self,
         at: &At,
         scope: Scope,
-        edit: &PolicyEdit,
+        (edit, boxing): (&PolicyEdit, Boxing),
         below: Below,
         number: u64,
     ) -> Result<(Changed<Protected>, Epochs)> {
@@ -107,6 +110,8 @@ impl Act<'_, '_> {
             node = self.view().node(node.id)?;
         }
         self.edit(container, edit, &mut epochs)?;
+        self.box_up(&root, container, boxing)?;
+        self.must_stay_bounded(container)?;
         let traverse_added = self.mend(traverse)?;
         self.touch(&mut node)?;
         let mut also = traverse_added.clone();
@@ -116,6 +121,15 @@ impl Act<'_, '_> {
         let value = Protected { container, made, members_left, traverse_added, untouched_above };
         let file = self.wcc(node.id, before)?;
         Ok((Changed { value, file, parents: [None, None] }, epochs))
+    }
+
+    /// A drop-box keeps a limit on bytes for as long as it is one.
+    fn must_stay_bounded(&self, container: ContainerId) -> Result<()> {
+        let lifted = containers::rules(self.txn, container)?.bytes_max.is_none();
+        if lifted && drops::find(self.txn, container)?.is_some() {
+            return Err(Error::invalid("a drop-box has a limit on bytes").hint("weft dropbox end PATH"));
+        }
+        Ok(())
     }
 
     /// Writes mended ACLs. Returns whose they are.
@@ -162,7 +176,11 @@ impl Act<'_, '_> {
         below: Below,
         epochs: &mut Epochs,
     ) -> Result<u64> {
-        let rules = Rules { root: top.serial(), ..rules };
+        let mut rules = Rules { root: top.serial(), ..rules };
+        if drops::find(self.txn, old)?.is_some() {
+            // What the box takes is bounded; what leaves it is not.
+            rules.acl.entries.retain(|entry| !is_for_anyone(entry));
+        }
         containers::put(self.txn, new, Head { serial: 0, epoch: 0, leaving: false }, &rules)?;
         // What was issued for the members under the old policy must not outlive it.
         epochs.push(self.begin_epoch(old)?);

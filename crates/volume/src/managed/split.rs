@@ -11,6 +11,7 @@ use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
 
 use super::Volume;
 use super::act::{Act, fingerprint};
+use super::drop_box::Boxing;
 use super::left::Left;
 use super::rename::torn;
 use super::table::containers;
@@ -96,8 +97,12 @@ impl Volume {
         at: &At,
         scope: Scope,
         edit: &PolicyEdit,
+        boxing: Boxing,
     ) -> Result<weft_core::attr::Changed<Protected>> {
-        let print = fingerprint(call, &("protect", at, scope, edit))?;
+        let print = match boxing {
+            Boxing::Keep => fingerprint(call, &("protect", at, scope, edit))?,
+            boxing => fingerprint(call, &("protect", at, scope, edit, boxing))?,
+        };
         let (volume, again) = (self.clone(), call.clone());
         let (at, edit) = (at.clone(), edit.clone());
         self.undropped(call, async move {
@@ -113,7 +118,7 @@ impl Volume {
                     }
                     let mut epochs = Vec::new();
                     let answer = act.once(&print, |act| {
-                        let (answer, begun) = act.protect(&at, scope, &edit, below, number)?;
+                        let (answer, begun) = act.protect(&at, scope, (&edit, boxing), below, number)?;
                         epochs = begun;
                         Ok(answer)
                     })?;

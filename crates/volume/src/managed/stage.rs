@@ -22,6 +22,7 @@ use weft_kv::SpaceTxn;
 use super::Volume;
 use super::act::{Act, Deed, answered, fingerprint};
 use super::bytes::used_of;
+use super::drop_box::{full, veiled};
 use super::names::check_size;
 use super::source::Inbound;
 use super::stages::Tail;
@@ -66,7 +67,7 @@ impl Volume {
         let id = StageId(u128::from_be_bytes(bytes));
         let length = hint.length.unwrap_or(0);
         if hint.brief && length <= limits::INLINE_BYTES_MAX {
-            let row = self.look(call, |view| view.to_stage(target, length))?;
+            let row = self.look(call, |view| view.to_stage(id, target, length))?;
             return Ok(Arc::new(brief::BriefStage::new(self.clone(), id, row)));
         }
         let target = target.clone();
@@ -83,7 +84,7 @@ impl Volume {
 
 impl Act<'_, '_> {
     fn stage(&mut self, id: StageId, target: &At, length: u64) -> Result<()> {
-        let row = self.view().to_stage(target, length)?;
+        let row = self.view().to_stage(id, target, length)?;
         stages::put(self.txn, id, &row)
     }
 
@@ -124,11 +125,20 @@ impl Act<'_, '_> {
         }
         let spot = view.target_of(&row)?;
         view.may_publish(&spot)?;
+        let dropped = view.drops_into(&spot.dir)?;
         view.guard(guard, spot.held.as_ref().map(|(node, _)| node))?;
         let (container, frees) = view.published_into(&spot)?;
         // What was staged is the file's from now on, and charged as such.
         self.drop_staged(id, &row, parts, content)?;
-        self.view().room(container, content.used().saturating_sub(frees))?;
+        let room = self.view().room(container, content.used().saturating_sub(frees));
+        // Who drops a file says nothing of it but its bytes.
+        let set = if dropped { &SetAttr::default() } else { set };
+        if !dropped {
+            room?;
+        } else {
+            room.map_err(|error| full(error, container))?;
+            self.take_in(&spot.dir, content.size())?;
+        }
         let above = self.before(&spot.dir)?;
         let (mut node, link, before) = match spot.held.clone() {
             Some((node, link)) => {
@@ -141,8 +151,11 @@ impl Act<'_, '_> {
                 (node, link, before)
             }
             None => {
-                let (node, link) =
+                let (mut node, link) =
                     self.make_in(&spot.dir, &spot.name, &New::File { verifier: None }, set, number)?;
+                if dropped {
+                    node.inode.owner = spot.dir.inode.owner;
+                }
                 (node, link, None)
             }
         };
@@ -156,6 +169,9 @@ impl Act<'_, '_> {
         };
         let (place, bytes) = (Some((&spot.dir, &spot.name)), node.inode.size);
         self.record(&Deed { place, bytes, ..Deed::of(kind, "publish", &node, by) })?;
+        if dropped {
+            return Ok(veiled(&spot.dir, spot.name));
+        }
         let mut answer = self.entered(&spot.dir, above, &spot.name, &link, &node, before)?;
         if !made {
             answer.parents[0] = None;
@@ -208,6 +224,13 @@ impl Act<'_, '_> {
 }
 
 impl Content {
+    fn size(&self) -> u64 {
+        match self {
+            Self::Inline(bytes) => bytes.len() as u64,
+            Self::Whole { size, .. } => *size,
+        }
+    }
+
     fn used(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,

@@ -10,7 +10,7 @@ use weft_core::acl::{Ask, Circumstance, Decision, Owned, Settled, Subject, decid
 use weft_core::attr::{Attr, Before, Wcc};
 use weft_core::form::{Call, Guard};
 use weft_core::proof::Objects;
-use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, RelPath, Result, Rights};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, Result, Rights};
 use weft_kv::{Commit, Read, SpaceSnapshot};
 
 use super::Volume;
@@ -279,9 +279,8 @@ impl<'a> View<'a> {
         who: &Subject<'_>,
     ) -> Result<(Rights, Option<Settled>)> {
         let mut left = self.left_by_modes(node, rules, bits, who);
-        let paths = &who.limits().paths;
-        if !paths.is_empty() && (bits == Bits::Count || node.inode.links > 0) {
-            left = left & self.within(node, paths)?;
+        if who.is_confined() && (bits == Bits::Count || node.inode.links > 0) {
+            left = left & self.within(node, who)?;
         }
         let Some(split) = self.going(node)? else { return Ok((left, None)) };
         let settled = self.explain_by(&self.governing(split.into)?, asked, who);
@@ -327,7 +326,9 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn rights(&self, node: &Node) -> Result<Rights> {
-        self.rights_of(node, Rights::ALL)
+        let rights = self.rights_of(node, Rights::ALL)?;
+        // Into a drop-box one inserts: that is nothing that one may do with what is in it.
+        if rights == Rights::INSERT && self.is_in_box(node)? { Ok(Rights::NONE) } else { Ok(rights) }
     }
 
     pub(super) fn has(&self, node: &Node, rights: Rights) -> Result<bool> {
@@ -392,31 +393,6 @@ impl<'a> View<'a> {
     /// Returns whether the caller may know what names a directory holds.
     pub(super) fn sees_into(&self, dir: &Node) -> Result<bool> {
         Ok(self.rights_of(dir, Rights::LIST | Rights::TRAVERSE)?.intersects(Rights::LIST | Rights::TRAVERSE))
-    }
-
-    pub(super) fn within_paths(&self, node: &Node) -> Result<Rights> {
-        self.within(node, &self.call.caller.limits().paths)
-    }
-
-    /// Returns what a path-limited credential leaves: everything at and below its
-    /// paths, the way there, nothing elsewhere.
-    pub(super) fn within(&self, node: &Node, allowed: &[RelPath]) -> Result<Rights> {
-        if allowed.is_empty() {
-            return Ok(Rights::ALL);
-        }
-        let mut left = Rights::NONE;
-        for path in self.paths_of(node)? {
-            for limit in allowed {
-                let limit: Vec<Name> = limit.names().collect();
-                if path.starts_with(&limit) {
-                    return Ok(Rights::ALL);
-                }
-                if limit.starts_with(&path) {
-                    left = Rights::TRAVERSE;
-                }
-            }
-        }
-        Ok(left)
     }
 
     /// Returns the paths from the root to an inode, one for each of its names.

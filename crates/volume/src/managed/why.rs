@@ -125,7 +125,7 @@ impl View<'_> {
         let settled = self.settle(node, need, who)?;
         let governing = self.governing(node.inode.container)?;
         let shown = self.has(node, Rights::ACL_READ)?;
-        let left = self.within(node, &who.limits().paths)?;
+        let left = self.within(node, who)?;
         Ok(Weighed { settled, governing, shown, left })
     }
 }

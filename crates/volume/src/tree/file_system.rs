@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Changed, Kind, SetAttr, TagEdit, TagName};
+use weft_core::drop_box::check_for_anyone;
 use weft_core::form::{
     At, Call, ChangeSeq, Changes, Copied, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, Lock,
     LockLease, New, OpenFile, OpenHow, Opened, Page, PageMax, Protected, Range, Replace, Reply, Request,
@@ -63,6 +64,15 @@ impl Tree {
     fn above(&self, root: FileId) -> Option<FileId> {
         let joined = self.member_of(root.volume()).ok().flatten().filter(|joined| joined.root() == root)?;
         self.root.directory_of(joined.junction).ok()
+    }
+
+    /// Checks what an edit of policy gives to those who proved nothing. Whoever may not edit it hears that
+    /// from the volume.
+    fn must_bound_strangers(&self, call: &Call, at: &At, scope: Scope, edit: &PolicyEdit) -> Result<()> {
+        let Some(acl) = edit.acl.as_ref().filter(|_| !self.strangers_change) else { return Ok(()) };
+        let in_root = is_root(at.base.volume());
+        let in_drop_box = in_root && self.root.edits_drop_box(call, at, scope).unwrap_or(false);
+        check_for_anyone(acl, in_drop_box).map_err(|error| error.op("protect").about(at))
     }
 
     /// Shows a junction in a listing as what is seen there.
@@ -193,6 +203,7 @@ impl FileSystem for Tree {
         scope: Scope,
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
+        self.must_bound_strangers(call, at, scope, edit)?;
         reached!(self, call, at, |fs| fs.protect(call, at, scope, edit))
     }
 

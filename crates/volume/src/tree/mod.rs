@@ -51,6 +51,10 @@ pub trait Anchor: Send + Sync {
     /// that are limited to paths are limited to such. `Stale` if it hangs nowhere any more.
     fn places(&self) -> Result<Vec<Vec<Name>>>;
 
+    /// Returns the directories above the member's root as they are now, up to the root of the tree: a
+    /// credential may be confined to what lies below one of them. `Stale` if it hangs nowhere any more.
+    fn above(&self) -> Result<Vec<FileId>>;
+
     /// Lets whoever was given something in the member pass the containers above it, as far as the
     /// caller may change those. Returns the containers that were changed, and those that are not the
     /// caller's to change.
@@ -81,6 +85,10 @@ impl Anchor for ManagedAnchor {
         self.above.places(self.junction)
     }
 
+    fn above(&self) -> Result<Vec<FileId>> {
+        self.above.ids_above(self.junction)
+    }
+
     async fn let_pass(
         &self,
         call: &Call,
@@ -95,6 +103,8 @@ pub struct Tree {
     root: Managed,
     /// Read whole and let go of at once: no request waits for another that holds it.
     members: RwLock<Arc<Members>>,
+    /// Whether policies may let those who proved nothing change anything but drop-boxes.
+    strangers_change: bool,
 }
 
 type Members = BTreeMap<VolumeId, Joined>;
@@ -116,7 +126,14 @@ impl Joined {
 impl Tree {
     /// Makes a tree of one volume, number 0.
     pub fn new(root: Managed) -> Self {
-        Self { root, members: RwLock::default() }
+        Self { root, members: RwLock::default(), strangers_change: true }
+    }
+
+    /// Refuses from now on every policy, of any volume, by which those who proved nothing could change
+    /// anything but a drop-box. This is where all edits of policy on a node pass.
+    #[must_use]
+    pub fn bounding_strangers(self) -> Self {
+        Self { strangers_change: false, ..self }
     }
 
     /// Shows a member at a junction of the root volume from now on. `Exists` if a volume of this

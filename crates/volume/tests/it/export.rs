@@ -9,7 +9,7 @@ use weft_conformance::file_system::{ADMINISTRATOR, Subject};
 use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::form::{Call, FileSystem};
 use weft_core::service::SessionWatcher;
-use weft_core::{ContainerId, Name, Result, Rights, SessionId, VolumeId};
+use weft_core::{ContainerId, FileId, Name, Result, Rights, SessionId, VolumeId};
 use weft_kv::{Embedded, Engine, Options, SpaceId};
 use weft_sys::{SimClock, SimDisk, Sys};
 use weft_volume::export::{Export, Shares, SharesConfig};
@@ -72,6 +72,10 @@ struct AtRoot;
 impl Anchor for AtRoot {
     fn places(&self) -> Result<Vec<Vec<Name>>> {
         Ok(vec![Vec::new()])
+    }
+
+    fn above(&self) -> Result<Vec<FileId>> {
+        Ok(Vec::new())
     }
 
     async fn let_pass(&self, _: &Call, _: &[AclEntry]) -> Result<(Vec<ContainerId>, Vec<ContainerId>)> {

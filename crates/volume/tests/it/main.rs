@@ -6,6 +6,7 @@ mod audited;
 mod both_sides;
 mod crash;
 mod disk_store;
+mod drop_boxes;
 mod export;
 mod full;
 mod in_place;

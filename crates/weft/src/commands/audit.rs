@@ -150,7 +150,10 @@ fn print(context: &Context, client: &Client, position: u64, record: &AuditRecord
     }
     let peer = record.from.peer.map_or_else(|| "here".into(), |p| p.to_string());
     let object = about.object.map_or_else(|| "-".into(), |o| o.to_string());
-    let who = record.caller.seen_from(client.domain());
+    let mut who = record.caller.seen_from(client.domain());
+    for delegate in &record.delegates {
+        who = format!("{who} by {}", delegate.seen_from(client.domain()));
+    }
     out!(
         "{} {who:12} {door:6} {peer:15} {:8} {object:12} {outcome:12} {} {}",
         show::time(record.at),

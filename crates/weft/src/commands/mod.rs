@@ -6,10 +6,12 @@ mod backup;
 mod cat;
 mod config;
 mod cp;
+mod dropbox;
 mod du;
 mod find;
 mod fsck;
 mod group;
+mod link;
 mod ln;
 mod login;
 mod ls;
@@ -114,6 +116,12 @@ pub enum Command {
         after_help = "Nothing in the directory is touched. Who has a file of it open is told that it has gone."
     )]
     Unshare(share::UnshareArgs),
+    /// Make, list and end links for people without an account
+    #[command(subcommand)]
+    Link(link::LinkCommand),
+    /// Make, list and end directories that people without an account put files into
+    #[command(subcommand)]
+    Dropbox(dropbox::DropboxCommand),
     /// Show and change who may do what
     #[command(subcommand)]
     Acl(acl::AclCommand),
@@ -161,6 +169,8 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Du(args) => return du::run(context, &args),
         Command::Share(args) => share::share(context, &args),
         Command::Unshare(args) => share::unshare(context, &args),
+        Command::Link(command) => link::run(context, &command),
+        Command::Dropbox(command) => dropbox::run(context, &command),
         Command::Acl(command) => acl::run(context, &command),
         Command::Why(args) => return why::run(context, &args),
         Command::Audit(args) => return audit::run(context, &args),

@@ -50,7 +50,7 @@ impl Guarded {
         let may = walked.rights.unwrap_or_default().contains(Rights::AUDIT_READ);
         let refused = if walked.attr.container != container || !may {
             Error::denied("reading the audit of the container needs `audit-read` on it")
-        } else if !caller.limits().paths.is_empty() && filter.object != Some(member) {
+        } else if caller.is_confined() && filter.object != Some(member) {
             // A container reaches beyond the paths of a credential; what lies there is not to be told.
             let detail = "a credential that is limited to paths reads what is about one path only";
             Error::denied(detail).hint("weft audit --only PATH")
@@ -78,7 +78,7 @@ impl Audit for Guarded {
             self.catch_up().await?;
         }
         let mut page = self.auth.audit().records(caller, filter).await?;
-        if !is_administrator && !caller.limits().paths.is_empty() {
+        if !is_administrator && caller.is_confined() {
             page.records.iter_mut().for_each(|(_, record)| withhold_places(filter, record));
         }
         Ok(page)

@@ -16,6 +16,7 @@ pub mod backup;
 pub mod check;
 mod directory;
 mod https;
+mod links;
 mod operator;
 mod ready;
 mod shares;
@@ -43,6 +44,7 @@ use weft_volume::name_locks::KeptNameLocks;
 pub use directory::NodeDirectory;
 pub use https::HttpsSettings;
 use https::Shown;
+use links::NodeLinks;
 use operator::Operator;
 pub use ready::write_ready;
 use shares::NodeShares;
@@ -200,6 +202,12 @@ impl Running {
             sessions: self.auth.sessions(),
             audit: Arc::new(audit),
             node: Arc::new(operator) as Arc<dyn Node>,
+            links: Arc::new(NodeLinks::new(
+                sys.clone(),
+                self.auth.clone(),
+                self.audited.clone(),
+                self.volume.clone(),
+            )),
             domain: self.auth.domain(),
             certificates: self.auth.certificates()?,
             opens,

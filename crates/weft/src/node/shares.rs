@@ -60,7 +60,7 @@ impl NodeShares {
             sys: sys.clone(),
             auth: auth.clone(),
             root: root.clone(),
-            tree: Arc::new(Tree::new(root.clone())),
+            tree: Arc::new(Tree::new(root.clone()).bounding_strangers()),
             shares: Shares::open(config).await?,
             served: Mutex::default(),
             data: data.to_path_buf(),

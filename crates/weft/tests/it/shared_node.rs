@@ -11,15 +11,16 @@ use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use weft_conformance::{Sharing, TestDomain, TestSessions};
 use weft_core::attr::SetAttr;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{At, FileSystem, New, Origin};
 use weft_core::model::Model;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, Authority, BackupReport, CheckReport,
-    Evidence, GroupEdit, GroupRecord, NewUser, Node as NodeService, NodeStatus, Revoke, Sessions, Share,
-    UserEdit, UserRecord,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGrant, LinkRecord, Links, NewLink, NewUser,
+    Node as NodeService, NodeStatus, Revoke, Sessions, Share, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, Error, RelPath, Result, Time, VolumeId};
+use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
 use weft_sys::Sys;
 
@@ -81,6 +82,7 @@ impl SharedNode {
             sessions,
             audit: home.clone(),
             node: home.clone(),
+            links: home.clone(),
             domain: domain.id(),
             certificates: Vec::new(),
             opens,
@@ -104,6 +106,39 @@ impl SharedNode {
 
 fn not_asked<T>() -> Result<T> {
     Err(Error::unsupported("no test asks for it"))
+}
+
+#[async_trait::async_trait]
+impl Links for Home {
+    async fn make_link(&self, _: &Caller, _: Origin, _: &RelPath, _: &NewLink) -> Result<LinkGrant> {
+        not_asked()
+    }
+
+    async fn links(&self, _: &Caller, _: bool, _: Option<(CallerId, LinkId)>) -> Result<Vec<LinkRecord>> {
+        not_asked()
+    }
+
+    async fn end_link(&self, _: &Caller, _: LinkId) -> Result<LinkRecord> {
+        not_asked()
+    }
+
+    async fn make_drop_box(
+        &self,
+        _: &Caller,
+        _: Origin,
+        _: &RelPath,
+        _: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        not_asked()
+    }
+
+    async fn drop_boxes(&self, _: &Caller) -> Result<Vec<DropBoxRecord>> {
+        not_asked()
+    }
+
+    async fn end_drop_box(&self, _: &Caller, _: Origin, _: &RelPath) -> Result<DropBoxRecord> {
+        not_asked()
+    }
 }
 
 #[async_trait::async_trait]

@@ -7,7 +7,7 @@ use weft_core::form::{Want, Why};
 use weft_core::{CallerId, Rights};
 
 use super::frame::{self, bytes, escape};
-use super::preview;
+use super::{links, preview};
 use super::rules::RULES;
 use crate::answer::Answer;
 use crate::codec::condition::{entity_tag, format_time};
@@ -47,6 +47,9 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     own_attributes(&x, &attr, &mut text).await;
     let why = x.within(x.talk.http.services.fs.why(&x.call, &x.at(), Rights::ALL, None)).await;
     write_rights(rights, why.ok().as_ref(), &mut text);
+    if rights.contains(Rights::READ) && matches!(attr.kind, Kind::File | Kind::Directory) {
+        links::write_form(&x, &mut text);
+    }
     frame::end(&mut text);
     let fields = |answer: &mut Answer| _ = answer.fixed(&RULES).fixed(FIELDS);
     x.talk.reply(Status::OK, fields, Some((super::MEDIA, text.into_bytes()))).await

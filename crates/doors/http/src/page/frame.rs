@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use weft_core::Rights;
+use weft_core::{RelPath, Rights};
 
 use super::rules::{SCRIPT, STYLE};
 use crate::codec::target::{Path, encode_name};
@@ -32,8 +32,10 @@ pub fn end_with_script(out: &mut String) {
 
 /// Writes where one is, each directory on the way a link, and who one is.
 pub fn head(x: &Exchange<'_, '_>, out: &mut String) {
-    out.push_str("<header><nav><a href=\"/\">/</a>");
-    let (mut way, mut at) = (String::from("/"), x.path.path.names().peekable());
+    let root = x.encode(&Path { path: RelPath::EMPTY, is_directory: true });
+    let shown = if x.linked.is_some() { "shared with you /" } else { "/" };
+    let _ = write!(out, "<header><nav><a href=\"{root}\">{shown}</a>");
+    let (mut way, mut at) = (root, x.path.path.names().peekable());
     while let Some(name) = at.next() {
         let is_last = at.peek().is_none();
         way.push_str(&encode_name(&name));
@@ -47,6 +49,10 @@ pub fn head(x: &Exchange<'_, '_>, out: &mut String) {
 }
 
 fn who(x: &Exchange<'_, '_>, out: &mut String) {
+    // Whoever has a link is nobody in particular, and is told of nobody.
+    if x.linked.is_some() {
+        return;
+    }
     let name = x.call.caller.name();
     let shown = escape(name.local());
     let _ = match x.shown {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use weft_core::Rights;
 use weft_core::attr::Kind;
-use weft_core::form::{At, Entry, Want};
+use weft_core::form::{Entry, Want};
 
 use super::frame::{self, bytes, escape};
 use super::sorted::{Order, Sorting};
@@ -16,6 +16,8 @@ use crate::list::{Shape, href, kind_name};
 pub struct Listing {
     begin: String,
     is_root: bool,
+    /// Whether it is seen by a link: then it is read, and no more.
+    is_linked: bool,
     /// What is said below it.
     note: Option<String>,
 }
@@ -26,21 +28,22 @@ impl Listing {
     /// `note` is said below it.
     pub async fn of(x: &Exchange<'_, '_>, sorting: Sorting, note: Option<String>) -> Self {
         // Only what is offered depends on it; what is asked for is decided when it is.
-        let at = At::root(x.path.path.clone()).following();
         let want = Want { rights: true, attr: false };
-        let walked = x.within(x.talk.http.services.fs.walk(&x.call, &at, want)).await;
+        let walked = x.within(x.talk.http.services.fs.walk(&x.call, &x.at(), want)).await;
         let rights = walked.ok().and_then(|walked| walked.rights).unwrap_or(Rights::NONE);
         let title = frame::title(&x.path);
         let mut begin = String::with_capacity(8 << 10);
         frame::begin(&title, &mut begin);
         frame::head(x, &mut begin);
-        tools(x, rights, &mut begin);
+        if x.linked.is_none() {
+            tools(x, rights, &mut begin);
+        }
         begin.push_str("<table><thead>\n<tr>");
         for (order, name) in [(Order::Name, "Name"), (Order::Size, "Size"), (Order::Changed, "Changed")] {
             heading(order, name, sorting, &mut begin);
         }
         begin.push_str("<th></thead><tbody>\n");
-        Self { begin, is_root: x.path.path.is_empty(), note }
+        Self { begin, is_root: x.path.path.is_empty(), is_linked: x.linked.is_some(), note }
     }
 }
 
@@ -98,11 +101,11 @@ impl Shape for Listing {
         }
         let changed = entry.attr.as_ref().map(|attr| format_time(attr.mtime)).unwrap_or_default();
         let shown = changed.replace('T', " ");
-        let _ = writeln!(
-            row,
-            "<td title=\"{changed}\">{}<td><a href=\"{href}?page=about\">about</a>",
-            shown.trim_end_matches('Z')
-        );
+        let _ = write!(row, "<td title=\"{changed}\">{}<td>", shown.trim_end_matches('Z'));
+        if !self.is_linked {
+            let _ = write!(row, "<a href=\"{href}?page=about\">about</a>");
+        }
+        row.push('\n');
         out.append(&mut row.into_bytes());
     }
 
@@ -114,7 +117,10 @@ impl Shape for Listing {
         if let Some(next) = next {
             let _ = writeln!(text, "<p><a href=\"{}\">More</a></p>", escape(next));
         }
-        frame::end_with_script(&mut text);
+        match self.is_linked {
+            true => frame::end(&mut text),
+            false => frame::end_with_script(&mut text),
+        }
         out.append(&mut text.into_bytes());
     }
 }

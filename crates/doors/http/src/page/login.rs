@@ -9,17 +9,15 @@ use weft_core::proof::Attenuation;
 use weft_core::service::{Evidence, Revoke, Secret};
 use weft_core::{Error, ErrorKind, limits};
 
-use super::Page;
 use super::frame;
 use super::rules::RULES;
 use crate::answer::{Answer, Problem};
 use crate::codec::head::{Field, Head};
 use crate::codec::target::Path;
 use crate::codec::{cookie, form};
-use crate::exchange::{ALLOW, Exchange, Served};
+use crate::exchange::{Exchange, Served};
 use crate::identity::Shown;
 use crate::map::Act;
-use crate::small_body;
 use crate::status::Status;
 
 /// A login is asked for without a path: it leads back to where it was asked.
@@ -47,23 +45,8 @@ pub fn write_form(out: &mut String) {
     );
 }
 
-/// Answers a form that was sent.
-pub async fn post(mut x: Exchange<'_, '_>) -> Served {
-    let page = Page::asked(x.head.query()).map_err(|error| Problem::of(&error, Act::Read))?;
-    if !matches!(page, Some(Page::Login | Page::Logout)) {
-        let why = "nothing is posted here: files are put";
-        let problem = Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, why);
-        return Err(problem.with("Allow", ALLOW).into());
-    }
-    let body = small_body::received(&mut x, limits::HTTP_FORM_BYTES_MAX).await?;
-    x.renew();
-    match page {
-        Some(Page::Logout) => logout(x, &body).await,
-        _ => login(x, &body).await,
-    }
-}
-
-async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
+/// Answers the form.
+pub async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
     if !is_of_this_page(x.head)? {
         return Err(foreign().into());
     }
@@ -80,10 +63,10 @@ async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
     back(&mut x, &cookies).await
 }
 
-async fn logout(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
-    let Shown::Cookie(shown) = x.shown else { return back(&mut x, &[]).await };
-    if !is_guard(&form::field(body, "guard")?, shown) {
-        return Err(foreign().into());
+/// Ends the login that a request was sent under, and its credential with it.
+pub async fn logout(mut x: Exchange<'_, '_>) -> Served {
+    if !matches!(x.shown, Shown::Cookie(_)) {
+        return back(&mut x, &[]).await;
     }
     if !x.call.caller.is_anyone() {
         let what = Revoke::Credential(x.call.caller.credential());
@@ -134,7 +117,8 @@ fn is_of_this_page(head: &Head) -> Served<bool> {
     Ok(host.is_some_and(|host| host.eq_ignore_ascii_case(head.host())))
 }
 
-fn foreign() -> Problem {
+/// Returns the problem of what no page of this login sent.
+pub fn foreign() -> Problem {
     let why =
         "this was not sent by a page of this node, or by one of a login that is over; load the page again";
     Problem::new(Status::FORBIDDEN, ErrorKind::NotPermitted, why)
@@ -158,7 +142,8 @@ pub fn guard_of(cookie: &str) -> String {
     HEXLOWER.encode(&hash.finalize()[..16])
 }
 
-fn is_guard(guard: &str, cookie: &str) -> bool {
+/// Returns whether a guard is that of a login.
+pub fn is_guard(guard: &str, cookie: &str) -> bool {
     guard.as_bytes().ct_eq(guard_of(cookie).as_bytes()).into()
 }
 

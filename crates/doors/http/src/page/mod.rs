@@ -16,6 +16,8 @@
 //!  POST ?page=logout ─▶ that credential is revoked, the cookie dropped
 //! ```
 //!
+//! and what no method of HTTP does: links are made, listed and ended by forms (`links`), as the commands do it.
+//!
 //! **Ways to get it wrong.** Letting a cookie alone change something: what a foreign site makes a
 //! browser send carries it. Letting a file act for its reader: files share the origin with the page, so
 //! they are shown in a sandbox (`get`) and the page runs one script alone, named by its hash. Sending who
@@ -23,7 +25,10 @@
 //! names are any bytes, and everything that is written passes `frame::escape`.
 
 pub mod about;
+pub mod drop;
+mod forms;
 mod frame;
+pub mod links;
 pub mod listing;
 pub mod login;
 mod preview;
@@ -31,6 +36,7 @@ pub mod problem;
 mod rules;
 pub mod sorted;
 
+pub use forms::post;
 pub use rules::RULES;
 
 use weft_core::Result;
@@ -49,6 +55,12 @@ pub enum Page {
     Login,
     /// Where that ends.
     Logout,
+    /// The links that one has made.
+    Links,
+    /// A new one.
+    Link,
+    /// The end of one.
+    Unlink,
 }
 
 impl Page {
@@ -59,7 +71,10 @@ impl Page {
             b"about" => Ok(Some(Self::About)),
             b"login" => Ok(Some(Self::Login)),
             b"logout" => Ok(Some(Self::Logout)),
-            _ => Err(weft_core::Error::invalid("there is no such page; `page` is `about` or `login`")),
+            b"links" => Ok(Some(Self::Links)),
+            b"link" => Ok(Some(Self::Link)),
+            b"unlink" => Ok(Some(Self::Unlink)),
+            _ => Err(weft_core::Error::invalid("there is no such page; `page` is `about`, `links` or `login`")),
         }
     }
 }

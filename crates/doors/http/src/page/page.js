@@ -21,11 +21,11 @@
     return Object.assign(new Error(why), { status });
   }
 
-  // Does something that a button asks for, tells what went wrong, and shows the directory anew.
+  // Does something that a button asks for, tells what went wrong, and shows the directory anew, if one may see it.
   async function act(work) {
     say("");
     try {
-      if (await work() !== false) location.reload();
+      if (await work() !== false && !may.has("drop")) location.reload();
     } catch (error) {
       say(error.message);
     }
@@ -70,7 +70,7 @@
       request.onerror = () => failed(new Error("the connection broke off"));
       request.onload = () => {
         if (request.status >= 200 && request.status < 300) {
-          bar.value = bar.max;
+          bar.replaceWith("sent:");
           done();
         } else {
           failed(refusal(request.status, request.responseText));
@@ -91,6 +91,7 @@
   }
 
   async function upload(file, href) {
+    if (may.has("drop")) return put(file, href, false);
     const replaces = await is_there(href);
     if (replaces && !confirm(`Replace ${file.name}?`)) return;
     await put(file, href, replaces);
@@ -126,9 +127,9 @@
     return made;
   }
 
-  if (may.has("insert")) {
+  if (may.has("insert")) document.getElementById("make").addEventListener("click", () => act(make));
+  if (may.has("insert") || may.has("drop")) {
     tools.hidden = false;
-    document.getElementById("make").addEventListener("click", () => act(make));
     const files = document.getElementById("files");
     files.addEventListener("change", () => act(() => sendAll([...files.files], [])));
     document.addEventListener("dragover", (event) => { event.preventDefault(); tools.classList.add("over"); });

@@ -71,6 +71,7 @@ impl House {
             sessions: sessions.clone(),
             fs: fs.clone(),
             locks: Arc::new(TestNameLocks::default()),
+            links: None,
             mover: mover.clone(),
         };
         let http = Http::new(&Settings::default(), services);

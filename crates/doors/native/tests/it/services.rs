@@ -5,13 +5,18 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use weft_conformance::TestDomain;
+use weft_core::attr::Version;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
-    Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport, Evidence,
-    GroupEdit, GroupRecord, NewUser, Node, NodeStatus, Secret, Share, UserEdit, UserRecord,
+    Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
+    NewUser, Node, NodeStatus, Secret, Share, UserEdit, UserRecord,
 };
-use weft_core::{CallerKind, CallerName, Error, ErrorKind, RelPath, Result, Time, VolumeId};
+use weft_core::{
+    CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, VolumeId,
+};
 
 use crate::{HERE, UID, World};
 
@@ -85,6 +90,73 @@ impl Audit for Home {
 
     async fn verify(&self, _: &Caller) -> Result<AuditVerdict> {
         Ok(AuditVerdict::Broken { file: "audit".into(), offset: 7, detail: "on purpose".into() })
+    }
+}
+
+const BOUNDS: DropLimits = DropLimits { bytes: 9, files: 8, rate_bytes: 7, rate_per: Duration::from_secs(6) };
+
+#[async_trait]
+impl Links for Home {
+    async fn make_link(
+        &self,
+        caller: &Caller,
+        from: Origin,
+        at: &RelPath,
+        new: &NewLink,
+    ) -> Result<LinkGrant> {
+        let record = LinkRecord {
+            id: LinkId(7),
+            by: caller.name().clone(),
+            file: FileId::ROOT,
+            path: at.clone(),
+            is_directory: false,
+            gives: new.gives,
+            version: new.pin.then_some(Version(3)),
+            made: Time::EPOCH,
+            expires: Time::EPOCH.plus(new.life),
+            count: new.count,
+            used: u64::from(from.uid.unwrap_or(0)),
+            last: None,
+            ended: None,
+        };
+        Ok(LinkGrant { record, secret: Secret::new("the secret") })
+    }
+
+    async fn links(
+        &self,
+        caller: &Caller,
+        all: bool,
+        after: Option<(CallerId, LinkId)>,
+    ) -> Result<Vec<LinkRecord>> {
+        let new = NewLink { gives: LinkGives::Read, life: Duration::ZERO, count: None, pin: all };
+        let made = self.make_link(caller, HERE, &RelPath::EMPTY, &new).await?;
+        Ok(if after.is_none() { vec![made.record] } else { Vec::new() })
+    }
+
+    async fn end_link(&self, caller: &Caller, id: LinkId) -> Result<LinkRecord> {
+        let mut links = self.links(caller, false, None).await?;
+        let record = links.pop().ok_or_else(|| Error::not_found("there is no such link"))?;
+        Ok(LinkRecord { id, ended: Some("on purpose".into()), ..record })
+    }
+
+    async fn make_drop_box(
+        &self,
+        _: &Caller,
+        from: Origin,
+        at: &RelPath,
+        limits: &DropLimits,
+    ) -> Result<DropBoxRecord> {
+        let rate_left = u64::from(from.uid.unwrap_or(0));
+        let path = at.clone();
+        Ok(DropBoxRecord { path, file: FileId::ROOT, limits: *limits, bytes: 1, files: 2, rate_left })
+    }
+
+    async fn drop_boxes(&self, caller: &Caller) -> Result<Vec<DropBoxRecord>> {
+        Ok(vec![self.end_drop_box(caller, HERE, &RelPath::EMPTY).await?])
+    }
+
+    async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        self.make_drop_box(caller, from, at, &BOUNDS).await
     }
 }
 
@@ -215,6 +287,20 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
         shares.iter().filter_map(|share| share.away.as_deref()).collect::<Vec<_>>(),
         ["it is not there"]
     );
+    let new = NewLink { gives: LinkGives::Read, life: Duration::from_secs(9), count: Some(2), pin: true };
+    let made = remote.make_link(&alice, HERE, &at, &new).await.expect("it is made");
+    assert_eq!((made.secret.expose(), &made.record.path), ("the secret", &at));
+    assert_eq!((made.record.count, made.record.expires), (Some(2), Time::from_unix(9, 0)));
+    assert_eq!(made.record.used, u64::from(UID), "whoever asks, the kernel says from which uid");
+    let links = remote.links(&alice, true, None).await.expect("a list");
+    assert!(links[0].version.is_some() && links[0].by == *alice.name());
+    let after = Some((alice.name().id(), links[0].id));
+    assert!(remote.links(&alice, true, after).await.expect("a list").is_empty());
+    assert_eq!(remote.end_link(&alice, LinkId(9)).await.expect("it is ended").id, LinkId(9));
+    let made = remote.make_drop_box(&alice, HERE, &at, &BOUNDS).await.expect("it is made");
+    assert_eq!((made.limits, &made.path, made.rate_left), (BOUNDS, &at, u64::from(UID)));
+    assert_eq!(remote.drop_boxes(&alice).await.expect("a list").len(), 1);
+    assert_eq!(remote.end_drop_box(&alice, HERE, &at).await.expect("it was one").path, at);
     let filter = AuditFilter { after: 4, ..AuditFilter::default() };
     assert_eq!(remote.audit_records(&alice, filter).await.expect("a page").next, Some(5));
     let verdict = remote.audit_verify(&alice).await.expect("a verdict");

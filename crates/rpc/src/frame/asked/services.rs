@@ -2,24 +2,28 @@
 //! types may hold.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use bytes::Bytes;
 use weft_conformance::file_system::site::Dice;
 use weft_core::acl::Network;
+use weft_core::attr::Version;
+use weft_core::drop_box::DropLimits;
 use weft_core::form::{Ack, Door, Origin, Supports, Wire};
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
-    Evidence, Finding, GroupEdit, GroupRecord, Identity, NewUser, NodeStatus, Revoke, Secret, SessionGrant,
-    Severity, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant, LinkRecord,
+    NewLink, NewUser, NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
-    ErrorReport, FileId, KeyId, Name, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
+    ErrorReport, FileId, KeyId, LinkId, Name, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
 };
 
 use crate::message::{
-    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, NodeAsk, ToClient, ToServer, Welcome,
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, LinksAsk, NodeAsk, ToClient, ToServer,
+    Welcome,
 };
 
 /// A number as long as any of its lengths.
@@ -82,11 +86,12 @@ fn name(dice: &mut Dice) -> Name {
 
 fn caller(dice: &mut Dice) -> CallerName {
     let (one, other, domain) = (word(dice), word(dice), DomainId(bytes32(dice)));
-    let (kind, local) = match dice.roll(5) {
+    let (kind, local) = match dice.roll(6) {
         0 => return CallerName::ANYONE,
         1 => (CallerKind::User, one),
         2 => (CallerKind::Group, format!("{one}/{other}")),
         3 => (CallerKind::Node, one),
+        4 => (CallerKind::Link, one),
         _ => (CallerKind::Job, one),
     };
     CallerName::new(kind, &local, domain).expect("a word is a name")
@@ -130,10 +135,11 @@ fn report(dice: &mut Dice) -> ErrorReport {
 }
 
 fn evidence(dice: &mut Dice) -> Evidence {
-    match dice.roll(4) {
+    match dice.roll(5) {
         0 => Evidence::None,
         1 => Evidence::Password { user: text(dice), password: secret(dice) },
         2 => Evidence::Token(secret(dice)),
+        3 => Evidence::Link(secret(dice)),
         _ => Evidence::SocketUid(small(dice)),
     }
 }
@@ -216,6 +222,64 @@ fn audit(dice: &mut Dice) -> AuditAsk {
     })
 }
 
+fn gives(dice: &mut Dice) -> LinkGives {
+    *dice.pick(&[LinkGives::Read, LinkGives::Insert])
+}
+
+fn links(dice: &mut Dice) -> LinksAsk {
+    let new = |dice: &mut Dice| NewLink {
+        gives: gives(dice),
+        life: Duration::new(number(dice), dice.roll(1_000_000_000) as u32),
+        count: maybe(dice, number),
+        pin: coin(dice),
+    };
+    match dice.roll(6) {
+        0 => LinksAsk::Make { at: path(dice), new: new(dice) },
+        1 => {
+            let after = |dice: &mut Dice| (CallerId(wide(dice)), LinkId(wide(dice)));
+            LinksAsk::List { all: coin(dice), after: maybe(dice, after) }
+        }
+        2 => LinksAsk::End(LinkId(wide(dice))),
+        3 => LinksAsk::MakeDropBox { at: path(dice), limits: drop_limits(dice) },
+        4 => LinksAsk::DropBoxes,
+        _ => LinksAsk::EndDropBox(path(dice)),
+    }
+}
+
+fn drop_limits(dice: &mut Dice) -> DropLimits {
+    let rate_per = Duration::from_secs(number(dice));
+    DropLimits { bytes: number(dice), files: number(dice), rate_bytes: number(dice), rate_per }
+}
+
+fn drop_box(dice: &mut Dice) -> DropBoxRecord {
+    DropBoxRecord {
+        path: path(dice),
+        file: file(dice),
+        limits: drop_limits(dice),
+        bytes: number(dice),
+        files: number(dice),
+        rate_left: number(dice),
+    }
+}
+
+fn link(dice: &mut Dice) -> LinkRecord {
+    LinkRecord {
+        id: LinkId(wide(dice)),
+        by: caller(dice),
+        file: file(dice),
+        path: path(dice),
+        is_directory: coin(dice),
+        gives: gives(dice),
+        version: maybe(dice, |dice| Version(wide(dice))),
+        made: time(dice),
+        expires: time(dice),
+        count: maybe(dice, number),
+        used: number(dice),
+        last: maybe(dice, time),
+        ended: maybe(dice, text),
+    }
+}
+
 fn header(dice: &mut Dice) -> CallHeader {
     CallHeader {
         credential: small(dice),
@@ -229,10 +293,11 @@ fn header(dice: &mut Dice) -> CallHeader {
 }
 
 fn call(dice: &mut Dice) -> ToServer {
-    let body = match dice.roll(4) {
+    let body = match dice.roll(5) {
         0 => CallBody::Authority(authority(dice)),
         1 => CallBody::Accounts(accounts(dice)),
         2 => CallBody::Node(node(dice)),
+        3 => CallBody::Links(links(dice)),
         _ => CallBody::Audit(audit(dice)),
     };
     ToServer::Call { header: header(dice), body }
@@ -345,7 +410,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(16) {
+    match dice.roll(21) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -380,6 +445,11 @@ fn answer(dice: &mut Dice) -> Answer {
         12 => Answer::Digests(several(dice, |dice| [dice.roll(256) as u8; 32])),
         13 => Answer::Share(share(dice)),
         14 => Answer::Shares(several(dice, share)),
+        15 => Answer::LinkMade(LinkGrant { record: link(dice), secret: secret(dice) }),
+        16 => Answer::Links(several(dice, link)),
+        17 => Answer::Link(link(dice)),
+        18 => Answer::DropBox(drop_box(dice)),
+        19 => Answer::DropBoxes(several(dice, drop_box)),
         _ => Answer::Done,
     }
 }
@@ -461,6 +531,18 @@ mod complete {
             NodeAsk::Unshare(_) => 5,
             NodeAsk::Shares => 6,
         });
+        met(6, links, |ask| match ask {
+            LinksAsk::Make { .. } => 0,
+            LinksAsk::List { .. } => 1,
+            LinksAsk::End(_) => 2,
+            LinksAsk::MakeDropBox { .. } => 3,
+            LinksAsk::DropBoxes => 4,
+            LinksAsk::EndDropBox(_) => 5,
+        });
+        met(2, gives, |gives| match gives {
+            LinkGives::Read => 0,
+            LinkGives::Insert => 1,
+        });
         met(2, audit, |ask| match ask {
             AuditAsk::Records(_) => 0,
             AuditAsk::Verify => 1,
@@ -469,11 +551,12 @@ mod complete {
 
     #[test]
     fn whatever_such_a_call_may_hold_is_among_it() {
-        met(4, evidence, |evidence| match evidence {
+        met(5, evidence, |evidence| match evidence {
             Evidence::None => 0,
             Evidence::Password { .. } => 1,
             Evidence::Token(_) => 2,
             Evidence::SocketUid(_) => 3,
+            Evidence::Link(_) => 4,
         });
         met(6, revoke, |revoke| match revoke {
             Revoke::Credential(_) => 0,
@@ -492,18 +575,19 @@ mod complete {
             GroupEdit::Add(_) => 0,
             GroupEdit::Remove(_) => 1,
         });
-        met(5, caller, |caller| match caller.kind() {
+        met(6, caller, |caller| match caller.kind() {
             None => 0,
             Some(CallerKind::User) => 1,
             Some(CallerKind::Group) => 2,
             Some(CallerKind::Node) => 3,
             Some(CallerKind::Job) => 4,
+            Some(CallerKind::Link) => 5,
         });
     }
 
     #[test]
     fn every_message_that_is_no_call_of_files_is_among_them() {
-        met(14, to_server, |message| match message {
+        met(15, to_server, |message| match message {
             ToServer::Hello { .. } => 0,
             ToServer::Present { .. } => 1,
             ToServer::Forget { .. } => 2,
@@ -514,11 +598,12 @@ mod complete {
             ToServer::Call { body: CallBody::Accounts(_), .. } => 7,
             ToServer::Call { body: CallBody::Node(_), .. } => 8,
             ToServer::Call { body: CallBody::Audit(_), .. } => 9,
-            ToServer::Call { .. } => usize::MAX,
             ToServer::Data { .. } => 10,
             ToServer::Abort(_) => 11,
             ToServer::Credit(_) => 12,
             ToServer::Cancel => 13,
+            ToServer::Call { body: CallBody::Links(_), .. } => 14,
+            ToServer::Call { .. } => usize::MAX,
         });
         met(7, to_client, |message| match message {
             ToClient::Welcome(_) => 0,
@@ -533,7 +618,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(16, answer, |answer| match answer {
+        met(21, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -550,6 +635,11 @@ mod complete {
             Answer::Share(_) => 13,
             Answer::Shares(_) => 14,
             Answer::Done => 15,
+            Answer::LinkMade(_) => 16,
+            Answer::Links(_) => 17,
+            Answer::Link(_) => 18,
+            Answer::DropBox(_) => 19,
+            Answer::DropBoxes(_) => 20,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }

@@ -31,6 +31,14 @@ impl Checker<'_> {
             self.saw_number(id.0 & FileId::SERIAL_MAX);
             self.container(id)?;
         }
+        for row in self.rows(Table::DropBox).collect::<Vec<_>>() {
+            let (key, _) = row?;
+            let id = ContainerId(Fields::of(&key).u64().unwrap_or_default());
+            if containers::find_head(self.read, id)?.is_none() {
+                let detail = format!("of {id}: there is no such container");
+                self.found.mendable("drop-box", detail, "removed", [delete(&key)]);
+            }
+        }
         for row in self.rows(Table::Used).collect::<Vec<_>>() {
             let (key, _) = row?;
             let id = ContainerId(Fields::of(&key).u64().unwrap_or_default());

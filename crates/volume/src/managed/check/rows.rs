@@ -7,6 +7,7 @@ use weft_kv::counter;
 
 use super::super::act::blank;
 use super::super::table::containers::{self, Head, Rules};
+use super::super::table::drops::DropRow;
 use super::super::table::entries;
 use super::super::table::inodes::{self, Inode};
 use super::super::table::key::{Fields, Key, Table};
@@ -63,6 +64,10 @@ impl Checker<'_> {
                     fixes.push(put_inode(serial, &inode)?);
                 }
                 self.found.lost(what, detail, "the file is emptied", fixes);
+            }
+            // Nobody drops anything then: what anyone may do there leads nowhere without it.
+            Table::DropBox => {
+                self.found.lost(what, detail, "removed: it is no drop-box any more", [delete(key)])
             }
             Table::Target | Table::Tag | Table::Stage | Table::Part => {
                 self.found.lost(what, detail, "removed", [delete(key)]);
@@ -210,6 +215,7 @@ fn is_whole(table: Table, key: &Bytes, value: &Bytes) -> bool {
         Table::Head => row::<Head>(key, value),
         Table::Policy => row::<Rules>(key, value),
         Table::Split => row::<Split>(key, value),
+        Table::DropBox => row::<DropRow>(key, value),
         Table::SplitQueue => splits::is_queued(key, value),
         Table::Stage => row::<stages::StageRow>(key, value),
         Table::Part => row::<stages::PartRow>(key, value),

@@ -7,6 +7,7 @@ use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, StageId, limits};
 
 use super::{Putting, no_stage};
 use crate::managed::attributes::must_have_bytes;
+use crate::managed::drop_box::full;
 use crate::managed::locate::{Spot, not_directory};
 use crate::managed::names::check_size;
 use crate::managed::source::no_room;
@@ -27,12 +28,23 @@ impl View<'_> {
     }
 
     /// Says what a new stage for a name is to be.
-    pub(super) fn to_stage(&self, target: &At, length: u64) -> Result<StageRow> {
-        let spot = self.spot(target)?;
+    pub(super) fn to_stage(&self, id: StageId, target: &At, length: u64) -> Result<StageRow> {
+        let spot = match self.drop_spot(target, id)? {
+            Some(spot) => {
+                self.taking(&spot.dir, length)?;
+                spot
+            }
+            None => self.spot(target)?,
+        };
         self.may_publish(&spot)?;
         check_size(length)?;
         let (container, frees) = self.published_into(&spot)?;
-        self.room(container, length.saturating_sub(frees))?;
+        let room = self.room(container, length.saturating_sub(frees));
+        if self.drops_into(&spot.dir)? {
+            room.map_err(|error| full(error, container))?
+        } else {
+            room?
+        }
         Ok(StageRow {
             caller: self.call.caller.name().id(),
             dir: spot.dir.serial(),
@@ -75,7 +87,7 @@ impl View<'_> {
     pub(super) fn may_discard(&self, row: &StageRow) -> Result<()> {
         let caller = &self.call.caller;
         let mut carried = caller.rights_at(&Circumstance { now: self.now, peer: self.call.from.peer });
-        if !caller.limits().paths.is_empty() {
+        if caller.is_confined() {
             let spot = self.target_of(row)?;
             carried = carried & self.within_paths(spot.published_by().0)?;
         }

@@ -94,7 +94,7 @@ pub(crate) fn put(txn: &mut dyn Txn, container: ContainerId, head: Head, rules: 
 
 /// Removes a container that governs nothing any more.
 pub(crate) fn erase(txn: &mut dyn Txn, container: ContainerId) -> Result<()> {
-    for table in [Table::Head, Table::Policy, Table::Used] {
+    for table in [Table::Head, Table::Policy, Table::Used, Table::DropBox] {
         txn.delete(&key(table, container))?;
     }
     Ok(())

@@ -38,6 +38,8 @@ pub(crate) enum Table {
     Split = 0x33,
     /// container left, directory → how far it has been moved.
     SplitQueue = 0x34,
+    /// container that is a drop-box → what it takes.
+    DropBox = 0x35,
     /// stage → what it is.
     Stage = 0x40,
     /// stage, number → part.
@@ -64,7 +66,7 @@ pub(crate) enum Table {
 
 impl Table {
     /// Every table: checks go over this.
-    pub(crate) const ALL: [Self; 27] = [
+    pub(crate) const ALL: [Self; 28] = [
         Self::Volume,
         Self::Numbers,
         Self::Files,
@@ -81,6 +83,7 @@ impl Table {
         Self::Used,
         Self::Split,
         Self::SplitQueue,
+        Self::DropBox,
         Self::Stage,
         Self::Part,
         Self::StageAt,
@@ -113,6 +116,7 @@ impl Table {
             Self::Used => "bytes used",
             Self::Split => "split",
             Self::SplitQueue => "split queue",
+            Self::DropBox => "drop-box",
             Self::Stage => "stage",
             Self::Part => "part of a stage",
             Self::StageAt => "stage by directory",

@@ -4,6 +4,7 @@
 //! or objects. What must hold between tables is said in the file that writes both.
 
 pub(crate) mod containers;
+pub(crate) mod drops;
 pub(crate) mod entries;
 pub(crate) mod inodes;
 pub(crate) mod key;

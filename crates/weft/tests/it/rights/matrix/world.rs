@@ -13,6 +13,7 @@ use tokio::runtime::Runtime;
 use weft_client::Client;
 use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::attr::SetAttr;
+use weft_core::drop_box::NOT_FOR_ANYONE;
 use weft_core::form::{Ack, At, Call, FileSystem, Guard, Scope};
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::{Attenuation, Signed};
@@ -122,9 +123,11 @@ fn acl(caller: &str, who: Option<Who>, keeper: Who, name: &str, side: &str, vers
     let mut entries = vec![AclEntry::allow(keeper, Rights::ALL)];
     match (caller, who) {
         (_, None) => {}
-        ("administrator" | "owner" | "member" | "domain" | "anyone", Some(who)) => {
+        ("administrator" | "owner" | "member" | "domain", Some(who)) => {
             entries.push(AclEntry::allow(who, given(name, side)));
         }
+        // More is not taken.
+        ("anyone", Some(who)) => entries.push(AclEntry::allow(who, given(name, side) - NOT_FOR_ANYONE)),
         ("negative", Some(who)) => {
             entries.push(AclEntry::allow(who.clone(), Rights::ALL));
             entries.push(AclEntry::deny(who, Rights::ALL - given(name, side)));

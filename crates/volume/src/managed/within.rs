@@ -1,0 +1,69 @@
+//! What a confined credential leaves of the volume: what lies at or below its paths, or at or below
+//! the one thing that a link is for.
+
+use weft_core::acl::Subject;
+use weft_core::proof::Within;
+use weft_core::{FileId, Name, RelPath, Result, Rights};
+
+use super::view::{Node, View};
+
+impl View<'_> {
+    pub(super) fn within_paths(&self, node: &Node) -> Result<Rights> {
+        self.within(node, &self.call.caller.subject())
+    }
+
+    /// Returns what a confined credential leaves: of paths everything at and below them and the way
+    /// there, of one thing everything at and below it, nothing elsewhere.
+    pub(super) fn within(&self, node: &Node, who: &Subject<'_>) -> Result<Rights> {
+        match who.within() {
+            Some(within) if !self.lies_within(node, within)? => Ok(Rights::NONE),
+            _ => self.within_paths_of(node, &who.limits().paths),
+        }
+    }
+
+    /// Returns whether something is the one thing, as it must be, or lies below it. By ids: it counts
+    /// where that is now, not where it was.
+    fn lies_within(&self, node: &Node, within: &Within) -> Result<bool> {
+        if node.id == within.root {
+            let same = match within.version {
+                Some(version) => self.attr(node)?.version == version,
+                None => true,
+            };
+            return Ok(same && node.inode.links > 0);
+        }
+        for parent in self.parents(node)? {
+            if self.lineage(&parent)?.iter().any(|dir| dir.id == within.root) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn within_paths_of(&self, node: &Node, allowed: &[RelPath]) -> Result<Rights> {
+        if allowed.is_empty() {
+            return Ok(Rights::ALL);
+        }
+        let mut left = Rights::NONE;
+        for path in self.paths_of(node)? {
+            for limit in allowed {
+                let limit: Vec<Name> = limit.names().collect();
+                if path.starts_with(&limit) {
+                    return Ok(Rights::ALL);
+                }
+                if limit.starts_with(&path) {
+                    left = Rights::TRAVERSE;
+                }
+            }
+        }
+        Ok(left)
+    }
+
+    /// Returns the directories above something, up to the root.
+    pub(super) fn ids_above(&self, node: &Node) -> Result<Vec<FileId>> {
+        let mut above = Vec::new();
+        for parent in self.parents(node)? {
+            above.extend(self.lineage(&parent)?.iter().map(|dir| dir.id));
+        }
+        Ok(above)
+    }
+}
