@@ -27,7 +27,7 @@ use std::sync::Arc;
 use weft_auth::{Auth, Founded, Settings as AuthSettings};
 use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
 use weft_core::proof::Caller;
-use weft_core::service::{Node, ObjectStore};
+use weft_core::service::{Links, Node, ObjectStore};
 use weft_core::{Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
@@ -150,6 +150,11 @@ impl Running {
         Ok(running)
     }
 
+    fn links(&self, sys: &Sys) -> Arc<dyn Links> {
+        let (audited, volume) = (self.audited.clone(), self.volume.clone());
+        Arc::new(NodeLinks::new(sys.clone(), self.auth.clone(), audited, volume))
+    }
+
     async fn open_http(
         &mut self,
         sys: &Sys,
@@ -166,6 +171,7 @@ impl Running {
             sessions: self.auth.sessions(),
             fs: fs.clone(),
             locks: Arc::new(locks),
+            links: Some(self.links(sys)),
             mover: Arc::new(Mover::new(sys.clone())),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
@@ -202,12 +208,7 @@ impl Running {
             sessions: self.auth.sessions(),
             audit: Arc::new(audit),
             node: Arc::new(operator) as Arc<dyn Node>,
-            links: Arc::new(NodeLinks::new(
-                sys.clone(),
-                self.auth.clone(),
-                self.audited.clone(),
-                self.volume.clone(),
-            )),
+            links: self.links(sys),
             domain: self.auth.domain(),
             certificates: self.auth.certificates()?,
             opens,

@@ -7,8 +7,8 @@ use weft_core::form::{Want, Why};
 use weft_core::{CallerId, Rights};
 
 use super::frame::{self, bytes, escape};
-use super::{links, preview};
 use super::rules::RULES;
+use super::{links, preview};
 use crate::answer::Answer;
 use crate::codec::condition::{entity_tag, format_time};
 use crate::codec::target::encode_name;

@@ -74,7 +74,9 @@ impl Page {
             b"links" => Ok(Some(Self::Links)),
             b"link" => Ok(Some(Self::Link)),
             b"unlink" => Ok(Some(Self::Unlink)),
-            _ => Err(weft_core::Error::invalid("there is no such page; `page` is `about`, `links` or `login`")),
+            _ => {
+                Err(weft_core::Error::invalid("there is no such page; `page` is `about`, `links` or `login`"))
+            }
         }
     }
 }
