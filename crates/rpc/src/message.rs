@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
 use weft_core::form::{
     Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
-    Supports, Verifier, Wire, WriteAt, Written,
+    Supports, Verifier, Whole, Wire, WriteAt, Written,
 };
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
@@ -24,7 +24,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 5;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -155,6 +155,8 @@ pub enum CallBody {
     Audit(AuditAsk),
     /// `supports`.
     Supports(VolumeId),
+    /// `put_whole`: this frame's payload holds the bytes. From version 5 on.
+    Put(At, Box<Whole>),
 }
 
 /// A method of an open file.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
-use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch};
+use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch, put_whole};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
@@ -106,6 +106,10 @@ impl Calling {
             CallBody::Node(ask) => self.node(ask).await?,
             CallBody::Audit(ask) => self.audit(ask).await?,
             CallBody::Supports(volume) => Answer::Supports(fs.supports(volume)),
+            CallBody::Put(at, whole) => {
+                let bytes = std::mem::take(&mut self.payload);
+                Answer::Published(put_whole(fs, &self.call, &at, bytes, &whole).await?)
+            }
         }))
     }
 
