@@ -6,6 +6,7 @@ mod form;
 mod http;
 mod kv;
 mod limits;
+mod moving;
 mod rows;
 mod share;
 mod stalled;
@@ -101,6 +102,8 @@ pub const FIGURES: &[Figure] = &[
     figure("http.put.small", "durable 4 KiB uploads over 16 connections, beside the same", http::put_small),
     figure("dav.propfind", "10 000 entries by WebDAV, beside Apache", dav::propfind),
     figure("share.list", "a directory served in place, listed whole, beside `find`", share::list),
+    figure("import.src", "50 000 small files brought into a node, beside `rsync -a`", moving::source_tree),
+    figure("import.pdb", "12 000 files as in the Protein Data Bank, beside `cp -r`", moving::protein_data),
     figure("idle", "memory, threads and 10 000 idle connections, beside nginx", standing::idle),
     figure("start", "from `weft up` after kill -9 to the first answer", standing::start),
 ];

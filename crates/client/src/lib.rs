@@ -4,7 +4,7 @@
 //! ```text
 //!   Place ─▶ Client ── fs() ─▶ FileSystem over rpc
 //!              │  └─── remote() ─▶ authority, accounts, node, audit
-//!              └─ copy: plan ─▶ files, several at a time ─▶ stage, put, publish
+//!              └─ copy: plan ─▶ files, several at a time ─▶ small ones whole, others by stage, put, publish
 //! ```
 //!
 //! No server code: what this crate depends on can be linked into anything. How to get
@@ -13,6 +13,7 @@
 
 pub mod copy;
 pub mod credential;
+pub mod rules;
 pub mod steady;
 pub mod tree;
 

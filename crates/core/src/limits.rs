@@ -33,6 +33,19 @@ pub const TAG_NAME_BYTES_MAX: usize = 255;
 /// Bytes in one user attribute's value.
 pub const TAG_VALUE_BYTES_MAX: usize = 60 << 10;
 
+/// Rules of what one copy leaves out.
+pub const RULES_MAX: usize = 10_000;
+/// Files of one copy under way at once: enough to share flushes and to hide the way to the node.
+pub const COPIES_AT_ONCE_MAX: usize = 64;
+/// Bytes that those files may have together, unless one alone has more.
+pub const COPIES_AT_ONCE_BYTES: u64 = 16 << 20;
+/// Files of one copy that were found and have not begun: each keeps its directory open.
+pub const COPIES_WAITING_MAX: usize = 256;
+/// Lines of the shell's history.
+pub const SHELL_HISTORY_MAX: usize = 1000;
+/// Bytes in one line that the shell reads.
+pub const SHELL_LINE_BYTES_MAX: usize = 1 << 20;
+
 /// Entries in one ACL.
 pub const ACL_ENTRIES_MAX: usize = 256;
 /// Conditions on one ACL entry.

@@ -11,7 +11,7 @@ use weft_core::attr::{Attr, Changed, SetAttr, Wcc};
 use weft_core::drop_box::DropLimits;
 use weft_core::form::{
     Ack, At, Entry, Guard, Lock, OpenHow, Part, PartPage, Range, Reply, Request, Seek, Shape, StageHint,
-    Supports, Verifier, Wire, WriteAt, Written,
+    Supports, Verifier, Whole, Wire, WriteAt, Written,
 };
 use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
@@ -159,6 +159,8 @@ pub enum CallBody {
     Supports(VolumeId),
     /// Something of links. From version 5 on.
     Links(LinksAsk),
+    /// `put_whole`: this frame's payload holds the bytes. From version 5 on.
+    Put(At, Box<Whole>),
 }
 
 /// A method of an open file.

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use weft_core::{Error, ErrorKind, Result, Time};
 
 use crate::fault;
+use crate::local::{self, Tags};
 
 /// An open directory.
 pub struct Folder {
@@ -38,6 +39,10 @@ pub struct Seen {
     pub size: u64,
     /// When its bytes last changed.
     pub mtime: Time,
+    /// Names that it has.
+    pub links: u64,
+    /// Which file of the machine it is: device and inode.
+    pub inode: (u64, u64),
 }
 
 /// Sorts of files that a machine has.
@@ -127,8 +132,7 @@ impl Folder {
     /// Returns the names in it, in order.
     pub fn names(&self) -> Result<Vec<OsString>> {
         let unreadable = |e: Errno| fault::error(e.into(), "read", self.path.display());
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::empty()).map_err(unreadable)?;
+        let fd = self.listed()?;
         let mut names = Vec::new();
         for entry in Dir::new(fd).map_err(unreadable)? {
             let entry = entry.map_err(unreadable)?;
@@ -242,13 +246,51 @@ impl Folder {
         removed.map_err(|e| self.refused(e, "remove", name))
     }
 
+    /// Removes a name of an empty directory.
+    pub fn remove_directory(&self, name: &OsStr) -> Result<()> {
+        let removed = rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR);
+        removed.map_err(|e| self.refused(e, "remove", name))
+    }
+
+    /// Gives a file in another directory, or this one, a name here. Fails with `Exists` if it is taken.
+    pub fn link(&self, from: &Self, own: &OsStr, name: &OsStr) -> Result<()> {
+        let linked = rustix::fs::linkat(&from.fd, own, &self.fd, name, AtFlags::empty());
+        linked.map_err(|e| self.refused(e, "write", name))
+    }
+
+    /// Brings everything of the file system that it lies in to disk.
+    pub fn flush_all(&self) -> Result<()> {
+        let flushed = rustix::fs::syncfs(&self.listed()?);
+        flushed.map_err(|e| fault::error(e.into(), "flush", self.path.display()))
+    }
+
+    /// Returns the directory's own user attributes.
+    pub fn tags(&self) -> Result<Tags> {
+        local::tags(self.listed()?)
+    }
+
+    /// Gives the directory a user attribute, or takes it away.
+    pub fn set_tag(&self, own: &[u8], value: Option<&[u8]>) -> Result<()> {
+        local::set_tag(self.listed()?, own, value)
+    }
+
+    /// Opens it for more than passing through.
+    fn listed(&self) -> Result<OwnedFd> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(&self.fd, ".", flags, Mode::empty());
+        fd.map_err(|e| fault::error(e.into(), "read", self.path.display()))
+    }
+
+    /// Sets the time of what has a name, the link itself where it is one.
+    pub fn set_time(&self, name: &OsStr, mtime: Time) -> Result<()> {
+        let set = rustix::fs::utimensat(&self.fd, name, &modified(mtime), AtFlags::SYMLINK_NOFOLLOW);
+        set.map_err(|e| self.refused(e, "write", name))
+    }
+
     /// Sets the directory's own mode and time.
     pub fn set(&self, mode: u16, mtime: Time) -> Result<()> {
         let failed = |e: Errno| fault::error(e.into(), "write", self.path.display());
-        let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
-        let mtime = Timespec { tv_sec: mtime.seconds(), tv_nsec: i64::from(mtime.subsec_nanos()) };
-        let times = Timestamps { last_access: kept, last_modification: mtime };
-        rustix::fs::utimensat(&self.fd, ".", &times, AtFlags::empty()).map_err(failed)?;
+        rustix::fs::utimensat(&self.fd, ".", &modified(mtime), AtFlags::empty()).map_err(failed)?;
         let mode = Mode::from_raw_mode(u32::from(mode));
         rustix::fs::chmodat(&self.fd, ".", mode, AtFlags::empty()).map_err(failed)
     }
@@ -282,6 +324,13 @@ impl Folder {
     }
 }
 
+/// Returns a time of change to set, and none of reading.
+fn modified(mtime: Time) -> Timestamps {
+    let kept = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let mtime = Timespec { tv_sec: mtime.seconds(), tv_nsec: i64::from(mtime.subsec_nanos()) };
+    Timestamps { last_access: kept, last_modification: mtime }
+}
+
 /// Links left by copies that were killed which a name beside another passes by.
 const LINKS_BESIDE_MAX: u32 = 1000;
 
@@ -292,7 +341,10 @@ impl Seen {
     fn of(stat: &Stat) -> Self {
         let sort = Sort::of_mode(stat.st_mode);
         let mtime = Time::from_unix(stat.st_mtime, stat.st_mtime_nsec as u32);
-        Self { sort, mode: (stat.st_mode & 0o7777) as u16, size: stat.st_size as u64, mtime }
+        let (mode, size) = ((stat.st_mode & 0o7777) as u16, stat.st_size as u64);
+        #[allow(clippy::useless_conversion, reason = "narrower on some machines")]
+        let links = u64::from(stat.st_nlink);
+        Self { sort, mode, size, mtime, links, inode: (stat.st_dev, stat.st_ino) }
     }
 }
 

@@ -31,6 +31,7 @@ pub mod clock;
 pub mod disk;
 pub mod fault;
 pub mod folder;
+pub mod local;
 pub mod memory;
 pub mod mounts;
 pub mod net;

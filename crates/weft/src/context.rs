@@ -37,6 +37,12 @@ impl Context {
         Self { args, sys: Sys::real() }
     }
 
+    /// Makes the context of a command within this one: what it is not told itself is as here.
+    pub fn within(&self, args: GlobalArgs) -> Self {
+        let node = args.node.or_else(|| self.args.node.clone());
+        Self { args: GlobalArgs { node, json: args.json || self.args.json }, sys: self.sys.clone() }
+    }
+
     /// Returns whether to answer in JSON.
     pub fn json(&self) -> bool {
         self.args.json

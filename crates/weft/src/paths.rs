@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use weft_client::{Client, tree};
@@ -14,6 +15,57 @@ use weft_core::{Error, ErrorKind, Name, RelPath, Result, Shown};
 
 /// What marks a path of the tree where both kinds are possible.
 const MARK: &[u8] = b"weft:";
+
+/// The directory that paths may begin in: only a shell has one.
+static BASE: Mutex<Option<RelPath>> = Mutex::new(None);
+
+/// Has paths begin in a directory from now on that do not begin with `/`.
+pub fn begin_at(dir: RelPath) {
+    // A path is replaced whole: a panic elsewhere cannot spoil it.
+    *BASE.lock().unwrap_or_else(PoisonError::into_inner) = Some(dir);
+}
+
+/// Has them begin at the root.
+pub fn begin_at_root() {
+    begin_at(RelPath::EMPTY);
+}
+
+/// Returns the directory that paths begin in, if they may.
+pub fn base() -> Option<RelPath> {
+    BASE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// Returns the directory that is meant where none is named: the root, but in a shell.
+pub fn here() -> OsString {
+    let dir = base().unwrap_or_default();
+    OsStr::from_bytes(&[b"/", dir.as_bytes()].concat()).to_os_string()
+}
+
+/// Returns what a path that begins in a directory is from the root. `.` and `..` are taken by names alone; above
+/// the root is the root.
+fn from_base(base: &RelPath, path: &[u8]) -> Vec<u8> {
+    let mut names: Vec<&[u8]> =
+        base.as_bytes().split(|byte| *byte == b'/').filter(|n| !n.is_empty()).collect();
+    let mut parts = path.split(|byte| *byte == b'/').peekable();
+    let mut whole = Vec::new();
+    while let Some(part) = parts.next() {
+        match part {
+            b"." => {}
+            b".." => drop(names.pop()),
+            // At the end it says that a directory is meant; elsewhere nothing is guessed.
+            b"" if parts.peek().is_none() => {}
+            part => names.push(part),
+        }
+    }
+    for name in &names {
+        whole.push(b'/');
+        whole.extend_from_slice(name);
+    }
+    if names.is_empty() || path.ends_with(b"/") {
+        whole.push(b'/');
+    }
+    whole
+}
 
 /// A path of the tree, as it was written.
 #[derive(Clone, Debug)]
@@ -35,6 +87,9 @@ impl TreePath {
             let error = e.op("use").about(Shown(text.as_bytes()));
             if error.kind() == ErrorKind::Invalid { error.hint(hint) } else { error }
         };
+        let begun = base().filter(|_| !bytes.is_empty() && !bytes.starts_with(b"/"));
+        let whole = begun.map(|base| from_base(&base, bytes));
+        let bytes = whole.as_deref().unwrap_or(bytes);
         let below = bytes
             .strip_prefix(b"/")
             .ok_or_else(|| unusable(Error::invalid("a path in the tree starts with `/`")))?;
@@ -184,6 +239,23 @@ mod tests {
         }
         for text in ["", "a", "weft:a", "//", "/a//b", "/a/../b", "/./a"] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_may_begin_in_a_directory_and_then_dots_are_names_away() {
+        let base = RelPath::new("a/b").expect("a path");
+        for (path, whole) in [
+            ("c", "/a/b/c"),
+            ("c/", "/a/b/c/"),
+            (".", "/a/b"),
+            ("./c", "/a/b/c"),
+            ("..", "/a"),
+            ("../..", "/"),
+            ("../../../c", "/c"),
+            ("c//d", "/a/b/c//d"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&from_base(&base, path.as_bytes())), whole, "{path}");
         }
     }
 

@@ -113,16 +113,16 @@ pub fn reading(context: &Context) -> Count {
     count(is_for_people(context) && !std::io::stdin().is_terminal(), None, BYTES, "")
 }
 
-/// Shows how far copies of so many bytes are while `work` runs, which is told how to print meanwhile,
+/// Shows how far copies are while `work` runs, which is told how to print meanwhile,
 /// and stops them cleanly at the first Ctrl-C.
 pub async fn watch<T, F: Future<Output = T>>(
     context: &Context,
     progress: &Arc<Progress>,
-    total: u64,
     work: impl FnOnce(Beside) -> F,
 ) -> T {
     let seen = progress.clone();
-    let shown = show(is_for_people(context), Some(total), BAR, move |bar| {
+    let shown = show(is_for_people(context), Some(progress.expected()), BAR, move |bar| {
+        bar.set_length(seen.expected());
         bar.set_position(seen.bytes());
         bar.set_message(format!("{} files", seen.files()));
     });

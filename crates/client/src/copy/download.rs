@@ -1,17 +1,25 @@
 //! One file out of the tree.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use weft_core::attr::Attr;
-use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Source};
-use weft_core::{Error, ErrorKind, Result, Rights, Time, limits};
-use weft_sys::{Folder, Sort};
+use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Seek, Source};
+use weft_core::{Error, ErrorKind, FileId, Result, Rights, Time, limits};
+use weft_sys::local::Tags;
+use weft_sys::{Folder, Seen, Sort, fault};
 
+use super::compare::same_bytes;
+use super::local::LocalFile;
 use super::partial::Partial;
-use super::verified::{Digests, Verified};
-use super::{How, Outcome, Progress};
+use super::tags::tags_of;
+use super::verified::{BLOCK_BYTES, Digests, Verified};
+use super::{Attributes, How, Outcome, Progress};
 use crate::Client;
 
 /// A file of the tree, and what errors call it.
@@ -53,13 +61,16 @@ pub async fn download(
 ) -> Result<Outcome> {
     let opened = from.open(client).await?;
     let attr = opened.attr;
-    let outcome = if !how.force && is_there(to, &attr)? {
+    let mode = attr.mode & 0o777 & !how.umask;
+    let outcome = if is_same(client, to, &attr, how, progress).await? {
         progress.add_bytes(attr.size)?;
+        if how.attributes != Attributes::Leave {
+            make_alike(client, to, &attr, mode, how.attributes).await?;
+        }
         Outcome::Unchanged
     } else {
         refuse_what_is_kept(to)?;
-        let mode = attr.mode & 0o777 & !how.umask;
-        let receiving = Receiving { client, from, file: &opened.file, attr: &attr, mode, progress };
+        let receiving = Receiving { client, from, file: &opened.file, attr: &attr, mode, how, progress };
         Outcome::Copied { bytes: attr.size, resumed: receiving.run(to).await? }
     };
     opened.file.close(&client.call()).await.map_err(|e| e.said_of(from.shown))?;
@@ -67,10 +78,88 @@ pub async fn download(
     Ok(outcome)
 }
 
-/// Returns whether a regular file with a file's size and modification time stands at a name.
-pub fn is_there(local: Spot<'_>, attr: &Attr) -> Result<bool> {
-    let seen = local.folder.look(local.name)?;
-    Ok(seen.is_some_and(|s| s.sort == Sort::File && s.size == attr.size && s.mtime == attr.mtime))
+/// Returns whether what stands at a name need not come.
+async fn is_same(client: &Client, to: Spot<'_>, attr: &Attr, how: How, progress: &Progress) -> Result<bool> {
+    let Some(seen) = to.folder.look(to.name)?.filter(|seen| seen.sort == Sort::File) else {
+        return Ok(false);
+    };
+    match how.is_same((attr.size, attr.mtime), (seen.size, seen.mtime)) {
+        Some(same) => Ok(same),
+        None => {
+            let file = LocalFile(to.folder.read(to.name)?);
+            same_bytes(client, &At::id(attr.id), &file, attr.size, progress).await
+        }
+    }
+}
+
+/// Gives a local file that has the bytes already its mode, time and user attributes, where they differ.
+async fn make_alike(
+    client: &Client,
+    to: Spot<'_>,
+    attr: &Attr,
+    mode: u16,
+    attributes: Attributes,
+) -> Result<()> {
+    let failed = |e| fault::error(e, "set attributes of", to.folder.shown(to.name).display());
+    let wanted = tags_of(client, &At::id(attr.id)).await?;
+    let file = to.folder.read(to.name)?;
+    give_tags(&file, &wanted, attributes).map_err(|e| e.said_of(to.folder.shown(to.name).display()))?;
+    let seen = to.folder.look(to.name)?;
+    if seen.is_none_or(|seen| seen.mtime != attr.mtime) {
+        file.set_modified(system_time(attr.mtime)).map_err(failed)?;
+    }
+    if seen.is_none_or(|seen| seen.mode != mode) {
+        file.set_permissions(Permissions::from_mode(u32::from(mode))).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Gives a local file user attributes, and takes others away where they are to match.
+fn give_tags(file: &File, wanted: &BTreeMap<Vec<u8>, Bytes>, attributes: Attributes) -> Result<()> {
+    let there = weft_sys::local::tags(file)?;
+    for (name, value) in edits_of(&there, wanted, attributes) {
+        weft_sys::local::set_tag(file, name, value)?;
+    }
+    Ok(())
+}
+
+/// Returns whether what `cp` would fetch stands at a name already: a regular file of that size and
+/// modification time, unless `how` says otherwise.
+pub fn is_there(local: Spot<'_>, attr: &Attr, how: How) -> Result<bool> {
+    let seen = local.folder.look(local.name)?.filter(|seen| seen.sort == Sort::File);
+    let same = |seen: Seen| how.is_same((attr.size, attr.mtime), (seen.size, seen.mtime));
+    Ok(seen.and_then(same) == Some(true))
+}
+
+/// Gives a local directory the user attributes of one of the tree.
+pub async fn match_local_tags(
+    client: &Client,
+    id: FileId,
+    folder: &Folder,
+    attributes: Attributes,
+) -> Result<()> {
+    if attributes == Attributes::Leave {
+        return Ok(());
+    }
+    let (wanted, there) = (tags_of(client, &At::id(id)).await?, folder.tags()?);
+    for (name, value) in edits_of(&there, &wanted, attributes) {
+        folder.set_tag(name, value)?;
+    }
+    Ok(())
+}
+
+/// Returns which local attributes are to be given or taken away.
+fn edits_of<'a>(
+    there: &'a Tags,
+    wanted: &'a BTreeMap<Vec<u8>, Bytes>,
+    attributes: Attributes,
+) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
+    let gone = there.iter().filter(|(name, _)| attributes == Attributes::Match && !wanted.contains_key(name));
+    let new =
+        wanted.iter().filter(|(name, value)| !there.iter().any(|(own, held)| own == *name && held == *value));
+    gone.map(|(name, _)| (&name[..], None))
+        .chain(new.map(|(name, value)| (&name[..], Some(&value[..]))))
+        .collect()
 }
 
 /// Fails where something stands that a file does not replace.
@@ -95,6 +184,7 @@ struct Receiving<'a> {
     file: &'a Arc<dyn OpenFile>,
     attr: &'a Attr,
     mode: u16,
+    how: How,
     progress: &'a Progress,
 }
 
@@ -121,14 +211,54 @@ impl Receiving<'_> {
             }
             return Err(error);
         }
-        partial.finish(self.mode, self.attr.mtime)?;
+        if self.how.attributes != Attributes::Leave {
+            let wanted = tags_of(self.client, &At::id(self.attr.id)).await;
+            give_tags(partial.file(), &wanted.map_err(|e| e.said_of(self.from.shown))?, Attributes::Match)
+                .map_err(|e| e.said_of(to.folder.shown(to.name).display()))?;
+        }
+        // A name that was there must not come to stand for less than it did.
+        let flushed = !self.how.flushed_later || to.folder.look(to.name)?.is_some();
+        partial.finish(self.mode, self.attr.mtime, flushed)?;
         Ok(resumed)
     }
 
     async fn receive(&self, partial: &mut Partial<'_>) -> Result<()> {
+        // A file that has holes at the node has them here: nothing is sent of them.
+        let sparse = self.attr.used < self.attr.size;
+        while let Some((at, end)) = self.next_run(partial.length(), sparse).await? {
+            self.progress.add_bytes(at - partial.length())?;
+            partial.pass(at);
+            self.receive_run(partial, end).await?;
+        }
+        self.progress.add_bytes(self.attr.size - partial.length())?;
+        partial.pass(self.attr.size);
+        Ok(())
+    }
+
+    /// Returns the next blocks that hold bytes, from a place on that begins one.
+    async fn next_run(&self, at: u64, sparse: bool) -> Result<Option<(u64, u64)>> {
+        let size = self.attr.size;
+        if at >= size {
+            return Ok(None);
+        }
+        if !sparse {
+            return Ok(Some((at, size)));
+        }
+        let seek = async |from, what| self.file.seek(&self.client.call(), from, what).await;
+        let begin = match seek(at, Seek::Data).await {
+            Ok(begin) => begin,
+            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(Some((at, size))),
+            Err(e) => return Err(e.said_of(self.from.shown)),
+        };
+        let end = seek(begin, Seek::Hole).await.map_err(|e| e.said_of(self.from.shown))?;
+        Ok(Some(((begin - begin % BLOCK_BYTES).max(at), end.next_multiple_of(BLOCK_BYTES).min(size))))
+    }
+
+    async fn receive_run(&self, partial: &mut Partial<'_>, end: u64) -> Result<()> {
         let unreadable = |e: Error| e.said_of(self.from.shown);
-        let (at, size) = (partial.length(), self.attr.size);
-        let source = Verified::begin(self.client, self.file, size, (at, size)).await;
+        let range = (partial.length(), end);
+        let source = Verified::begin(self.client, self.file, self.attr.size, range).await;
         let mut source = source.map_err(unreadable)?;
         while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.map_err(unreadable)? {
             let bytes = Piece::into_bytes(piece)?;

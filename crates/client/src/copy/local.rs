@@ -10,6 +10,7 @@ use bytes::Bytes;
 use weft_core::attr::{SetAttr, SetTime};
 use weft_core::form::{OpenedFile, Piece, Source, Stopped};
 use weft_core::{Error, ErrorKind, Result, Time, limits};
+use weft_sys::fault;
 
 /// A range of a local file.
 pub struct LocalSource {
@@ -70,6 +71,11 @@ impl Source for LocalSource {
     fn stopped(&self) -> Stopped {
         Box::pin(std::future::pending())
     }
+}
+
+/// Says that a local file could not be read.
+pub(super) fn unreadable(error: std::io::Error) -> Error {
+    fault::error(error, "read", "the local file")
 }
 
 /// Returns a local file's mode and modification time, to be set on its copy.

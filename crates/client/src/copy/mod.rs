@@ -1,6 +1,7 @@
 //! Copying files into, out of and within a node: resumable, verified, several at a time.
 //!
-//! Into Weft, a file is staged in parts of 64 MiB, each with a BLAKE3 digest made here
+//! Into Weft, a file of at most 1 MiB goes in one message, with the digest of its bytes, and is made
+//! at the node in one go. A larger one is staged in parts of 64 MiB, each with a BLAKE3 digest made here
 //! while it is read; `publish` names those digests, so what becomes visible is what
 //! was read, or nothing. An interrupted copy leaves a stage; the next one finds it,
 //! compares digests part by part, and goes on behind the last that matches. A file that
@@ -14,19 +15,23 @@
 //! the same way, and goes on behind the last block that matches. Whoever writes the hidden
 //! file holds a lock on it.
 
+mod compare;
 mod contents;
 mod download;
 mod local;
 mod partial;
+mod sparse;
+mod tags;
 mod upload;
 mod verified;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, Result, Time};
 
-pub use download::{From, Spot, download, is_there};
-pub use upload::{copy_within, is_up, must_be_as_sent, upload};
+pub use download::{From, Spot, download, is_there, match_local_tags};
+pub use tags::match_tags;
+pub use upload::{Sent, There, To, copy_within, is_up, must_be_as_sent, upload};
 pub use verified::Verified;
 
 /// What a copy did with one file.
@@ -50,6 +55,37 @@ pub struct How {
     pub force: bool,
     /// Permission bits that files made here do not get.
     pub umask: u16,
+    /// Tell what is the same by its bytes, not by its modification time.
+    pub checksum: bool,
+    /// What becomes of user attributes, and of the modes and times of what is there already.
+    pub attributes: Attributes,
+    /// New files of this machine are not brought to disk one by one: whoever copies does that for all.
+    pub flushed_later: bool,
+}
+
+/// What becomes of attributes beside the bytes, on the side that is copied to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attributes {
+    /// User attributes do not come along, and what is there keeps its mode.
+    #[default]
+    Leave,
+    /// Those of the source come along; others that are there stay.
+    Add,
+    /// They are made those of the source.
+    Match,
+}
+
+impl How {
+    /// Returns whether something is there already, of which size and modification time are known on
+    /// both sides: `None` if its bytes have to be compared to tell.
+    fn is_same(self, (size, mtime): (u64, Time), there: (u64, Time)) -> Option<bool> {
+        match self {
+            Self { force: true, .. } => Some(false),
+            _ if size != there.0 => Some(false),
+            Self { checksum: true, .. } => None,
+            _ => Some(mtime == there.1),
+        }
+    }
 }
 
 /// How far a copy has got; shared with whoever shows it, and the way to stop it.
@@ -57,6 +93,7 @@ pub struct How {
 pub struct Progress {
     bytes: AtomicU64,
     files: AtomicU64,
+    expected: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -64,6 +101,16 @@ impl Progress {
     /// Returns bytes copied or found to be there already.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Returns bytes that there are to copy, as far as it is known by now.
+    pub fn expected(&self) -> u64 {
+        self.expected.load(Ordering::Relaxed)
+    }
+
+    /// Adds bytes that there are to copy.
+    pub fn expect(&self, bytes: u64) {
+        self.expected.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Returns files finished.
@@ -84,6 +131,11 @@ impl Progress {
 
     pub(crate) fn add_bytes(&self, bytes: u64) -> Result<()> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.must_go_on()
+    }
+
+    /// Fails with `Unavailable` once the copies were asked to stop.
+    pub fn must_go_on(&self) -> Result<()> {
         if self.stopped() {
             return Err(Error::new(ErrorKind::Unavailable, "interrupted"));
         }

@@ -65,16 +65,29 @@ impl<'a> Partial<'a> {
         Ok(())
     }
 
+    /// Goes on behind a hole.
+    pub fn pass(&mut self, at: u64) {
+        self.at = at;
+    }
+
+    /// Returns the file.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Returns where it ends.
     pub fn length(&self) -> u64 {
         self.at
     }
 
-    /// Makes it the target, once it is on disk.
-    pub fn finish(self, mode: u16, mtime: Time) -> Result<()> {
+    /// Makes it the target, once it is on disk if it is to be `flushed`.
+    pub fn finish(self, mode: u16, mtime: Time, flushed: bool) -> Result<()> {
+        self.file.set_len(self.at).map_err(|e| self.failed(e))?;
         self.file.set_permissions(Permissions::from_mode(u32::from(mode))).map_err(|e| self.failed(e))?;
         self.file.set_modified(system_time(mtime)).map_err(|e| self.failed(e))?;
-        self.file.sync_all().map_err(|e| self.failed(e))?;
+        if flushed {
+            self.file.sync_all().map_err(|e| self.failed(e))?;
+        }
         self.to.folder.rename(&self.name, self.to.name)
     }
 

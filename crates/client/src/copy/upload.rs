@@ -4,14 +4,17 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
-use weft_core::attr::{Kind, SetAttr, SetTime};
-use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Walked, Want};
+use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
+use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Walked, Want, Whole, collect};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time, limits};
 use weft_sys::fault;
+use weft_sys::local::is_sparse;
 
+use super::compare::same_bytes;
 use super::contents::Contents;
 use super::local::{LocalFile, times_and_mode};
-use super::verified::damaged_on_the_way;
+use super::sparse::Sparse;
+use super::verified::{BLOCK_BYTES, damaged_on_the_way};
 use super::{From, How, Outcome, Progress};
 use crate::Client;
 
@@ -20,21 +23,69 @@ const PART_BYTES: u64 = 64 << 20;
 /// How often other copies to a name, each just begun, may make one send its bytes again.
 const BEGUN_AGAIN_AT_MOST: u32 = 3;
 
+/// What has the name that a file is copied to, as far as it is known.
+#[derive(Clone, Debug)]
+pub enum There {
+    /// Nobody looked.
+    Unknown,
+    /// Nothing.
+    Nothing,
+    /// Something with these attributes.
+    Found(Box<Attr>),
+}
+
+/// Where a file is copied to.
+#[derive(Clone, Debug)]
+pub struct To<'a> {
+    /// The directory.
+    pub dir: FileId,
+    /// The name in it.
+    pub name: &'a Name,
+    /// What is known to have the name.
+    pub there: There,
+}
+
+impl To<'_> {
+    fn at(&self) -> At {
+        At::name(self.dir, self.name.clone())
+    }
+
+    /// Returns what has the name, the link itself where it is one.
+    async fn look(&self, client: &Client) -> Result<Option<Attr>> {
+        match &self.there {
+            There::Nothing => Ok(None),
+            There::Found(attr) => Ok(Some(**attr)),
+            There::Unknown => match client.fs().walk(&client.call(), &self.at(), Want::default()).await {
+                Ok(Walked { attr, .. }) => Ok(Some(attr)),
+                Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
+                Err(e) => Err(e),
+            },
+        }
+    }
+}
+
+/// What became of a file that was to be sent.
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// What was done.
+    pub outcome: Outcome,
+    /// The copy.
+    pub id: FileId,
+    /// What was there already and has the same bytes.
+    pub was: Option<Attr>,
+    /// Whether nothing was there.
+    pub is_new: bool,
+}
+
 /// Copies an open regular file to a name in a directory. What is there is replaced whole; an
 /// interrupted copy of it is taken up again. Of several copies to one name at once the last wins.
-pub async fn upload(
-    client: &Client,
-    file: File,
-    dir: FileId,
-    name: &Name,
-    how: How,
-    progress: &Progress,
-) -> Result<Outcome> {
+/// Holes of it are holes of the copy.
+pub async fn upload(client: &Client, file: File, to: To<'_>, how: How, progress: &Progress) -> Result<Sent> {
     let metadata = file.metadata().map_err(|e| fault::error(e, "read", "the local file"))?;
     let (contents, size) = (Contents::Local(Arc::new(LocalFile(file))), metadata.len());
     let (set, mtime) =
         (times_and_mode(&metadata), Time::from_unix(metadata.mtime(), metadata.mtime_nsec() as u32));
-    Sending { client, contents, dir, name, size, set, progress }.unless_up(mtime, how).await
+    Sending { client, contents, to, size, set, progress }.unless_up(mtime, how).await
 }
 
 /// Copies a file of the tree to a name in a directory, in the same way. Its version at the
@@ -52,21 +103,21 @@ pub async fn copy_within(
     let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), opened.attr.size, from.shown));
     let (size, mtime) = (attr.size, attr.mtime);
     let set = SetAttr { mode: Some(attr.mode), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
-    let sending = Sending { client, contents, dir, name, size, set, progress };
-    let outcome = sending.unless_up(mtime, how).await;
+    let to = To { dir, name, there: There::Unknown };
+    let sending = Sending { client, contents, to, size, set, progress };
+    let sent = sending.unless_up(mtime, how).await;
     let closed = opened.file.close(&client.call()).await.map_err(|e| e.said_of(from.shown));
-    let outcome = outcome?;
-    closed.map(|()| outcome)
+    let sent = sent?;
+    closed.map(|()| sent.outcome)
 }
 
-/// Returns whether a file of this size and modification time stands at a name.
-pub async fn is_up(client: &Client, dir: FileId, name: &Name, size: u64, mtime: Time) -> Result<bool> {
-    let at = At::name(dir, name.clone());
-    match client.fs().walk(&client.call(), &at, Want::default()).await {
-        Ok(Walked { attr, .. }) => Ok(attr.kind == Kind::File && attr.size == size && attr.mtime == mtime),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(e),
-    }
+/// Returns whether what `cp` would send to a name is there already: of this size and time, unless `how`
+/// says otherwise.
+pub async fn is_up(client: &Client, to: &To<'_>, like: (u64, Time), how: How) -> Result<bool> {
+    let there = to.look(client).await?;
+    Ok(there.is_some_and(|attr| {
+        attr.kind == Kind::File && how.is_same(like, (attr.size, attr.mtime)) == Some(true)
+    }))
 }
 
 /// Fails with `Corrupt` unless the node has got a part as it was sent.
@@ -88,30 +139,58 @@ fn is_anothers_doing(error: &Error) -> bool {
 struct Sending<'a> {
     client: &'a Client,
     contents: Contents<'a>,
-    dir: FileId,
-    name: &'a Name,
+    to: To<'a>,
     size: u64,
     set: SetAttr,
     progress: &'a Progress,
 }
 
 impl Sending<'_> {
-    /// Sends the file, unless what stands there is as long and was changed then.
-    async fn unless_up(&self, mtime: Time, how: How) -> Result<Outcome> {
-        let bytes = self.size;
-        let outcome = if !how.force && is_up(self.client, self.dir, self.name, bytes, mtime).await? {
-            self.progress.add_bytes(bytes)?;
-            Outcome::Unchanged
-        } else {
-            Outcome::Copied { bytes, resumed: self.run().await? }
+    /// Sends the file, unless what stands there is the same.
+    async fn unless_up(&self, mtime: Time, how: How) -> Result<Sent> {
+        let there = if how.force { None } else { self.to.look(self.client).await? };
+        let file = there.filter(|attr| attr.kind == Kind::File);
+        let same = match file {
+            Some(attr) => self.is_same(&attr, mtime, how).await?,
+            None => false,
+        };
+        let sent = match file.filter(|_| same) {
+            Some(attr) => {
+                self.progress.add_bytes(self.size)?;
+                Sent { outcome: Outcome::Unchanged, id: attr.id, was: Some(attr), is_new: false }
+            }
+            None => {
+                let (resumed, id) = self.run(there.as_ref()).await?;
+                let outcome = Outcome::Copied { bytes: self.size, resumed };
+                Sent { outcome, id, was: None, is_new: there.is_none() && !how.force }
+            }
         };
         self.progress.add_file();
-        Ok(outcome)
+        Ok(sent)
     }
 
-    /// Returns how many bytes were there already. If another copy to the name took the stage, all
-    /// is sent again in one that nobody looks for any more: copies look when they begin.
-    async fn run(&self) -> Result<u64> {
+    async fn is_same(&self, there: &Attr, mtime: Time, how: How) -> Result<bool> {
+        match (how.is_same((self.size, mtime), (there.size, there.mtime)), &self.contents) {
+            (Some(same), _) => Ok(same),
+            (None, Contents::Local(file)) => {
+                same_bytes(self.client, &At::id(there.id), file, self.size, self.progress).await
+            }
+            (None, Contents::Tree(..)) => Ok(mtime == there.mtime),
+        }
+    }
+
+    /// Returns how many bytes were there already, and the copy. If another copy to the name took the
+    /// stage, all is sent again in one that nobody looks for any more: copies look when they begin.
+    async fn run(&self, there: Option<&Attr>) -> Result<(u64, FileId)> {
+        if let Contents::Local(file) = &self.contents
+            && self.size > BLOCK_BYTES
+            && is_sparse(&file.0)?
+        {
+            let sparse = Sparse { client: self.client, file, to: &self.to, size: self.size, set: &self.set };
+            if let Some(id) = sparse.send(there, self.progress).await? {
+                return Ok((0, id));
+            }
+        }
         let mut again = 0;
         loop {
             match self.attempt(again == 0).await {
@@ -121,8 +200,11 @@ impl Sending<'_> {
         }
     }
 
-    async fn attempt(&self, takes_up: bool) -> Result<u64> {
-        let (client, target) = (self.client, At::name(self.dir, self.name.clone()));
+    async fn attempt(&self, takes_up: bool) -> Result<(u64, FileId)> {
+        if self.size <= limits::PIECE_BYTES_MAX as u64 {
+            return self.whole().await.map(|id| (0, id));
+        }
+        let (client, target) = (self.client, self.to.at());
         let (stage, kept) = if takes_up { self.take_up().await? } else { (None, Vec::new()) };
         let hint = StageHint { length: Some(self.size), ..StageHint::default() };
         let stage = match stage {
@@ -137,13 +219,32 @@ impl Sending<'_> {
             // are not the file's. If it cannot be dropped either, the node gives it up later.
             let _ = stage.discard(&client.call()).await;
         }
-        sent.map(|()| resumed)
+        sent.map(|id| (resumed, id))
     }
 
-    async fn send_all(&self, stage: &dyn Stage, kept: Vec<Part>) -> Result<()> {
+    /// Sends a small file in one message.
+    async fn whole(&self) -> Result<FileId> {
+        let mut hasher = blake3::Hasher::new();
+        let mut source = self.contents.read(self.client, 0, self.size, &mut hasher, self.progress).await?;
+        let bytes = collect(&mut source, limits::PIECE_BYTES_MAX).await?;
+        drop(source);
+        let whole =
+            Whole { digest: *hasher.finalize().as_bytes(), set: self.set.clone(), guard: Guard::NONE };
+        let call = self.client.call_within(limits::publish_within(self.size));
+        let made = self.client.remote().put(&call, &self.to.at(), bytes, whole).await;
+        let made = made.map_err(|e| match e.kind() {
+            ErrorKind::Corrupt => {
+                damaged_on_the_way("what the node got is not what was sent: its checksum differs")
+            }
+            _ => e,
+        })?;
+        Ok(made.value.id)
+    }
+
+    async fn send_all(&self, stage: &dyn Stage, kept: Vec<Part>) -> Result<FileId> {
         let parts = self.send(stage, kept).await?;
         let call = self.client.call_within(limits::publish_within(self.size));
-        stage.publish(&call, &parts, &self.set, &Guard::NONE).await.map(drop)
+        stage.publish(&call, &parts, &self.set, &Guard::NONE).await.map(|made| made.value.id)
     }
 
     /// Looks for a stage that an earlier copy to the same name left, and returns it
@@ -151,12 +252,12 @@ impl Sending<'_> {
     async fn take_up(&self) -> Result<(Option<Arc<dyn Stage>>, Vec<Part>)> {
         let (fs, mut from) = (self.client.fs(), None);
         loop {
-            let page = match fs.stages(&self.client.call(), &At::id(self.dir), from).await {
+            let page = match fs.stages(&self.client.call(), &At::id(self.to.dir), from).await {
                 // Where nothing is kept of what was interrupted, all of it is sent.
                 Err(e) if e.kind() == ErrorKind::Unsupported => return Ok((None, Vec::new())),
                 page => page?,
             };
-            for entry in page.stages.iter().filter(|entry| entry.name == *self.name) {
+            for entry in page.stages.iter().filter(|entry| entry.name == *self.to.name) {
                 let stage = fs.staged(&self.client.call(), entry.id).await?;
                 let kept = self.matching(&*stage).await?;
                 if !kept.is_empty() {

@@ -25,6 +25,7 @@ mod held;
 mod lock;
 mod source;
 mod watch;
+mod whole;
 
 pub use address::{At, Cursor, Expect, Follow, Guard, Replace, VersionIs};
 pub use answer::{
@@ -42,6 +43,7 @@ pub use held::HeldLocks;
 pub use lock::{Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 pub use source::{BytesSource, OpenedFile, Piece, Source, Stopped, collect};
 pub use watch::{Change, ChangeKind, ChangeSeq, Changes};
+pub use whole::{Whole, put_whole};
 
 /// Changes when unsynced data may have been lost: compare it across writes and syncs
 /// (request-form law 7).

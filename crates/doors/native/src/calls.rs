@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
-use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch};
+use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch, put_whole};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
@@ -107,6 +107,10 @@ impl Calling {
             CallBody::Audit(ask) => self.audit(ask).await?,
             CallBody::Links(ask) => self.links(ask).await?,
             CallBody::Supports(volume) => Answer::Supports(fs.supports(volume)),
+            CallBody::Put(at, whole) => {
+                let bytes = std::mem::take(&mut self.payload);
+                Answer::Published(put_whole(fs, &self.call, &at, bytes, &whole).await?)
+            }
         }))
     }
 

@@ -407,7 +407,8 @@ fn needs_session(body: &CallBody) -> bool {
         | CallBody::OnStage(..)
         | CallBody::Lock(..)
         | CallBody::Test(..)
-        | CallBody::Unlock(..) => true,
+        | CallBody::Unlock(..)
+        | CallBody::Put(..) => true,
     }
 }
 
@@ -428,6 +429,7 @@ fn taken(body: &CallBody) -> Option<Taken> {
         | CallBody::OnStage(_, StageAsk::Put { whole, .. }) => {
             Some(if *whole { Taken::With } else { Taken::After })
         }
+        CallBody::Put(..) => Some(Taken::With),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
     At, ChangeSeq, Cursor, Expect, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow, PageMax, Range,
-    Replace, Request, Scope, Seek, Shape, StageHint, SyncScope, Want, WriteAt,
+    Replace, Request, Scope, Seek, Shape, StageHint, SyncScope, Want, Whole, WriteAt,
 };
 use weft_core::policy::PolicyEdit;
 use weft_core::{FileId, RelPath, RequestId, Rights, StageId, TraceId, VolumeId};
@@ -103,6 +103,8 @@ pub(super) fn frames() -> Vec<Frame> {
     bodies.push(CallBody::Unlock(at(), lock));
     bodies.push(CallBody::Authority(AuthorityAsk::WhoAmI));
     bodies.push(CallBody::Supports(VolumeId(0)));
+    let whole = Whole { digest: [7; 32], set: SetAttr::default(), guard: Guard::default() };
+    bodies.push(CallBody::Put(at(), Box::new(whole)));
     let frame = |body| Frame::new(5, &ToServer::Call { header, body }, Bytes::new());
     bodies.into_iter().map(frame).collect()
 }

@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_core::form::{Ack, Call, Supports, Wire};
+use weft_core::attr::Changed;
+use weft_core::form::{Ack, At, Call, Entry, Supports, Whole, Wire, put_whole};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{
@@ -19,6 +20,17 @@ use weft_core::{
 
 use crate::connection::Connection;
 use crate::message::{Answer, CallBody, CallHeader, ToServer};
+
+/// Takes the one answer that fits out of an [`Answer`].
+macro_rules! take {
+    ($answer:expr, $pattern:pat => $value:expr) => {
+        match $answer {
+            $pattern => Ok($value),
+            _ => Err(crate::remote::unexpected()),
+        }
+    };
+}
+use take;
 
 /// Whom a call is made as when its own caller has no credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +61,10 @@ struct Numbers {
     /// The server's ids of sessions, and ours.
     local: HashMap<SessionId, SessionId>,
 }
+
+/// The version since which a file may come in one message: an older node would take it for nonsense,
+/// and hang up.
+const PUT_SINCE: u16 = 5;
 
 const NUMBER_CONNECTION: u32 = 0;
 const NUMBER_ANYONE: u32 = 1;
@@ -88,6 +104,18 @@ impl Remote {
         let until = self.0.soon();
         let credential = self.0.credential(caller, until).await?;
         self.0.begin(credential, local, None, until).await.map(|(_, grant)| grant)
+    }
+
+    /// Makes bytes, [`limits::PIECE_BYTES_MAX`] at most, the file at an address, in one message: see
+    /// [`put_whole`]. What the node has got is compared with what was sent.
+    pub async fn put(&self, call: &Call, at: &At, bytes: Bytes, whole: Whole) -> Result<Changed<Entry>> {
+        if self.0.connection.welcome().version < PUT_SINCE {
+            return put_whole(self, call, at, bytes, &whole).await;
+        }
+        let header = self.0.header(call).await?;
+        let body = CallBody::Put(at.clone(), Box::new(whole));
+        let (answer, _) = self.0.connection.call(header, body, bytes, call.until).await?;
+        take!(answer, Answer::Published(changed) => changed)
     }
 
     /// Ends a session: its opens and locks end too.
@@ -241,17 +269,6 @@ impl Shared {
         self.connection.call(header, body, Bytes::new(), until).await.map(|(answer, _)| answer)
     }
 }
-
-/// Takes the one answer that fits out of an [`Answer`].
-macro_rules! take {
-    ($answer:expr, $pattern:pat => $value:expr) => {
-        match $answer {
-            $pattern => Ok($value),
-            _ => Err(crate::remote::unexpected()),
-        }
-    };
-}
-use take;
 
 fn unexpected() -> Error {
     Error::invalid("the node answered with something else than was asked for")

@@ -1,34 +1,36 @@
 //! `weft cp`: what goes where, and how much at a time. The copying is the client's.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::Args;
-use futures_util::stream::{FuturesUnordered, StreamExt};
 use weft_client::Client;
-use weft_client::copy::{How, Outcome, Progress};
+use weft_client::copy::How;
+use weft_client::rules::Rules;
 use weft_client::tree::{Found, Walk};
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::form::{Ack, Call};
+use weft_core::{Error, ErrorKind, FileId, Result};
 
 use crate::context::Context;
+use crate::failure;
 use crate::paths::Side;
-use crate::{failure, progress};
 
+mod clearing;
 mod down;
 mod goal;
+mod links;
+pub mod moving;
 mod report;
 mod stream;
+mod transfer;
 mod tree;
 mod up;
 mod within;
 
 use goal::Goal;
 use report::Report;
-
-/// Files copied at the same time: enough to share flushes, few enough for one disk.
-const AT_ONCE: usize = 8;
 
 /// Bits without which whoever copies could not fill a directory.
 const FILLED_WITH: u16 = 0o700;
@@ -66,14 +68,30 @@ fails is said, the rest is copied, and the exit code is that of the first failur
 pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     let (sources, target) = super::sources_and_target(context, "cp", &args.paths);
     let report = Report::new(context, args.dry_run);
-    let how = How { force: args.force, umask: weft_sys::process::umask() };
+    let how = How { force: args.force, umask: weft_sys::process::umask(), ..How::default() };
+    let wanted = Wanted { recursive: args.recursive, dry_run: args.dry_run, ..Wanted::default() };
     let done = context.wait(async {
         let client = context.client().await?;
-        let (ended, heeds) = (Cell::new(false), Cell::new(false));
-        let job = Job { context, client: &client, args, report: &report, how, ended, heeds };
+        let job = Job::new(context, &client, &wanted, &report, how);
         job.until_interrupted(job.all(sources, target)).await
     });
     report.end(done)
+}
+
+/// What a copy is to be like, whichever command makes it.
+#[derive(Default)]
+pub struct Wanted {
+    /// Directories are copied.
+    recursive: bool,
+    /// It is only said what would be done.
+    dry_run: bool,
+    /// The target becomes like the source in all that both can carry: hard links, user attributes, and
+    /// modes and times also of what was there.
+    alike: bool,
+    /// What the source lacks goes from the target.
+    delete: bool,
+    /// What is left out.
+    rules: Rules,
 }
 
 /// What one side has no kind for.
@@ -85,13 +103,15 @@ fn passed_over() -> Error {
 struct Job<'a> {
     context: &'a Context,
     client: &'a Client,
-    args: &'a CpArgs,
+    wanted: &'a Wanted,
     report: &'a Report<'a>,
     how: How,
     /// Whether something failed after which all else would.
     ended: Cell<bool>,
     /// Whether what is under way heeds Ctrl-C itself: it has something to keep, or to give up.
     heeds: Cell<bool>,
+    /// Directories of the tree in which something changed.
+    touched: RefCell<HashSet<FileId>>,
 }
 
 /// Whoever started it has stopped it.
@@ -99,7 +119,29 @@ fn interrupted() -> Error {
     Error::new(ErrorKind::Unavailable, "interrupted")
 }
 
-impl Job<'_> {
+impl<'a> Job<'a> {
+    fn new(
+        context: &'a Context,
+        client: &'a Client,
+        wanted: &'a Wanted,
+        report: &'a Report<'a>,
+        how: How,
+    ) -> Self {
+        let (ended, heeds, touched) = (Cell::new(false), Cell::new(false), RefCell::default());
+        Self { context, client, wanted, report, how, ended, heeds, touched }
+    }
+
+    /// Returns a call whose change is durable only with what is synced after it: of many small ones,
+    /// each would wait for a flush of its own.
+    fn applied(&self) -> Call {
+        Call { ack: Ack::Applied, ..self.client.call() }
+    }
+
+    /// Says that the names in a directory of the tree changed.
+    fn touch(&self, dir: FileId) {
+        self.touched.borrow_mut().insert(dir);
+    }
+
     /// Does all of it, or what comes before Ctrl-C: from the first transfer on the process does
     /// not end by that alone any more.
     async fn until_interrupted(&self, work: impl Future<Output = Result<()>>) -> Result<()> {
@@ -147,7 +189,7 @@ impl Job<'_> {
     }
 
     fn refuse_directory(&self) -> Result<()> {
-        if self.args.recursive {
+        if self.wanted.recursive {
             return Ok(());
         }
         Err(Error::new(ErrorKind::IsDirectory, "it is a directory").hint("weft cp -r copies directories"))
@@ -177,45 +219,6 @@ impl Job<'_> {
             return Err(error);
         }
         self.report.fail(&error);
-        Ok(())
-    }
-
-    /// Copies files of so many bytes, a few at a time. After a failure that ends all no more are
-    /// begun, but those under way end: what they have done is not lost.
-    async fn transfer<T>(
-        &self,
-        total: u64,
-        files: Vec<T>,
-        copy: impl AsyncFn(T, &Progress) -> Result<Outcome>,
-    ) -> Result<()> {
-        let shared = Arc::new(Progress::default());
-        let mut files = files.into_iter();
-        let work = async |beside| {
-            self.report.beside(beside);
-            let (mut running, mut ended) = (FuturesUnordered::new(), None);
-            loop {
-                while ended.is_none() && running.len() < AT_ONCE {
-                    let Some(file) = files.next() else { break };
-                    running.push(copy(file, &shared));
-                }
-                match running.next().await {
-                    None => return ended.map_or(Ok(()), Err),
-                    Some(Ok(outcome)) => self.report.add(outcome),
-                    Some(Err(e)) => {
-                        if shared.stopped() {
-                            self.ended.set(true);
-                        }
-                        ended = ended.or(self.failed(e).await.err());
-                    }
-                }
-            }
-        };
-        self.heeding(progress::watch(self.context, &shared, total, work)).await?;
-        if shared.stopped() {
-            // All of these were through by then.
-            self.ended.set(true);
-            return Err(interrupted());
-        }
         Ok(())
     }
 }

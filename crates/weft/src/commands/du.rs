@@ -13,7 +13,7 @@ use weft_core::attr::Kind;
 use crate::context::Context;
 use crate::failure::Failures;
 use crate::output::out;
-use crate::paths::TreePath;
+use crate::paths::{self, TreePath};
 use crate::progress::{self, Count};
 use crate::show;
 
@@ -32,7 +32,7 @@ pub fn run(context: &Context, args: &DuArgs) -> Result<ExitCode> {
         let looked = progress::counting(context, "added up", false);
         let client = context.client().await?;
         let mut failures = Failures::none(context, &client).beside(&looked);
-        let root = [OsString::from("/")];
+        let root = [paths::here()];
         for text in if args.paths.is_empty() { &root[..] } else { &args.paths } {
             let added = one(context, &client, text, args.apparent_size, &looked).await;
             failures.take(added.map_err(|e| e.op("add up")))?;

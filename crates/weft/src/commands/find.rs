@@ -7,15 +7,17 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use weft_client::Client;
 use weft_client::tree::{Found, Walk};
-use weft_core::Result;
-use weft_core::attr::Kind;
+use weft_core::attr::{Kind, TagName};
+use weft_core::form::At;
+use weft_core::{ErrorKind, Result};
 
+use crate::commands::attr;
 use crate::commands::ls::json;
 use crate::context::Context;
 use crate::failure::Failures;
 use crate::names::Names;
 use crate::output::out;
-use crate::paths::TreePath;
+use crate::paths::{self, TreePath};
 use crate::progress::{self, Count};
 
 /// Kinds that can be looked for.
@@ -45,18 +47,21 @@ pub struct FindArgs {
     /// Only sizes above (`+N`), below (`-N`) or of N bytes; K, M, G and T multiply by 1024
     #[arg(long, value_name = "N", allow_hyphen_values = true, value_parser = size)]
     size: Option<Size>,
+    /// Only what has this user attribute, with this value if one is given (may be given again)
+    #[arg(long = "attr", value_name = "NAME[=VALUE]")]
+    attrs: Vec<OsString>,
 }
 
 /// How a size compares with a number of bytes.
 type Size = (std::cmp::Ordering, u64);
 
 pub fn run(context: &Context, args: &FindArgs) -> Result<ExitCode> {
-    let filter = Filter::new(args);
+    let filter = Filter::new(args)?;
     context.wait(async {
         let looked = progress::counting(context, "looked at", true);
         let client = context.client().await?;
         let mut failures = Failures::none(context, &client).beside(&looked);
-        let root = [OsString::from("/")];
+        let root = [paths::here()];
         for text in if args.paths.is_empty() { &root[..] } else { &args.paths } {
             let found = below(context, &client, text, &filter, &looked).await;
             failures.take(found.map_err(|e| e.op("look through")))?;
@@ -78,7 +83,7 @@ async fn below(
     let mut names = Names::new(client);
     while let Some(found) = walk.next().await? {
         looked.add(1);
-        if filter.takes(&found) {
+        if filter.takes(&found) && filter.takes_tags(client, &found, &walk).await? {
             let path = walk.show(&found.path);
             if context.json() {
                 let owner = names.of(found.attr.owner).await?;
@@ -95,10 +100,12 @@ struct Filter {
     name: Option<Vec<u8>>,
     kind: Option<Kind>,
     size: Option<Size>,
+    /// Attributes that it must have, with a value or any.
+    attrs: Vec<(TagName, Option<Vec<u8>>)>,
 }
 
 impl Filter {
-    fn new(args: &FindArgs) -> Self {
+    fn new(args: &FindArgs) -> Result<Self> {
         let kind = args.kind.map(|kind| match kind {
             KindArg::F => Kind::File,
             KindArg::D => Kind::Directory,
@@ -106,7 +113,28 @@ impl Filter {
             KindArg::P => Kind::Fifo,
         });
         let name = args.name.as_ref().map(|n| n.as_bytes().to_vec());
-        Self { name, kind, size: args.size }
+        let attr = |text: &OsString| {
+            let mut parts = text.as_bytes().splitn(2, |byte| *byte == b'=');
+            let name = attr::named(OsStr::from_bytes(parts.next().unwrap_or_default()))?;
+            Ok((name, parts.next().map(<[u8]>::to_vec)))
+        };
+        let attrs = args.attrs.iter().map(attr).collect::<Result<_>>()?;
+        Ok(Self { name, kind, size: args.size, attrs })
+    }
+
+    /// Whether it has the attributes that are asked for: they are asked of the node last.
+    async fn takes_tags(&self, client: &Client, found: &Found, walk: &Walk<'_>) -> Result<bool> {
+        for (name, wanted) in &self.attrs {
+            let value = match attr::find(client, &At::id(found.attr.id), name.as_bytes()).await {
+                // Gone since it was found.
+                Err(e) if e.kind() == ErrorKind::Stale => None,
+                value => value.map_err(|e| e.said_of(walk.show(&found.path)))?,
+            };
+            if value.is_none_or(|value| wanted.as_ref().is_some_and(|wanted| *wanted != value)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn takes(&self, found: &Found) -> bool {

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::failure::Failures;
 use crate::names::Names;
 use crate::output::out;
-use crate::paths::TreePath;
+use crate::paths::{self, TreePath};
 use crate::progress::{self, Count};
 use crate::show;
 
@@ -41,7 +41,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
         let (names, failures) = (Names::new(&client), Failures::none(context, &client).beside(&count));
         let (client, count, unseen) = (&client, &count, PassedOver::default());
         let mut listing = Listing { context, client, args, names, unseen, failures, count, begun: false };
-        let root = [OsString::from("/")];
+        let root = [paths::here()];
         let paths = if args.paths.is_empty() { &root[..] } else { &args.paths };
         // What is no directory has no heading, and comes first.
         let mut directories = Vec::new();

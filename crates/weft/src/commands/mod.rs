@@ -1,16 +1,20 @@
 //! Every command, one file each.
 
 mod acl;
+mod attr;
 mod audit;
 mod backup;
 mod cat;
+mod completion;
 mod config;
 mod cp;
+mod df;
 mod dropbox;
 mod du;
 mod find;
 mod fsck;
 mod group;
+mod head;
 mod link;
 mod ln;
 mod login;
@@ -18,12 +22,15 @@ mod ls;
 mod mkdir;
 mod mount;
 mod mv;
+mod resolve;
 mod revoke;
 mod rm;
 mod share;
+mod shell;
 mod stat;
 mod status;
 mod touch;
+mod tree;
 mod up;
 mod user;
 mod whoami;
@@ -88,8 +95,18 @@ pub enum Command {
     Ls(ls::LsArgs),
     /// Write files to standard output
     Cat(cat::CatArgs),
+    /// Print the beginning of files
+    Head(head::HeadArgs),
+    /// Print the end of files
+    Tail(head::HeadArgs),
     /// Copy files and trees, into, out of and within the tree
     Cp(cp::CpArgs),
+    /// Bring a directory of this machine into the tree
+    Import(cp::moving::ImportArgs),
+    /// Bring a directory of the tree to this machine
+    Export(cp::moving::ExportArgs),
+    /// Make a directory like another, on the other side
+    Sync(cp::moving::SyncArgs),
     /// Rename files and directories
     Mv(mv::MvArgs),
     /// Remove files
@@ -104,10 +121,19 @@ pub enum Command {
     Stat(stat::StatArgs),
     /// Make files, or set their times to now
     Touch(touch::TouchArgs),
-    /// Find files by name, kind and size
+    /// Find files by name, kind, size and user attributes
     Find(find::FindArgs),
+    /// Draw what directories hold
+    Tree(tree::TreeArgs),
     /// Add up what directories hold
     Du(du::DuArgs),
+    /// Tell how much room there is
+    Df(df::DfArgs),
+    /// Show and change user attributes
+    #[command(subcommand)]
+    Attr(attr::AttrCommand),
+    /// Say what a path leads to, and who keeps it
+    Resolve(resolve::ResolveArgs),
     /// Serve a directory of the node's machine in place, or list those that are
     #[command(after_help = SHARE_HELP)]
     Share(share::ShareArgs),
@@ -131,12 +157,23 @@ pub enum Command {
     Audit(audit::AuditArgs),
     /// Withdraw credentials and capabilities
     Revoke(revoke::RevokeArgs),
+    /// Carry out commands line by line, in a directory of the tree
+    #[command(after_help = shell::HELP)]
+    Shell(shell::ShellArgs),
+    /// Write what makes a shell complete the words of this program
+    #[command(after_help = COMPLETION_HELP)]
+    Completion(completion::CompletionArgs),
 }
 
 const SHARE_HELP: &str = "\
 The files stay where they are: what local programs change is seen in the tree at once, and what is changed through \
 the tree is changed there. Only administrators share, and only they may use it until somebody is let in: weft acl \
 grant PATH WHO read. `weft mv` moves it to another place in the tree, `weft unshare` ends it.";
+
+const COMPLETION_HELP: &str = "\
+bash: weft completion bash > ~/.local/share/bash-completion/completions/weft
+zsh:  weft completion zsh > a directory of $fpath, as _weft
+fish: weft completion fish > ~/.config/fish/completions/weft.fish";
 
 /// Runs a command.
 pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
@@ -157,7 +194,12 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Group(command) => group::run(context, &command),
         Command::Ls(args) => return ls::run(context, &args),
         Command::Cat(args) => return cat::run(context, &args),
+        Command::Head(args) => return head::head(context, &args),
+        Command::Tail(args) => return head::tail(context, &args),
         Command::Cp(args) => return cp::run(context, &args),
+        Command::Import(args) => return cp::moving::import(context, &args),
+        Command::Export(args) => return cp::moving::export(context, &args),
+        Command::Sync(args) => return cp::moving::sync(context, &args),
         Command::Mv(args) => return mv::run(context, &args),
         Command::Rm(args) => return rm::run(context, &args),
         Command::Mkdir(args) => return mkdir::run(context, &args),
@@ -166,6 +208,12 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Stat(args) => return stat::run(context, &args),
         Command::Touch(args) => return touch::run(context, &args),
         Command::Find(args) => return find::run(context, &args),
+        Command::Tree(args) => return tree::run(context, &args),
+        Command::Df(args) => return df::run(context, &args),
+        Command::Attr(command) => attr::run(context, &command),
+        Command::Resolve(args) => return resolve::run(context, &args),
+        Command::Shell(args) => return shell::run(context, &args),
+        Command::Completion(args) => completion::run(&args),
         Command::Du(args) => return du::run(context, &args),
         Command::Share(args) => share::share(context, &args),
         Command::Unshare(args) => share::unshare(context, &args),

@@ -82,7 +82,7 @@ async fn one(context: &Context, client: &Client, text: &OsStr, follow: bool) -> 
 }
 
 /// Who keeps a file's bytes.
-enum Kept {
+pub enum Kept {
     /// The node's own stores.
     Managed,
     /// Whoever has the directory of the node's machine that is served in place; not everybody is
@@ -92,7 +92,7 @@ enum Kept {
 
 impl Kept {
     /// Asks only of what is outside the root's volume.
-    async fn of(client: &Client, id: FileId) -> Result<Self> {
+    pub async fn of(client: &Client, id: FileId) -> Result<Self> {
         if id.volume() == FileId::ROOT.volume() {
             return Ok(Self::Managed);
         }
@@ -101,7 +101,7 @@ impl Kept {
         Ok(Self::Exported(share.map(|share| share.directory).filter(|directory| !directory.is_empty())))
     }
 
-    fn json(&self) -> serde_json::Value {
+    pub fn json(&self) -> serde_json::Value {
         match self {
             Self::Managed => serde_json::json!({ "as": "managed" }),
             Self::Exported(directory) => serde_json::json!({ "as": "exported", "directory": directory }),

@@ -7,6 +7,7 @@ mod services;
 mod silent;
 mod slow;
 mod suite;
+mod whole;
 
 use std::sync::Arc;
 use std::time::Duration;

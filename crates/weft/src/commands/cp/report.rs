@@ -29,11 +29,19 @@ struct Tally {
     bytes: u64,
     resumed: u64,
     unchanged: u64,
+    /// Names given to files that were copied under another.
+    linked: u64,
+    /// Names that went because the source lacks them.
+    removed: u64,
     failed: u64,
     /// Of those copied, what came and went as a stream.
     streamed: u64,
     /// The first failure's.
     code: Option<ExitCode>,
+    /// Whether it is a copy that is to be like its source.
+    alike: bool,
+    /// Whether what the source lacks was kept because not all was read.
+    kept: bool,
     /// The command that copies what is in the source.
     contents: Option<String>,
     /// The command that goes on, if it is not the same.
@@ -59,6 +67,12 @@ impl<'a> Report<'a> {
         });
     }
 
+    /// Says that a copy begins that is to be like its source, and that the same command repeats.
+    pub fn began_alike(&self) {
+        let mut tally = self.tally.borrow_mut();
+        (tally.began, tally.alike) = (true, true);
+    }
+
     /// Says that the source is a directory that is copied by its name. To a new name, the same
     /// command would copy into it the next time: what is in the directory goes there each time.
     pub fn directory(&self) {
@@ -78,6 +92,35 @@ impl<'a> Report<'a> {
         } else {
             out!("{what}")
         }
+    }
+
+    /// Says that something would be removed.
+    pub fn would_remove(&self, what: impl Display) -> Result<()> {
+        if self.context.json() {
+            out!("{}", json!({ "would_remove": what.to_string() }))
+        } else {
+            out!("remove {what}")
+        }
+    }
+
+    /// Counts a name that was given to a file copied under another.
+    pub fn linked(&self) {
+        self.tally.borrow_mut().linked += 1;
+    }
+
+    /// Counts a name that went.
+    pub fn removed(&self) {
+        self.tally.borrow_mut().removed += 1;
+    }
+
+    /// Returns how much failed so far.
+    pub fn failures(&self) -> u64 {
+        self.tally.borrow().failed
+    }
+
+    /// Says that what the source lacks was kept: not all of the source was read.
+    pub fn kept_for_failures(&self) {
+        self.tally.borrow_mut().kept = true;
     }
 
     /// Counts a file.
@@ -128,6 +171,9 @@ impl<'a> Report<'a> {
             out!("{}", tally.json())?;
         } else if !self.dry_run && !tally.says_itself() {
             note!("{}", tally.text());
+            if tally.kept {
+                note!("nothing was removed: not all of the source was copied");
+            }
             if tally.failed > 0 && tally.repeat.is_some() {
                 note!("hint: {goes_on}");
             }
@@ -140,13 +186,20 @@ impl Tally {
     /// Whether all there is to say was said: one failure, or nothing but streams.
     fn says_itself(&self) -> bool {
         let files = self.copied + self.unchanged;
-        (files == 0 && self.failed == 1) || (files == self.streamed && files > 0 && self.failed == 0)
+        (files == 0 && self.failed == 1 && !self.alike)
+            || (files == self.streamed && files > 0 && self.failed == 0)
     }
 
     fn text(&self) -> String {
         let mut text = format!("copied {} files, {}", self.copied, show::size(self.bytes));
         if self.unchanged > 0 {
             text.push_str(&format!("; {} were there already", self.unchanged));
+        }
+        if self.linked > 0 {
+            text.push_str(&format!("; {} more names made", self.linked));
+        }
+        if self.removed > 0 {
+            text.push_str(&format!("; {} removed", self.removed));
         }
         if self.resumed > 0 {
             text.push_str(&format!("; {} did not have to be sent again", show::size(self.resumed)));
@@ -158,12 +211,17 @@ impl Tally {
     }
 
     fn json(&self) -> serde_json::Value {
-        json!({
+        let mut tally = json!({
             "copied": self.copied,
             "bytes": self.bytes,
             "resumed_bytes": self.resumed,
             "unchanged": self.unchanged,
             "failed": self.failed,
-        })
+        });
+        if self.alike {
+            tally["linked"] = self.linked.into();
+            tally["removed"] = self.removed.into();
+        }
+        tally
     }
 }

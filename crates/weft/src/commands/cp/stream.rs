@@ -23,7 +23,7 @@ use crate::progress::{self, Count};
 /// Copies standard input to a file: all of it or nothing.
 pub async fn from_input(job: &Job<'_>, to: &TreeGoal) -> Result<()> {
     let (dir, name) = to.spot(None)?;
-    if job.args.dry_run {
+    if job.wanted.dry_run {
         return job.report.would(to.target(None));
     }
     let input = io::stdin().as_fd().try_clone_to_owned();
@@ -34,7 +34,7 @@ pub async fn from_input(job: &Job<'_>, to: &TreeGoal) -> Result<()> {
 
 /// Copies what a pipe or a device gives until it ends: all of it or nothing.
 pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name), target: Target) -> Result<()> {
-    if job.args.dry_run {
+    if job.wanted.dry_run {
         return job.report.would(target);
     }
     let path = from.to_path_buf();
@@ -46,7 +46,7 @@ pub async fn from_file(job: &Job<'_>, from: &Path, to: (FileId, &Name), target: 
 
 /// Writes a file's bytes into a pipe or a device, as it is.
 pub async fn into_file(job: &Job<'_>, from: &Attr, shown: &str, to: &Path) -> Result<()> {
-    if job.args.dry_run {
+    if job.wanted.dry_run {
         return job.report.would(Target::local(to));
     }
     let (client, failed) = (job.client, |e| fault::error(e, "write", to.display()));

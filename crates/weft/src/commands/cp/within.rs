@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsStr;
 
-use weft_client::copy::{From, Progress, copy_within};
+use weft_client::copy::{From, Progress, There, copy_within};
 use weft_client::tree::{Found, Walk};
 use weft_core::ErrorKind::{Denied, NotFound, NotPermitted};
 use weft_core::attr::{Attr, Kind};
@@ -56,7 +56,7 @@ async fn tree(
     if ending != Ending::Contents {
         job.report.directory();
     }
-    let found = progress::counting(job.context, "found", job.args.dry_run);
+    let found = progress::counting(job.context, "found", job.wanted.dry_run);
     job.report.beside(found.room());
     let target = to.target(own.filter(|_| ending != Ending::Contents));
     let mut copied = Copied { job, top, target, dirs, files: Vec::new(), made: Made::default() };
@@ -68,6 +68,7 @@ async fn tree(
     drop(found);
     send(job, copied.files).await?;
     job.finish(copied.made).await?;
+    job.settle(into).await?;
     walk.whole()
 }
 
@@ -153,7 +154,7 @@ impl Copied<'_> {
         }
         let like = (found.attr.mode, found.attr.mtime);
         let dir = self.job.make_directory(to, like, target, &mut self.made).await?;
-        self.dirs.insert(found.path.clone(), dir);
+        self.dirs.insert(found.path.clone(), dir.id());
         Ok(())
     }
 }
@@ -173,16 +174,16 @@ async fn one(
         Kind::Symlink => {
             return match fs.target(&client.call(), &At::id(from.id)).await? {
                 LinkTarget::Symlink(link) => {
-                    job.make_special(to, New::Symlink(link), from.mode, target).await
+                    job.make_special(to, New::Symlink(link), (from.mode, from.mtime), target).await
                 }
                 LinkTarget::Reference(_) => Err(passed_over()),
             };
         }
-        Kind::Fifo => return job.make_special(to, New::Fifo, from.mode, target).await,
+        Kind::Fifo => return job.make_special(to, New::Fifo, (from.mode, from.mtime), target).await,
         Kind::Directory | Kind::Reference => return Err(passed_over()),
     }
-    if job.args.dry_run {
-        return job.would_copy(to, (from.size, from.mtime), target).await;
+    if job.wanted.dry_run {
+        return job.would_copy(to, (from.size, from.mtime), There::Unknown, target).await;
     }
     let dir = to.0.ok_or_else(|| Error::internal("only a dry run makes no directory"))?;
     let (name, bytes) = (to.1.clone(), from.size);
@@ -195,14 +196,13 @@ fn passed_over() -> Error {
 }
 
 async fn send(job: &Job<'_>, files: Vec<Within>) -> Result<()> {
-    if job.args.dry_run {
+    if job.wanted.dry_run {
         return Ok(());
     }
-    let total = files.iter().map(|file| file.bytes).sum();
     let copy = async |file: Within, shared: &Progress| {
         let from = From { at: &At::id(file.from), shown: &file.shown };
         let done = copy_within(job.client, from, file.dir, &file.name, job.how, shared).await;
         done.map_err(|e| e.op("copy").said_of(&file.shown))
     };
-    job.transfer(total, files, copy).await
+    job.transfer_all(files.into_iter().map(|file| (file.bytes, file)).collect(), copy).await
 }

@@ -1,0 +1,147 @@
+//! A file with holes into the tree: only what is no hole is sent.
+//!
+//! Stages take bytes one after the other, so such a file is written in place under a hidden name
+//! beside its own, compared with the digests that the node makes of it, and renamed. What was there is
+//! replaced by another file; one that has a policy of its own is not, and gets all bytes.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use weft_core::attr::{Attr, SetAttr};
+use weft_core::form::{
+    At, Expect, Guard, Make, OpenFile, OpenHow, OpenedFile, Range, Replace, Shape, WriteAt,
+};
+use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
+use weft_sys::local::next_bytes;
+
+use super::Progress;
+use super::local::{LocalFile, LocalSource, unreadable};
+use super::upload::To;
+use super::verified::{BLOCK_BYTES, Digests, damaged_on_the_way};
+use crate::Client;
+
+/// A local file with holes on its way.
+pub(super) struct Sparse<'a> {
+    pub(super) client: &'a Client,
+    pub(super) file: &'a Arc<LocalFile>,
+    pub(super) to: &'a To<'a>,
+    pub(super) size: u64,
+    pub(super) set: &'a SetAttr,
+}
+
+impl Sparse<'_> {
+    /// Sends it. `None` if it has to go as other files do: whoever sends it may not read or rename
+    /// there, or what has the name is more than bytes.
+    pub(super) async fn send(&self, there: Option<&Attr>, progress: &Progress) -> Result<Option<FileId>> {
+        let (client, fs) = (self.client, self.client.fs());
+        let hidden = At::name(self.to.dir, hidden_name(self.to.name)?);
+        let make = Make { exclusive: false, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } };
+        let need = Rights::READ | Rights::WRITE;
+        let how = OpenHow { need, make: Some(make), truncate: true, ..OpenHow::default() };
+        let opened = match fs.open(&client.call(), &hidden, &how).await {
+            Ok(opened) => opened,
+            Err(e) if goes_otherwise(&e) => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        let keeps = |there: &Attr| there.container != opened.attr.container || there.links > 1;
+        let done = match there {
+            Some(there) if keeps(there) => Ok(None),
+            _ => self.fill_and_rename(&opened.file, &hidden, progress).await,
+        };
+        let closed = opened.file.close(&client.call()).await;
+        if !matches!(done, Ok(Some(_))) {
+            // What matters is why; the next copy begins it anew.
+            let _ = fs.remove(&client.call(), &hidden, Expect::NotDirectory, &Guard::NONE).await;
+        }
+        let id = done?;
+        closed.map(|()| id)
+    }
+
+    async fn fill_and_rename(
+        &self,
+        file: &Arc<dyn OpenFile>,
+        hidden: &At,
+        progress: &Progress,
+    ) -> Result<Option<FileId>> {
+        let (client, fs) = (self.client, self.client.fs());
+        let sent = self.fill(&**file, progress).await?;
+        self.compare(file, &sent).await?;
+        progress.add_bytes(self.size - sent.iter().map(|(begin, end)| end - begin).sum::<u64>())?;
+        let call = client.call_within(limits::publish_within(self.size));
+        file.sync(&call, Range::ALL).await?;
+        fs.set(&client.call(), &At::id(file.id()), self.set, &Guard::NONE).await?;
+        match fs.rename(&client.call(), hidden, &self.to_at(), Replace::Any, &Guard::NONE).await {
+            Ok(_) => Ok(Some(file.id())),
+            Err(e) if goes_otherwise(&e) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn to_at(&self) -> At {
+        At::name(self.to.dir, self.to.name.clone())
+    }
+
+    /// Writes what is no hole. Returns which bytes that were.
+    async fn fill(&self, file: &dyn OpenFile, progress: &Progress) -> Result<Vec<(u64, u64)>> {
+        let (mut sent, mut at) = (Vec::new(), 0);
+        let call = self.client.call_within(limits::TRANSFER_WITHIN);
+        while at < self.size
+            && let Some((begin, end)) = next_bytes(&self.file.0, at)?
+        {
+            let (mut from, end) = (begin, end.min(self.size));
+            while from < end {
+                let to = end.min(from + limits::PIECE_BYTES_MAX as u64);
+                let mut data = LocalSource::new(self.file.clone(), from, to);
+                file.write(&call, WriteAt::Offset(from), &mut data).await?;
+                progress.add_bytes(to - from)?;
+                from = to;
+            }
+            if begin < end {
+                sent.push((begin, end));
+            }
+            at = end.max(at + 1);
+        }
+        file.shape(&call, Shape::Truncate(self.size)).await?;
+        Ok(sent)
+    }
+
+    /// Compares each block that has bytes with what the node has got.
+    async fn compare(&self, file: &Arc<dyn OpenFile>, sent: &[(u64, u64)]) -> Result<()> {
+        let (mut digests, mut next) = (Digests::new(self.client, file.clone()), 0);
+        for (begin, end) in sent {
+            for block in (begin / BLOCK_BYTES).max(next)..end.div_ceil(BLOCK_BYTES) {
+                let at = block * BLOCK_BYTES;
+                let mut bytes = vec![0; BLOCK_BYTES.min(self.size - at) as usize];
+                let read = self.file.read_at(&mut bytes, at).map_err(unreadable)?;
+                if read < bytes.len() {
+                    return Err(Error::new(ErrorKind::Conflict, "the local file became shorter"));
+                }
+                if *blake3::hash(&bytes).as_bytes() != digests.of(block).await? {
+                    return Err(damaged_on_the_way(
+                        "what the node got is not what was sent: its checksum differs",
+                    ));
+                }
+            }
+            next = end.div_ceil(BLOCK_BYTES);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a refusal is one of this way of sending, and says nothing of others.
+fn goes_otherwise(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Denied | ErrorKind::NotPermitted | ErrorKind::Unsupported | ErrorKind::CrossVolume
+    )
+}
+
+/// The name that such a file has until it is whole. Names too long for that stand there as their digest.
+fn hidden_name(name: &Name) -> Result<Name> {
+    let hidden = [b".", name.as_bytes(), b".weft-part"].concat();
+    if hidden.len() <= limits::NAME_BYTES_MAX {
+        return Name::new(Bytes::from(hidden));
+    }
+    let digest = blake3::hash(name.as_bytes()).to_hex();
+    Name::new(Bytes::from(format!(".{digest}.weft-part")))
+}

@@ -1,0 +1,168 @@
+//! What goes from the target of a copy that is to be like its source.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use weft_client::tree::{Found, Walk};
+use weft_core::attr::{Attr, Kind};
+use weft_core::form::{At, Expect, Guard};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result};
+use weft_sys::{Folder, Sort};
+
+use super::Job;
+use super::goal::Target;
+
+/// Something in the tree that the source lacks.
+pub struct Extra {
+    /// The directory it is in.
+    pub dir: FileId,
+    /// Its name there.
+    pub name: Name,
+    /// Its path below the top.
+    pub below: PathBuf,
+    /// Its path.
+    pub target: Target,
+}
+
+/// Something on this machine that the source lacks.
+pub struct LocalExtra {
+    /// The directory it is in.
+    pub folder: Rc<Folder>,
+    /// Its name there.
+    pub name: OsString,
+    /// Its path below the top.
+    pub below: PathBuf,
+}
+
+impl Job<'_> {
+    /// Whether what the source lacks may go: only what was read whole says what it lacks.
+    pub fn may_delete(&self) -> bool {
+        if !self.wanted.delete {
+            return false;
+        }
+        if self.report.failures() > 0 {
+            self.report.kept_for_failures();
+            return false;
+        }
+        true
+    }
+
+    /// Makes room for what is to have a name: of a directory, only where what the source lacks goes.
+    pub async fn clear_for(&self, at: &At, there: &Attr) -> Result<()> {
+        if there.kind != Kind::Directory {
+            return self.remove_name(at, there).await;
+        }
+        if !self.wanted.delete {
+            return Err(stands_there());
+        }
+        self.clear_tree(at, None, &at.to_string()).await
+    }
+
+    /// Removes a name of something other than a directory.
+    pub async fn remove_name(&self, at: &At, there: &Attr) -> Result<()> {
+        let guard = Guard { ctime: Some(there.ctime), ..Guard::NONE };
+        self.client.fs().remove(&self.applied(), at, Expect::NotDirectory, &guard).await.map(drop)
+    }
+
+    /// Removes what the source lacks, but for what the rules leave out and the directories it is in.
+    pub async fn clear(&self, extra: &Extra) -> Result<()> {
+        let at = At::name(extra.dir, extra.name.clone());
+        self.clear_tree(&at, Some(&extra.below), &extra.target.to_string()).await?;
+        self.touch(extra.dir);
+        Ok(())
+    }
+
+    /// Removes a tree, but for what rules that know it as `below` leave out.
+    async fn clear_tree(&self, at: &At, below: Option<&Path>, shown: &str) -> Result<()> {
+        let mut walk = Walk::start(self.client, at, shown).await?.staying();
+        let (mut dirs, mut left, mut above): (Vec<Found>, Vec<RelPath>, HashSet<RelPath>) =
+            Default::default();
+        while let Some(found) = walk.next().await? {
+            if left.iter().any(|left| found.path.is_within(left)) {
+                continue;
+            }
+            let is_dir = found.attr.kind == Kind::Directory;
+            let leaves_out = |below: &Path| {
+                let inside = OsStr::from_bytes(found.path.as_bytes());
+                // Joined to nothing, it would end in a slash.
+                let path = if inside.is_empty() { below.to_path_buf() } else { below.join(inside) };
+                self.wanted.rules.leaves_out(path.as_os_str().as_bytes(), is_dir)
+            };
+            if walk.leaves(&found) || below.is_some_and(leaves_out) {
+                keep_above(&mut above, &found.path);
+                left.push(found.path);
+            } else if is_dir {
+                dirs.push(found);
+            } else {
+                self.clear_one(at, &found, Expect::NotDirectory, walk.show(&found.path)).await?;
+            }
+        }
+        walk.whole()?;
+        for found in dirs.iter().rev().filter(|dir| !above.contains(&dir.path)) {
+            self.clear_one(at, found, Expect::Directory, walk.show(&found.path)).await?;
+        }
+        Ok(())
+    }
+
+    async fn clear_one(&self, start: &At, found: &Found, expect: Expect, shown: String) -> Result<()> {
+        if self.wanted.dry_run {
+            return self.report.would_remove(shown);
+        }
+        let at = match (found.dir, found.path.split_last()) {
+            (Some(dir), Some((_, name))) => At::name(dir, name),
+            _ => start.clone(),
+        };
+        let removed = self.client.fs().remove(&self.applied(), &at, expect, &Guard::NONE).await;
+        removed.map_err(|e| e.op("remove").said_of(shown))?;
+        self.report.removed();
+        Ok(())
+    }
+
+    /// Removes something of this machine, but for what the rules leave out and the directories it is in.
+    /// Returns whether all of it went.
+    pub fn clear_local(&self, extra: &LocalExtra) -> Result<bool> {
+        let Some(seen) = extra.folder.look(&extra.name)? else { return Ok(true) };
+        let is_dir = seen.sort == Sort::Directory;
+        if self.wanted.rules.leaves_out(extra.below.as_os_str().as_bytes(), is_dir) {
+            return Ok(false);
+        }
+        let mut all = true;
+        if is_dir {
+            let inside = Rc::new(extra.folder.inside(&extra.name)?);
+            for name in inside.names()? {
+                let below = extra.below.join(&name);
+                all &= self.clear_local(&LocalExtra { folder: inside.clone(), name, below })?;
+            }
+        }
+        if !all {
+            return Ok(false);
+        }
+        if self.wanted.dry_run {
+            self.report.would_remove(extra.folder.shown(&extra.name).display())?;
+        } else if is_dir {
+            extra.folder.remove_directory(&extra.name)?;
+            self.report.removed();
+        } else {
+            extra.folder.remove(&extra.name)?;
+            self.report.removed();
+        }
+        Ok(true)
+    }
+}
+
+/// A directory stands where something else is to be.
+pub fn stands_there() -> Error {
+    Error::new(ErrorKind::IsDirectory, "a directory stands there").hint("--delete replaces it")
+}
+
+/// Keeps the directories above a path.
+fn keep_above(kept: &mut HashSet<RelPath>, path: &RelPath) {
+    let mut above = path.split_last();
+    while let Some((dir, _)) = above {
+        above = dir.split_last();
+        kept.insert(dir);
+    }
+}
