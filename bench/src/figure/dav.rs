@@ -19,7 +19,7 @@ const NAMED: &str = "<?xml version=\"1.0\"?><d:propfind xmlns:d=\"DAV:\"><d:prop
 /// `dav.propfind`: `Depth: 1` of files that Weft manages and of a directory that it serves in place, beside Apache
 /// over that directory. Ours knows its caller by a credential, looks at the rights of each file and writes the audit.
 pub fn propfind(report: &mut Report, size: Size) -> Result<()> {
-    let entries: u64 = size.pick(100, 10_000, 10_000);
+    let entries: usize = size.pick(100, 10_000, 10_000);
     let place = Place::new()?;
     let folder = place.folder("shared")?;
     for n in 0..entries {
@@ -49,8 +49,9 @@ pub fn propfind(report: &mut Report, size: Size) -> Result<()> {
     }
     let counted =
         |port, headers: &str, path: &str| http::propfind_rate(port, headers, path, "", entries).map(drop);
-    let ours = count(&[node.pid()], place.path(), entries, || counted(node.port(), &line, "/bench/managed/"));
+    let ours =
+        count(&[node.pid()], place.path(), entries as u64, || counted(node.port(), &line, "/bench/managed/"));
     report.counts("dav.propfind", "weft", ours)?;
-    let theirs = count(&family(server.pid()), place.path(), entries, || counted(server.port, "", "/"));
+    let theirs = count(&family(server.pid()), place.path(), entries as u64, || counted(server.port, "", "/"));
     report.counts("dav.propfind", "apache", theirs)
 }

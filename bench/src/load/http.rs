@@ -144,7 +144,7 @@ pub fn answered<S: Read + Write>(mut stream: S, headers: &str, path: &str) -> Re
 
 /// Asks what is known of a directory with all that is in it, and counts what is told: entries and itself. Returns
 /// entries a second.
-pub fn propfind_rate(port: u16, headers: &str, path: &str, body: &str, entries: u64) -> Result<f64> {
+pub fn propfind_rate(port: u16, headers: &str, path: &str, body: &str, entries: usize) -> Result<f64> {
     let length = body.len();
     let headers = format!("Depth: 1\r\nContent-Length: {length}\r\nConnection: close\r\n{headers}");
     let begun = Instant::now();
@@ -156,7 +156,7 @@ pub fn propfind_rate(port: u16, headers: &str, path: &str, body: &str, entries: 
     const RESPONSE: &[u8] = b"</D:response>";
     let told =
         unchunked(&answer).map(|body| body.windows(RESPONSE.len()).filter(|at| *at == RESPONSE).count());
-    match answer.starts_with(b"HTTP/1.1 207") && told == Some(entries as usize + 1) {
+    match answer.starts_with(b"HTTP/1.1 207") && told == Some(entries + 1) {
         true => Ok(entries as f64 / took),
         false => Err(format!("PROPFIND {path}: {told:?} of {entries} entries were told").into()),
     }

@@ -119,6 +119,66 @@ fn what_is_known_of_a_file_is_shown_with_a_look_at_it() {
     );
 }
 
+#[test]
+fn a_link_is_made_followed_by_somebody_else_and_ended_on_the_page() {
+    let (Some(browser), Some(stranger)) = (Browser::start("page::link"), Browser::start("page::follow"))
+    else {
+        return;
+    };
+    let node = furnished();
+    node.run(&["mkdir", "/managed/set"]).ok();
+    for name in ["one", "two"] {
+        let file = node.write(name, name);
+        node.run(&["cp", file.to_str().expect("plain"), "weft:/managed/set/"]).ok();
+    }
+    let base = format!("http://{}", node.address());
+    log_in(&browser, &format!("{base}/managed/set/"));
+    browser.open(&format!("{base}/managed/set/?page=about"));
+    browser.click("form[action='?page=link'] button");
+    browser.wait_for("document.querySelector('.address')");
+    let link = browser.run("return document.querySelector('.address').value");
+    let link = link.as_str().expect("an address").to_owned();
+    assert!(link.starts_with(&format!("{base}/.weft/link/")), "{link}");
+
+    stranger.open(&link);
+    stranger.wait_for(&row("two"));
+    let seen = stranger.run("return document.body.innerText");
+    let seen = seen.as_str().expect("text");
+    assert!(!seen.contains("managed") && !seen.contains("alice") && !seen.contains("Log in"), "{seen}");
+    assert_eq!(stranger.run("return document.querySelectorAll('button, form, script').length"), 0);
+    stranger.run("document.querySelector('tbody a[href=\"./one\"]').click()");
+    stranger.wait_for("document.body.innerText === 'one'");
+
+    browser.open(&format!("{base}/?page=links"));
+    assert_eq!(browser.run("return document.querySelectorAll('tbody tr').length"), 1);
+    browser.click("form[action='?page=unlink'] button");
+    browser.wait_for(
+        "document.querySelector('tbody tr') && !document.querySelector('form[action=\"?page=unlink\"]')",
+    );
+    stranger.open(&link);
+    stranger.wait_for("document.body.innerText.includes('the link has ended') || document.body.innerText.includes('The link has ended')");
+}
+
+#[test]
+fn somebody_with_the_link_to_a_drop_box_sends_files_and_sees_none() {
+    let Some(stranger) = Browser::start("page::drop") else { return };
+    let node = furnished();
+    node.run(&["mkdir", "/managed/in"]).ok();
+    node.run(&["dropbox", "create", "/managed/in", "--bytes", "1M", "--files", "10", "--rate", "1M/d"]).ok();
+    let made = node.run(&["link", "create", "/managed/in", "--drop", "--json"]).json();
+    let target = made[0]["target"].as_str().expect("where it is");
+    stranger.open(&format!("http://{}{target}", node.address()));
+    let sent = node.write("sent & <b>.txt", "for alice");
+    stranger.choose("#files", &sent);
+    stranger.wait_for("document.getElementById('moves').innerText.includes('sent:')");
+    let names = node.run(&["ls", "/managed/in"]).ok();
+    assert!(names.starts_with("sent & <b>") && names.lines().count() == 1, "{names}");
+    assert_eq!(node.run(&["cat", &format!("/managed/in/{}", names.trim_end())]).ok(), "for alice");
+    stranger.open(&format!("http://{}{target}", node.address()));
+    let seen = stranger.run("return document.documentElement.outerHTML");
+    assert!(seen.as_str().is_some_and(|text| !text.contains("sent &amp;")), "{seen}");
+}
+
 /// A page of another site, as its owner would write it, that asks for everything it can.
 const FOREIGN: &str = "<!DOCTYPE html><title>foreign</title><body><script>
   const target = 'NODE/managed/keep';
