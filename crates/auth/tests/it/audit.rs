@@ -366,8 +366,9 @@ fn a_log_that_was_cut_or_lost_a_file_is_broken_and_goes_on() {
 }
 
 #[test]
-fn a_log_of_an_older_version_is_refused_by_its_name_and_left_as_it_is() {
+fn a_log_that_begins_as_another_versions_is_left_as_it_is_and_goes_on_in_a_new_file() {
     scene(92, |node| async move {
+        node.auth.audit().record(record(&node, 1, 1)).await;
         node.auth.close().await.expect("it closes");
         let Scene { sys, disk, engine, auth, .. } = node;
         drop(auth);
@@ -377,16 +378,12 @@ fn a_log_of_an_older_version_is_refused_by_its_name_and_left_as_it_is() {
         let file = disk.open(&name, Open::Write).expect("it is there");
         file.write_at(b"weft audit log 1", 0).expect("room");
         let was = bytes_of(&disk, &name);
-        let disk = disk.kill();
-        let refused = Scene::try_start(&sys, disk.clone(), settings()).await.err().expect("it is older");
-        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused:?}");
-        assert!(refused.subject().is_some_and(|file| name.ends_with(file)) && refused.advice().is_some());
-        assert_eq!((files(&disk), bytes_of(&disk, &name)), (vec![name.clone()], was));
-        let disk = disk.kill();
-        disk.remove(&name).expect("it is put elsewhere");
-        let node = Scene::start(&sys, disk).await;
-        node.auth.audit().record(record(&node, 1, 1)).await;
-        assert_eq!(traces(&node).await, [1], "it begins anew");
+        let node = Scene::start(&sys, disk.kill()).await;
+        node.auth.audit().record(record(&node, 2, 2)).await;
+        assert_eq!(traces(&node).await, [2], "it goes on");
+        assert!(!is_whole(&verdict(&node).await));
+        assert_eq!(files(&node.disk).len(), 2);
+        assert_eq!(bytes_of(&node.disk, &name), was, "what it was may still be looked into");
     });
 }
 
