@@ -326,10 +326,13 @@ impl<'c> Talk<'c> {
             }
             answer.fixed("Cache-Control: no-store\r\n");
             match problem.is_page() {
-                // A login is sent from here: the browser says of which origin it is.
-                true => answer.fixed(&page::RULES).fixed("Referrer-Policy: same-origin\r\n"),
+                true => answer.fixed(&page::RULES),
                 false => answer.fixed("X-Content-Type-Options: nosniff\r\n"),
             };
+            if problem.is_page() && problem.status == Status::UNAUTHORIZED {
+                // A login is sent from here: the browser says of which origin it is.
+                answer.fixed("Referrer-Policy: same-origin\r\n");
+            }
         };
         self.reply(problem.status, fields, Some((media, body))).await
     }

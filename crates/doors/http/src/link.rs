@@ -26,7 +26,7 @@ use crate::codec::range::Wanted;
 use crate::codec::target::{Path, encode_name};
 use crate::exchange::{Exchange, Served, Talk, keeping_session};
 use crate::identity::{Identity, Shown};
-use crate::map::Act;
+use crate::map::{self, Act};
 use crate::status::Status;
 use crate::{get, list, page, put};
 
@@ -229,7 +229,12 @@ pub fn problem(error: &Error) -> Problem {
         ErrorKind::NoSpace | ErrorKind::NoQuota => {
             Problem::new(Status::NO_SPACE, error.kind(), "no more is taken for now")
         }
-        _ => Problem::of(error, Act::Read),
+        ErrorKind::Busy | ErrorKind::Unavailable | ErrorKind::Deadline => {
+            let why = "this cannot be answered just now; try again later";
+            Problem::new(map::status(error.kind(), Act::Read), error.kind(), why).with("Retry-After", "1")
+        }
+        // What an error says names what its maker knows of.
+        _ => Problem::new(map::status(error.kind(), Act::Read), error.kind(), "this cannot be answered"),
     }
     .with("Referrer-Policy", "no-referrer")
 }

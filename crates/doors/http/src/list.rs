@@ -14,6 +14,7 @@ use crate::codec::condition::{Conditions, Present, Verdict, entity_tag, format_t
 use crate::codec::head::Field;
 use crate::codec::target::{encode_name, parameter};
 use crate::exchange::{Exchange, Served, keeping_session};
+use crate::link;
 use crate::map::Act;
 use crate::page;
 use crate::page::listing::Listing;
@@ -61,9 +62,13 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         }
         Verdict::Fails => return Err(crate::remove::failed().into()),
     }
+    let linked = x.linked.is_some();
     let media = if json { "application/json" } else { page::MEDIA };
     let fields = |answer: &mut Answer| {
         answer.field("Content-Type", media).fixed(&page::RULES).fixed(LISTING_RULES);
+        if linked {
+            answer.fixed(link::RULES);
+        }
     };
     let mut shape: Box<dyn Shape> = match json {
         true => Box::new(Json { comma: false }),
@@ -109,7 +114,8 @@ fn asked(x: &Exchange<'_, '_>) -> Result<Asked> {
 
 /// Returns the first entries of a directory in an order that it is not kept in, as its one page.
 async fn sorted(x: &Exchange<'_, '_>, sorting: Sorting, further: &mut Further) -> Result<Page> {
-    let gathered = gathered(x, First::new(sorting));
+    let most = further.limit.unwrap_or(u64::MAX).min(limits::HTTP_SORTED_MAX as u64) as usize;
+    let gathered = gathered(x, First::new(sorting, most));
     let (first, page) = keeping_session(x.talk.http, &x.call, pin!(gathered)).await?;
     let (entries, all) = first.done();
     if (entries.len() as u64) < all {

@@ -73,6 +73,7 @@ fn a_stranger_drops_files_and_learns_nothing_of_what_is_there() {
         let told = stranger.ask("PROPFIND", "/d/box/", &[depth], b"").text();
         assert!(!told.contains("known") && !told.contains("new-"), "{told}");
     }
+    create(&node, &alice, &["--bytes", "64K", "--files", "20", "--rate", "1M/d"]);
     let conditions = ["If-None-Match: *", "If-Match: *"].map(|field| {
         ["known.txt", "none.txt"]
             .map(|name| stranger.ask("PUT", &format!("/d/box/{name}"), &[field], b"x").status)
@@ -201,9 +202,14 @@ fn a_link_to_a_drop_box_takes_files_and_shows_none() {
     let there = names(&node, &alice);
     assert_eq!(there.len(), 2);
     assert!(there.iter().all(|name| name.starts_with("thesis-") && name.ends_with(".pdf")), "{there:?}");
-    for target in [link.clone(), format!("{link}{}", there[0]), format!("{link}thesis.pdf")] {
+    for target in [format!("{link}{}", there[0]), format!("{link}thesis.pdf")] {
         assert_eq!(stranger.get(&target).status, 404, "{target}");
     }
+    let page = stranger.get(&link).text();
+    assert!(
+        page.contains("Drop files") && !page.contains("thesis"),
+        "where to put files, and nothing of those: {page}"
+    );
     assert_eq!(stranger.put(&link, b"x").status, 404, "no name");
     assert_eq!(stranger.put(&format!("{link}a/b"), b"x").status, 404, "no directory");
     node.run_with(&alice, &["link", "revoke", made["id"].as_str().expect("text")]).ok();

@@ -55,8 +55,10 @@ fn who(x: &Exchange<'_, '_>, out: &mut String) {
     }
     let name = x.call.caller.name();
     let shown = escape(name.local());
+    if x.call.caller.is_anyone() {
+        return way("", ("page", "login"), "Log in", out);
+    }
     let _ = match x.shown {
-        _ if x.call.caller.is_anyone() => write!(out, "<p><a href=\"?page=login\">Log in</a></p>"),
         Shown::Cookie(cookie) => write!(
             out,
             "<form method=\"post\" action=\"?page=logout\"><span title=\"{}\">{shown}</span> \
@@ -69,6 +71,15 @@ fn who(x: &Exchange<'_, '_>, out: &mut String) {
             write!(out, "<p title=\"{}\">{shown}</p>", escape(&name.to_string()))
         }
     };
+}
+
+/// Writes a way to another page of the same place, as a button: programs that follow all links of a page, to
+/// fetch what is in a directory, find only what is in it.
+pub fn way(action: &str, (name, value): (&str, &str), text: &str, out: &mut String) {
+    let _ = write!(
+        out,
+        "<form class=\"way\" action=\"{action}\"><button name=\"{name}\" value=\"{value}\">{text}</button></form>"
+    );
 }
 
 /// Returns what a script sends along with a change.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_core::service::{LinkGives, LinkRecord, Links, NewLink};
-use weft_core::{Error, LinkId, Result, limits};
+use weft_core::{Error, ErrorKind, LinkId, Result, limits};
 
 use super::frame::{self, escape};
 use super::rules::RULES;
@@ -29,6 +29,15 @@ fn links<'x>(x: &'x Exchange<'_, '_>) -> Option<(&'x Arc<dyn Links>, String)> {
     Some((links, super::login::guard_of(cookie)))
 }
 
+/// Returns the problem of somebody whose links are not made here.
+fn elsewhere(x: &Exchange<'_, '_>) -> Problem {
+    if x.call.caller.is_anyone() {
+        return Problem::who_asks();
+    }
+    let why = "links are made on the page by who logged in on it, and else by `weft link create`";
+    Problem::new(Status::FORBIDDEN, ErrorKind::NotPermitted, why)
+}
+
 /// Writes the form that makes a link to what the request names.
 pub fn write_form(x: &Exchange<'_, '_>, out: &mut String) {
     let Some((_, guard)) = links(x) else { return };
@@ -50,7 +59,7 @@ pub fn write_form(x: &Exchange<'_, '_>, out: &mut String) {
 
 /// Answers with the caller's own links.
 pub async fn list(x: Exchange<'_, '_>) -> Served {
-    let Some((links, guard)) = links(&x) else { return Err(Problem::who_asks().into()) };
+    let Some((links, guard)) = links(&x) else { return Err(elsewhere(&x).into()) };
     let mut text = String::new();
     frame::begin("Your links", &mut text);
     frame::head(&x, &mut text);
@@ -89,7 +98,7 @@ fn write_row(link: &LinkRecord, guard: &str, out: &mut String) {
 
 /// Makes a link, and shows it: this once.
 pub async fn make(x: Exchange<'_, '_>, body: &[u8]) -> Served {
-    let Some((links, _)) = links(&x) else { return Err(Problem::who_asks().into()) };
+    let Some((links, _)) = links(&x) else { return Err(elsewhere(&x).into()) };
     let new = asked(body).map_err(|error| Problem::of(&error, Act::Read))?;
     let made = x.within(links.make_link(&x.call.caller, x.call.from, &x.path.path, &new)).await;
     let made = match made {
@@ -129,7 +138,7 @@ fn asked(body: &[u8]) -> Result<NewLink> {
 
 /// Ends a link, and shows those that are left.
 pub async fn end(x: Exchange<'_, '_>, body: &[u8]) -> Served {
-    let Some((links, _)) = links(&x) else { return Err(Problem::who_asks().into()) };
+    let Some((links, _)) = links(&x) else { return Err(elsewhere(&x).into()) };
     let id: Option<LinkId> = form::field(body, "id")?.parse().ok();
     let ended = match id {
         Some(id) => x.within(links.end_link(&x.call.caller, id)).await,

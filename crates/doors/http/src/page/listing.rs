@@ -55,11 +55,13 @@ fn tools(x: &Exchange<'_, '_>, rights: Rights, out: &mut String) {
          <button id=\"make\">New folder</button> <label>Add files <input type=\"file\" id=\"files\" multiple></label> \
          <span>or drop them here</span><ul id=\"moves\"></ul></section>\n\
          <p id=\"said\" role=\"alert\"></p>\n\
-         <p class=\"rights\">You may: {}. <a href=\"?page=about\">Why?</a></p>",
+         <div class=\"rights\">You may: {}. ",
         offered(rights),
         frame::guard(x),
         frame::rights(rights),
     );
+    frame::way("", ("page", "about"), "Why?", out);
+    out.push_str("</div>\n");
 }
 
 /// Returns what the script may offer.
@@ -72,13 +74,14 @@ fn offered(rights: Rights) -> String {
 /// A heading that leads to the same directory in its order, or the other way round.
 fn heading(order: Order, name: &str, sorting: Sorting, out: &mut String) {
     let is_it = sorting.order == order;
-    let query = Sorting { order, falls: is_it && !sorting.falls }.query();
+    let asked = Sorting { order, falls: is_it && !sorting.falls }.name();
     let sort = match (is_it, sorting.falls) {
         (true, false) => " aria-sort=\"ascending\"",
         (true, true) => " aria-sort=\"descending\"",
         (false, _) => "",
     };
-    let _ = write!(out, "<th{sort}><a href=\"{query}\">{name}</a>");
+    let _ = write!(out, "<th{sort}>");
+    frame::way("", ("sort", &asked), name, out);
 }
 
 impl Shape for Listing {
@@ -103,7 +106,7 @@ impl Shape for Listing {
         let shown = changed.replace('T', " ");
         let _ = write!(row, "<td title=\"{changed}\">{}<td>", shown.trim_end_matches('Z'));
         if !self.is_linked {
-            let _ = write!(row, "<a href=\"{href}?page=about\">about</a>");
+            frame::way(&href, ("page", "about"), "about", &mut row);
         }
         row.push('\n');
         out.append(&mut row.into_bytes());

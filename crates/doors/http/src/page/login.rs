@@ -56,10 +56,13 @@ pub async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
     let life = limits::CREDENTIAL_LIFE;
     let login = x.within(authority.login(&evidence, &Attenuation::NONE, life, x.call.from)).await;
     let token = login.map_err(|error| Problem::of(&error, Act::Read))?.to_token();
-    let cookies: Vec<String> = cookie::split(&token)
+    let pieces = cookie::split(&token);
+    // What an earlier login left behind would be taken for more pieces of this one.
+    let left = forgotten(&x, pieces.len());
+    let kept = pieces
         .into_iter()
-        .map(|(name, value)| format!("{name}={value}; Max-Age={}{}", life.as_secs(), attributes(&x)))
-        .collect();
+        .map(|(name, value)| format!("{name}={value}; Max-Age={}{}", life.as_secs(), attributes(&x)));
+    let cookies: Vec<String> = kept.chain(left).collect();
     back(&mut x, &cookies).await
 }
 
@@ -79,14 +82,14 @@ pub async fn logout(mut x: Exchange<'_, '_>) -> Served {
             _ => {}
         }
     }
-    let cookies = forgotten(&x);
+    let cookies = forgotten(&x, 0);
     back(&mut x, &cookies).await
 }
 
-/// Returns the cookies that end those of a login.
-fn forgotten(x: &Exchange<'_, '_>) -> Vec<String> {
+/// Returns the cookies that end those of a login, from a piece on.
+fn forgotten(x: &Exchange<'_, '_>, from: usize) -> Vec<String> {
     let gone = |piece| format!("{}=; Max-Age=0{}", cookie::name_of(piece), attributes(x));
-    (0..cookie::PIECES_MAX).map(gone).collect()
+    (from..cookie::PIECES_MAX).map(gone).collect()
 }
 
 /// No script reads it, no other site sends it, and over TLS it never leaves in the clear.

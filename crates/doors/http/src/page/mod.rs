@@ -7,7 +7,8 @@
 //! shown is made here, and can be read without a script. What changes anything is asked for by a small
 //! script, with the same methods that every other client uses (`PUT`, `MKCOL`, `MOVE`, `DELETE`): the page has no
 //! way in of its own, so no rule is there twice. The one thing that is its own is a login, since
-//! a browser forgets a password it was asked for only when it ends:
+//! a browser forgets a password it was asked for only when it ends. Ways to what is no part of the tree are buttons, so that whoever
+//! fetches all that a page links to gets the tree and nothing else:
 //!
 //! ```text
 //!  POST ?page=login  ─▶ Authority.login ─▶ a credential, in a cookie that no script can read

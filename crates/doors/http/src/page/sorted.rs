@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 
 use weft_core::attr::Kind;
 use weft_core::form::Entry;
-use weft_core::{Result, Time, limits};
+use weft_core::{Result, Time};
 
 use crate::codec::target::parameter;
 
@@ -50,14 +50,14 @@ impl Sorting {
         Ok(Self { order, falls })
     }
 
-    /// Returns the query that asks for it.
-    pub fn query(self) -> String {
+    /// Returns the value of `sort` that asks for it.
+    pub fn name(self) -> String {
         let name = match self.order {
             Order::Name => "name",
             Order::Size => "size",
             Order::Changed => "changed",
         };
-        format!("?sort={}{name}", if self.falls { "-" } else { "" })
+        format!("{}{name}", if self.falls { "-" } else { "" })
     }
 
     fn compare(self, one: &Entry, other: &Entry) -> Ordering {
@@ -79,6 +79,7 @@ pub struct First {
     sorting: Sorting,
     /// The last of them on top.
     kept: BinaryHeap<Placed>,
+    most: usize,
     seen: u64,
 }
 
@@ -108,16 +109,16 @@ impl PartialEq for Placed {
 impl Eq for Placed {}
 
 impl First {
-    /// Begins with none: at most [`limits::HTTP_SORTED_MAX`] will be kept.
-    pub fn new(sorting: Sorting) -> Self {
-        Self { sorting, kept: BinaryHeap::new(), seen: 0 }
+    /// Begins with none: at most so many will be kept.
+    pub fn new(sorting: Sorting, most: usize) -> Self {
+        Self { sorting, kept: BinaryHeap::new(), most, seen: 0 }
     }
 
     /// Takes an entry in, if it is among the first.
     pub fn see(&mut self, entry: Entry) {
         self.seen += 1;
         self.kept.push(Placed { sorting: self.sorting, entry });
-        if self.kept.len() > limits::HTTP_SORTED_MAX {
+        if self.kept.len() > self.most {
             self.kept.pop();
         }
     }
