@@ -211,15 +211,18 @@ impl Receiving<'_> {
             }
             return Err(error);
         }
+        let mut given = Ok(());
         if self.how.attributes != Attributes::Leave {
             let wanted = tags_of(self.client, &At::id(self.attr.id)).await;
-            give_tags(partial.file(), &wanted.map_err(|e| e.said_of(self.from.shown))?, Attributes::Match)
-                .map_err(|e| e.said_of(to.folder.shown(to.name).display()))?;
+            let wanted = wanted.map_err(|e| e.said_of(self.from.shown))?;
+            given = give_tags(partial.file(), &wanted, Attributes::Match)
+                .map_err(|e| not_kept(e).said_of(to.folder.shown(to.name).display()));
         }
         // A name that was there must not come to stand for less than it did.
         let flushed = !self.how.flushed_later || to.folder.look(to.name)?.is_some();
         partial.finish(self.mode, self.attr.mtime, flushed)?;
-        Ok(resumed)
+        // Its bytes are there, whatever this file system says of its attributes.
+        given.map(|_| resumed)
     }
 
     async fn receive(&self, partial: &mut Partial<'_>) -> Result<()> {
@@ -266,6 +269,17 @@ impl Receiving<'_> {
             self.progress.add_bytes(bytes.len() as u64)?;
         }
         Ok(())
+    }
+}
+
+/// An attribute that does not fit says nothing of the disk: other files still do.
+fn not_kept(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::NoSpace | ErrorKind::NoQuota => {
+            Error::new(ErrorKind::TooLarge, "its user attributes do not fit on this file system")
+                .caused_by(error)
+        }
+        _ => error,
     }
 }
 

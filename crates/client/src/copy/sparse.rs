@@ -34,10 +34,11 @@ impl Sparse<'_> {
     /// there, or what has the name is more than bytes.
     pub(super) async fn send(&self, there: Option<&Attr>, progress: &Progress) -> Result<Option<FileId>> {
         let (client, fs) = (self.client, self.client.fs());
-        let hidden = At::name(self.to.dir, hidden_name(self.to.name)?);
-        let make = Make { exclusive: false, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } };
+        // A name that nobody else makes: two copies at once, and whoever else may write there, keep apart.
+        let hidden = At::name(self.to.dir, hidden_name(client.sys().random().u64())?);
+        let make = Make { exclusive: true, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } };
         let need = Rights::READ | Rights::WRITE;
-        let how = OpenHow { need, make: Some(make), truncate: true, ..OpenHow::default() };
+        let how = OpenHow { need, make: Some(make), ..OpenHow::default() };
         let opened = match fs.open(&client.call(), &hidden, &how).await {
             Ok(opened) => opened,
             Err(e) if goes_otherwise(&e) => return Ok(None),
@@ -50,7 +51,7 @@ impl Sparse<'_> {
         };
         let closed = opened.file.close(&client.call()).await;
         if !matches!(done, Ok(Some(_))) {
-            // What matters is why; the next copy begins it anew.
+            // What matters is why; the next copy begins anew.
             let _ = fs.remove(&client.call(), &hidden, Expect::NotDirectory, &Guard::NONE).await;
         }
         let id = done?;
@@ -136,12 +137,7 @@ fn goes_otherwise(error: &Error) -> bool {
     )
 }
 
-/// The name that such a file has until it is whole. Names too long for that stand there as their digest.
-fn hidden_name(name: &Name) -> Result<Name> {
-    let hidden = [b".", name.as_bytes(), b".weft-part"].concat();
-    if hidden.len() <= limits::NAME_BYTES_MAX {
-        return Name::new(Bytes::from(hidden));
-    }
-    let digest = blake3::hash(name.as_bytes()).to_hex();
-    Name::new(Bytes::from(format!(".{digest}.weft-part")))
+/// The name that such a file has until it is whole.
+fn hidden_name(number: u64) -> Result<Name> {
+    Name::new(Bytes::from(format!(".{number:016x}.weft-part")))
 }

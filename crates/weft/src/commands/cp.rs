@@ -1,7 +1,7 @@
 //! `weft cp`: what goes where, and how much at a time. The copying is the client's.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::process::ExitCode;
 
@@ -112,6 +112,8 @@ struct Job<'a> {
     heeds: Cell<bool>,
     /// Directories of the tree in which something changed.
     touched: RefCell<HashSet<FileId>>,
+    /// Files of the tree with several names that were written, each for one file of this machine.
+    linked: RefCell<HashMap<FileId, (u64, u64)>>,
 }
 
 /// Whoever started it has stopped it.
@@ -127,8 +129,9 @@ impl<'a> Job<'a> {
         report: &'a Report<'a>,
         how: How,
     ) -> Self {
-        let (ended, heeds, touched) = (Cell::new(false), Cell::new(false), RefCell::default());
-        Self { context, client, wanted, report, how, ended, heeds, touched }
+        let (ended, heeds) = (Cell::new(false), Cell::new(false));
+        let (touched, linked) = (RefCell::default(), RefCell::default());
+        Self { context, client, wanted, report, how, ended, heeds, touched, linked }
     }
 
     /// Returns a call whose change is durable only with what is synced after it: of many small ones,

@@ -338,6 +338,45 @@ fn a_dry_run_says_what_a_run_does_and_changes_nothing() {
 }
 
 #[test]
+fn a_name_that_is_a_file_of_its_own_again_is_one_in_the_copy() {
+    let node = Node::start();
+    let top = node.make_dir("src");
+    fs::write(top.join("a"), "one").expect("written");
+    fs::hard_link(top.join("a"), top.join("b")).expect("linked");
+    give_all(&top);
+    node.run(&["sync", "src", "weft:/dst"]).ok();
+    let id = |name: &str| {
+        node.run(&["stat", "--json", &format!("/dst/{name}")]).json().remove(0)["id"].to_string()
+    };
+    assert_eq!(id("a"), id("b"));
+    // As programs save: another file takes the name.
+    fs::write(top.join("new"), "TWO").expect("written");
+    fs::rename(top.join("new"), top.join("a")).expect("renamed");
+    give_all(&top);
+    for _ in 0..2 {
+        node.run(&["sync", "src", "weft:/dst"]).ok();
+        let bytes = ["a", "b"].map(|name| node.run(&["cat", &format!("/dst/{name}")]).ok());
+        assert_eq!(bytes, ["TWO", "one"]);
+        assert_ne!(id("a"), id("b"));
+    }
+}
+
+#[test]
+fn a_directory_that_rules_may_protect_is_not_replaced_by_a_file() {
+    let node = Node::start();
+    let top = node.make_dir("src");
+    fs::write(top.join("d"), "a file").expect("written");
+    give_all(&top);
+    node.run(&["mkdir", "/dst", "/dst/d"]).ok();
+    node.feed(&["cp", "-", "weft:/dst/d/keep.o"], b"kept").ok();
+    let sync = |more: &[&str]| node.run(&[&["sync", "--delete", "src", "weft:/dst"], more].concat());
+    sync(&["--exclude", "*.o"]).fails(1, &["a directory stands there"]);
+    assert_eq!(node.run(&["cat", "/dst/d/keep.o"]).ok(), "kept");
+    sync(&[]).ok();
+    assert_eq!(node.run(&["cat", "/dst/d"]).ok(), "a file");
+}
+
+#[test]
 fn bytes_that_size_and_time_do_not_tell_apart_are_told_by_checksum() {
     let node = Node::start();
     let top = node.make_dir("src");

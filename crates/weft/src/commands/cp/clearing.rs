@@ -50,15 +50,21 @@ impl Job<'_> {
         true
     }
 
-    /// Makes room for what is to have a name: of a directory, only where what the source lacks goes.
+    /// Makes room for what is to have a name: of a directory, only where what the source lacks goes, where no
+    /// rule could protect what is in it, and where all went well so far.
     pub async fn clear_for(&self, at: &At, there: &Attr) -> Result<()> {
         if there.kind != Kind::Directory {
             return self.remove_name(at, there).await;
         }
-        if !self.wanted.delete {
+        if !self.may_replace_directories() || !self.wanted.rules.is_empty() {
             return Err(stands_there());
         }
         self.clear_tree(at, None, &at.to_string()).await
+    }
+
+    /// Whether a directory may go for something of another kind.
+    pub fn may_replace_directories(&self) -> bool {
+        self.wanted.delete && self.report.failures() == 0
     }
 
     /// Removes a name of something other than a directory.
@@ -115,9 +121,12 @@ impl Job<'_> {
             (Some(dir), Some((_, name))) => At::name(dir, name),
             _ => start.clone(),
         };
-        let removed = self.client.fs().remove(&self.applied(), &at, expect, &Guard::NONE).await;
-        removed.map_err(|e| e.op("remove").said_of(shown))?;
-        self.report.removed();
+        match self.client.fs().remove(&self.applied(), &at, expect, &Guard::NONE).await {
+            Ok(_) => self.report.removed(),
+            // It is gone, as it was to be.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(e) => return Err(e.op("remove").said_of(shown)),
+        }
         Ok(())
     }
 
@@ -155,7 +164,9 @@ impl Job<'_> {
 
 /// A directory stands where something else is to be.
 pub fn stands_there() -> Error {
-    Error::new(ErrorKind::IsDirectory, "a directory stands there").hint("--delete replaces it")
+    Error::new(ErrorKind::IsDirectory, "a directory stands there").hint(
+        "--delete replaces it, without rules that could protect what is in it, while nothing has failed",
+    )
 }
 
 /// Keeps the directories above a path.

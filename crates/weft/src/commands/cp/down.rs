@@ -290,7 +290,7 @@ impl<'a> Take<'a> {
         if there.sort != Sort::Directory {
             return folder.remove(name).map(|()| true);
         }
-        if !self.job.wanted.delete {
+        if !self.job.may_replace_directories() {
             return Err(stands_there());
         }
         let extra = LocalExtra { folder: folder.clone(), name: name.to_os_string(), below: below.join(name) };

@@ -6,9 +6,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use weft_core::attr::Attr;
-use weft_core::form::{Ack, At, Call, Guard, Replace};
+use weft_core::form::{Ack, At, Call, Expect, Guard, Replace};
 use weft_core::{Error, ErrorKind, FileId, Name, Result};
-use weft_sys::Folder;
+use weft_sys::{Folder, Seen};
 
 use super::Job;
 use super::clearing::stands_there;
@@ -24,6 +24,12 @@ pub enum Linked {
 }
 
 impl Job<'_> {
+    /// Whether a file of several names in the tree may be written for one that was seen: that has several as
+    /// well, and no other file of the source was written there.
+    pub fn is_one_file(&self, there: FileId, seen: &Seen) -> bool {
+        seen.links > 1 && *self.linked.borrow_mut().entry(there).or_insert(seen.inode) == seen.inode
+    }
+
     /// Gives the file that has one name in the tree another, in place of whatever has that.
     pub async fn link(&self, first: (FileId, &Name), to: (FileId, &Name)) -> Result<Linked> {
         let (fs, at) = (self.client.fs(), At::name(to.0, to.1.clone()));
@@ -42,10 +48,14 @@ impl Job<'_> {
                     self.clear_for(&at, &there).await?;
                 }
                 // Beside it first, so that the name always stands for one of the two.
-                let beside = At::name(to.0, beside()?);
+                let beside = At::name(to.0, Name::new(Bytes::from(self.beside()))?);
                 match fs.link(&applied, &source, &beside).await {
                     Ok(_) => {
                         let renamed = fs.rename(&applied, &beside, &at, Replace::Any, &Guard::NONE).await;
+                        if renamed.is_err() {
+                            // What matters is why.
+                            let _ = fs.remove(&applied, &beside, Expect::NotDirectory, &Guard::NONE).await;
+                        }
                         renamed.map(drop)
                     }
                     Err(e) => Err(e),
@@ -62,6 +72,11 @@ impl Job<'_> {
         }
     }
 
+    /// A name that nobody else makes, until it is the other's a moment later.
+    fn beside(&self) -> String {
+        format!(".{:016x}.weft-link", self.client.sys().random().u64())
+    }
+
     /// The same for a file of this machine.
     pub fn link_local(&self, first: (&Folder, &OsStr), to: (&Folder, &OsStr)) -> Result<Linked> {
         let file = first.0.look(first.1)?.ok_or_else(|| Error::not_found("its first name is not there"))?;
@@ -76,20 +91,15 @@ impl Job<'_> {
         if there.is_some_and(|there| there.sort == weft_sys::Sort::Directory) {
             return Err(stands_there());
         }
-        let beside = OsString::from(beside_text());
+        let beside = OsString::from(self.beside());
         to.0.link(first.0, first.1, &beside)?;
-        to.0.rename(&beside, to.1)?;
+        if let Err(e) = to.0.rename(&beside, to.1) {
+            // What matters is why.
+            let _ = to.0.remove(&beside);
+            return Err(e);
+        }
         Ok(Linked::New)
     }
-}
-
-/// A name that only this process makes, until it is the other's a moment later.
-fn beside() -> Result<Name> {
-    Name::new(Bytes::from(beside_text()))
-}
-
-fn beside_text() -> String {
-    format!(".{}.weft-link", std::process::id())
 }
 
 /// Another name of a file that was found before, on this machine.

@@ -176,12 +176,38 @@ impl Up {
             job.clear_for(&At::name(dir, self.name.clone()), attr).await?;
             to.there = There::Nothing;
         }
+        if let There::Found(attr) = &to.there
+            && attr.links > 1
+            && !job.is_one_file(attr.id, &self.seen)
+        {
+            to.there = self.set_apart(job, dir).await?;
+        }
         let sent = upload(job.client, local, to, job.how, shared).await?;
         if sent.outcome != Outcome::Unchanged {
             job.touch(dir);
         }
         self.make_alike(job, &sent, &tags).await?;
         Ok(sent)
+    }
+
+    /// Takes the name from a file that has others, so that what is written to it is not written to those. Returns
+    /// what then has the name.
+    async fn set_apart(&self, job: &Job<'_>, dir: FileId) -> Result<There> {
+        let at = At::name(dir, self.name.clone());
+        for _ in 0..limits::LINKS_MAX {
+            // Its other names may have been taken from it since it was listed.
+            match job.there((Some(dir), &self.name)).await? {
+                None => return Ok(There::Nothing),
+                Some(attr) if attr.links < 2 => return Ok(There::Found(Box::new(attr))),
+                Some(attr) => match job.remove_name(&at, &attr).await {
+                    Ok(()) => return Ok(There::Nothing),
+                    // Another name of it went just now: each time it has one less.
+                    Err(e) if e.kind() == ErrorKind::Precondition => {}
+                    Err(e) => return Err(e),
+                },
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, "its other names change all the time"))
     }
 
     /// Gives the copy the user attributes of its source, and one that was there its mode and time.
