@@ -17,7 +17,7 @@ use weft_core::{
 use weft_kv::{Ack, Engine, NoteKind, Schema, Space, SpaceId, Txn};
 use weft_sys::{Disk, Open, SimDisk, simulate};
 
-use crate::scene::{SOCKET, Scene, scene, settings};
+use crate::scene::{SOCKET, Scene, scene};
 
 pub const NOTES: NoteKind = NoteKind(9);
 
