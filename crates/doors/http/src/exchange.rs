@@ -182,14 +182,15 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         );
         return Err(problem.with("Allow", ALLOW).into());
     }
-    if let Some(target) = link::target(&head.path()) {
+    let raw = head.path();
+    if let Some(target) = link::target(&raw) {
         return Box::pin(link::serve(talk, head, identity, origin, target)).await;
     }
-    let path = Path::decode(head.path()).map_err(|error| Problem::of(&error, Act::Read))?;
+    let path = Path::decode(raw).map_err(|error| Problem::of(&error, Act::Read))?;
     let cookie = cookie::of(head)?;
     let shown = Shown::of(head.one(Field::Authorization)?, cookie.as_deref());
     if !head.method.is_safe() && head.method != Method::Post {
-        page::login::check_guard(head, shown)?;
+        page::guard::check(head, shown)?;
     }
     let call = identity.call(talk.http, shown, origin, talk.trace).await;
     let call = call.map_err(|error| Problem::of(&error, Act::Read))?;

@@ -31,7 +31,7 @@ use crate::status::Status;
 use crate::{get, list, page, put};
 
 /// What every link begins with. It is this door's: what the tree itself holds there is not reached.
-const PREFIX: &[u8] = b"/.weft/link/";
+const PREFIX: &str = "/.weft/link/";
 
 /// What links can be asked.
 const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
@@ -58,7 +58,7 @@ pub struct Followed {
 
 /// Reads a target; none if it is no link's.
 pub fn target(path: &Bytes) -> Option<Target> {
-    let behind = path.strip_prefix(PREFIX)?;
+    let behind = path.strip_prefix(PREFIX.as_bytes())?;
     let end = behind.iter().position(|byte| *byte == b'/');
     let secret = &behind[..end.unwrap_or(behind.len())];
     let rest = end.map(|end| path.slice(PREFIX.len() + end..));
@@ -87,7 +87,7 @@ pub async fn serve(
         let problem = Problem::new(Status::METHOD_NOT_ALLOWED, ErrorKind::Unsupported, why);
         return Err(problem.with("Allow", ALLOW).into());
     }
-    let prefix = format!("/.weft/link/{}", target.secret.expose());
+    let prefix = format!("{PREFIX}{}", target.secret.expose());
     let evidence = Evidence::Link(target.secret);
     let call = identity.call_by(talk.http, &evidence, origin, talk.trace).await;
     let call = call.map_err(|error| problem(&error))?;
@@ -245,7 +245,7 @@ fn nothing() -> Problem {
 
 /// Returns the target of a link, for whoever made it: `name` is a file's own, none for a directory.
 pub fn encode(secret: &Secret, name: Option<&Name>) -> String {
-    format!("/.weft/link/{}/{}", secret.expose(), name.map(encode_name).unwrap_or_default())
+    format!("{PREFIX}{}/{}", secret.expose(), name.map(encode_name).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
-use weft_core::{RelPath, Rights};
+use weft_core::{RelPath, Rights, Time};
 
+use super::guard;
 use super::rules::{SCRIPT, STYLE};
+use crate::codec::condition::format_time;
 use crate::codec::target::{Path, encode_name};
 use crate::exchange::Exchange;
 use crate::identity::Shown;
@@ -64,7 +66,7 @@ fn who(x: &Exchange<'_, '_>, out: &mut String) {
             "<form method=\"post\" action=\"?page=logout\"><span title=\"{}\">{shown}</span> \
              <input type=\"hidden\" name=\"guard\" value=\"{}\"><button>Log out</button></form>",
             escape(&name.to_string()),
-            super::login::guard_of(cookie)
+            guard::of(cookie)
         ),
         // Told with each request, by the browser or by a program: there is nothing to end.
         Shown::Field(_) | Shown::Nothing => {
@@ -85,7 +87,7 @@ pub fn way(action: &str, (name, value): (&str, &str), text: &str, out: &mut Stri
 /// Returns what a script sends along with a change.
 pub fn guard(x: &Exchange<'_, '_>) -> String {
     match x.shown {
-        Shown::Cookie(cookie) => super::login::guard_of(cookie),
+        Shown::Cookie(cookie) => guard::of(cookie),
         Shown::Field(_) | Shown::Nothing => String::new(),
     }
 }
@@ -123,6 +125,11 @@ pub fn bytes(count: u64) -> String {
     }
     let digits = if value < 9.95 { 1 } else { 0 };
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// Returns a time as people read it.
+pub fn time(at: Time) -> String {
+    format_time(at).replace('T', " ").trim_end_matches('Z').to_owned()
 }
 
 /// Writes text so that nothing in it is markup.

@@ -8,9 +8,9 @@ use weft_core::service::{LinkGives, LinkRecord, Links, NewLink};
 use weft_core::{Error, ErrorKind, LinkId, Result, limits};
 
 use super::frame::{self, escape};
+use super::guard;
 use super::rules::RULES;
 use crate::answer::{Answer, Problem};
-use crate::codec::condition::format_time;
 use crate::codec::form;
 use crate::exchange::{Exchange, Served};
 use crate::identity::Shown;
@@ -26,7 +26,7 @@ const DAYS: [u64; 4] = [1, 7, 30, 365];
 fn links<'x>(x: &'x Exchange<'_, '_>) -> Option<(&'x Arc<dyn Links>, String)> {
     let Shown::Cookie(cookie) = x.shown else { return None };
     let links = x.talk.http.services.links.as_ref().filter(|_| !x.call.caller.is_anyone())?;
-    Some((links, super::login::guard_of(cookie)))
+    Some((links, guard::of(cookie)))
 }
 
 /// Returns the problem of somebody whose links are not made here.
@@ -83,7 +83,7 @@ fn write_row(link: &LinkRecord, guard: &str, out: &mut String) {
         "<tr><td>/{}<td>{}{count}<td>{}<td>",
         escape(&link.path.to_string()),
         link.used,
-        format_time(link.expires).replace('T', " ").trim_end_matches('Z')
+        frame::time(link.expires)
     );
     let _ = match &link.ended {
         Some(why) => writeln!(out, "{}", escape(why)),
@@ -119,7 +119,7 @@ pub async fn make(x: Exchange<'_, '_>, body: &[u8]) -> Served {
          you would a password.</p>\n<p><input class=\"address\" readonly value=\"{}\"></p>\n\
          <p><a href=\"?page=links\">Your links</a></p>",
         escape(&record.path.to_string()),
-        format_time(record.expires).replace('T', " ").trim_end_matches('Z'),
+        frame::time(record.expires),
         escape(&address)
     );
     frame::end(&mut text);

@@ -2,15 +2,12 @@
 
 use std::fmt::Write;
 
-use data_encoding::HEXLOWER;
-use sha2::{Digest, Sha256};
-use subtle::ConstantTimeEq;
 use weft_core::proof::Attenuation;
 use weft_core::service::{Evidence, Revoke, Secret};
 use weft_core::{Error, ErrorKind, limits};
 
-use super::frame;
 use super::rules::RULES;
+use super::{frame, guard};
 use crate::answer::{Answer, Problem};
 use crate::codec::head::{Field, Head};
 use crate::codec::target::Path;
@@ -48,7 +45,7 @@ pub fn write_form(out: &mut String) {
 /// Answers the form.
 pub async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
     if !is_of_this_page(x.head)? {
-        return Err(foreign().into());
+        return Err(guard::foreign().into());
     }
     let (user, password) = (form::field(body, "user")?, Secret::new(form::field(body, "password")?));
     let evidence = Evidence::Password { user, password };
@@ -118,36 +115,6 @@ fn is_of_this_page(head: &Head) -> Served<bool> {
     let Some(origin) = head.one(Field::Origin)? else { return Ok(true) };
     let host = origin.split_once("://").map(|(_, host)| host.as_bytes());
     Ok(host.is_some_and(|host| host.eq_ignore_ascii_case(head.host())))
-}
-
-/// Returns the problem of what no page of this login sent.
-pub fn foreign() -> Problem {
-    let why =
-        "this was not sent by a page of this node, or by one of a login that is over; load the page again";
-    Problem::new(Status::FORBIDDEN, ErrorKind::NotPermitted, why)
-}
-
-/// Fails unless a request that would change something is one that only the page can send: whoever is known
-/// by a cookie alone must show the guard beside it.
-pub fn check_guard(head: &Head, shown: Shown<'_>) -> Served {
-    let Shown::Cookie(cookie) = shown else { return Ok(()) };
-    match head.one(Field::Guard)? {
-        Some(guard) if is_guard(guard, cookie) => Ok(()),
-        _ => Err(foreign().into()),
-    }
-}
-
-/// Returns the guard of a login: what its pages hold and no other site can know.
-pub fn guard_of(cookie: &str) -> String {
-    let mut hash = Sha256::new();
-    hash.update(b"weft page guard\0");
-    hash.update(cookie);
-    HEXLOWER.encode(&hash.finalize()[..16])
-}
-
-/// Returns whether a guard is that of a login.
-pub fn is_guard(guard: &str, cookie: &str) -> bool {
-    guard.as_bytes().ct_eq(guard_of(cookie).as_bytes()).into()
 }
 
 /// Returns whether an error says that what a cookie holds proves nothing any more.

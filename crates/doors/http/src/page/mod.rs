@@ -29,6 +29,7 @@ pub mod about;
 pub mod drop;
 mod forms;
 mod frame;
+pub mod guard;
 pub mod links;
 pub mod listing;
 pub mod login;
