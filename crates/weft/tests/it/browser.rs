@@ -4,15 +4,14 @@ use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weft_conformance::run::have;
 
+use crate::node::soon;
+
 /// How the protocol names an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// What anything on a page may take.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A browser with one window.
 pub struct Browser {
@@ -42,7 +41,7 @@ impl Browser {
         driver.env("DISPLAY", format!(":{}", number.trim())).env_remove("http_proxy");
         let driver = quiet(&mut driver).spawn().expect("the driver starts");
         let mut own = Self { port, session: String::new(), processes: vec![driver, display] };
-        until("the driver answers", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
+        soon("the driver answers", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok());
         let wanted = json!({"capabilities": {"alwaysMatch": {"acceptInsecureCerts": true,
             "unhandledPromptBehavior": "ignore"}}});
         let begun = own.call("POST", "/session", &wanted);
@@ -91,7 +90,7 @@ impl Browser {
     pub fn wait_for(&self, script: &str) {
         let body = json!({"script": format!("return !!({script})"), "args": []});
         let path = format!("/session/{}/execute/sync", self.session);
-        until(script, || self.try_call("POST", &path, &body) == Ok(Value::Bool(true)));
+        soon(script, || self.try_call("POST", &path, &body) == Ok(Value::Bool(true)));
     }
 
     #[track_caller]
@@ -122,7 +121,7 @@ impl Browser {
     #[track_caller]
     pub fn answer(&self, text: Option<&str>) -> String {
         let path = format!("/session/{}/alert/text", self.session);
-        until("the page asks", || self.try_call("GET", &path, &Value::Null).is_ok());
+        soon("the page asks", || self.try_call("GET", &path, &Value::Null).is_ok());
         let question = self.call("GET", &path, &Value::Null).as_str().unwrap_or_default().to_owned();
         if let Some(text) = text {
             self.ask("/alert/text", &json!({"text": text}));
@@ -147,14 +146,4 @@ impl Drop for Browser {
 
 fn quiet(command: &mut Command) -> &mut Command {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null())
-}
-
-/// Waits for a condition.
-#[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }

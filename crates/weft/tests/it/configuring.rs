@@ -1,20 +1,15 @@
 //! A node's configuration: what wins, what is told, what a running node takes up.
 
 use std::fs;
-use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::http::Http;
-use crate::node::Node;
+use crate::node::{Node, soon};
 
 /// Waits until the node's log holds a text that was not in its first `after` bytes.
 fn logged(node: &Node, after: usize, text: &str) {
-    let begun = Instant::now();
-    while !node.log()[after..].contains(text) {
-        assert!(begun.elapsed() < Duration::from_secs(60), "`{text}` is not in: {}", &node.log()[after..]);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    soon(text, || node.log()[after..].contains(text));
 }
 
 fn reload(node: &Node) -> usize {

@@ -2,15 +2,13 @@
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use weft_conformance::run::{have, python_with};
 
 use crate::http::{Answer, Http, answer};
-use crate::node::{Node, noise};
-
-/// More than anything here may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::node::{Node, noise, soon};
 
 /// A node where alice may do all below `/d`, with a small file, a large one, and a directory in it.
 struct Scene {
@@ -67,16 +65,6 @@ impl Scene {
     fn listed(&self, made: &Made) -> serde_json::Value {
         let list = self.node.run_with(&self.alice, &["link", "ls", "--json"]).json();
         list.into_iter().find(|link| link["id"] == made.id.as_str()).expect("it is listed")
-    }
-}
-
-/// Waits until something is so.
-#[track_caller]
-fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(20));
     }
 }
 
@@ -227,7 +215,7 @@ fn ends_in_mid_download(ending: impl FnOnce(&Scene, &Made), later: u16) {
         let ended = socket.read_to_end(&mut rest);
         assert!(ended.is_err() || rest.len() < LARGE / 2, "{} bytes came after the end", rest.len());
     }
-    assert!(since.elapsed() < Duration::from_secs(10), "{:?}", since.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(30), "{:?}", since.elapsed());
     assert_eq!(scene.get(&made).status, later);
 }
 
@@ -360,23 +348,24 @@ fn who_guesses_waits_and_who_knows_does_not() {
             (0..32).map(|at| char::from(b'a' + ((number * 7 + at * number) % 26) as u8)).collect();
         scene.stranger().get(&format!("/.weft/link/{secret}/f.txt")).status
     };
+    // Nine that waited a second each would take longer on any machine.
     let begun = Instant::now();
     assert!((0..9).all(|number| guess(number) == 404));
-    assert!(
-        begun.elapsed() < Duration::from_secs(1),
-        "a slip of the pen costs nothing: {:?}",
-        begun.elapsed()
-    );
+    assert!(begun.elapsed() < Duration::from_secs(9), "a slip of the pen costs nothing");
     let begun = Instant::now();
     assert!((10..12).all(|number| guess(number) == 404));
     assert!(begun.elapsed() >= Duration::from_secs(2), "guesses wait: {:?}", begun.elapsed());
-    let begun = Instant::now();
+    let guessed = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for number in 20..24 {
-            scope.spawn(move || guess(number));
+            let (guess, guessed) = (&guess, &guessed);
+            scope.spawn(move || {
+                guess(number);
+                guessed.fetch_add(1, Ordering::SeqCst);
+            });
         }
         assert_eq!(scene.get(&made).status, 200);
-        assert!(begun.elapsed() < Duration::from_secs(1), "who knows it does not: {:?}", begun.elapsed());
+        assert!(guessed.load(Ordering::SeqCst) < 4, "who knows it does not wait behind them");
     });
     for secret in ["", "x", "AAAABBBBCCCCDDDDAAAABBBBCCCCDDDD", "%61", "....", "\u{e9}"] {
         assert_eq!(scene.stranger().get(&format!("/.weft/link/{secret}/f.txt")).status, 404, "{secret}");

@@ -368,6 +368,16 @@ pub fn signal(child: &Child, signal: Signal) {
     }
 }
 
+/// Waits until something is so.
+#[track_caller]
+pub fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = std::time::Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(std::time::Instant::now() < until, "not in time: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Waits until a process has ended, and kills it if that takes too long.
 pub fn wait(child: &mut Child) -> ExitStatus {
     let until = std::time::Instant::now() + PATIENCE;

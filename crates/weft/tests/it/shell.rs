@@ -54,7 +54,8 @@ fn the_first_failure_ends_it_with_its_code_unless_told_otherwise() {
     assert!(said.err.starts_with('{'), "{}", said.err);
 }
 
-/// Types lines one after another, each once there is a prompt, and prints what was shown.
+/// Types lines one after another, each once there is a prompt, and prints what was shown. A prompt of the
+/// line before is shown again with each key: only one in a row of its own asks for the next.
 const TYPING: &str = r#"
 import os, pty, select, sys, time
 pid, terminal = pty.fork()
@@ -74,8 +75,8 @@ def read():
     return more
 seen = 0
 for line in sys.argv[2:]:
-    while b"> " not in shown[seen:]:
-        read()
+    while b"> " not in shown[seen:].rpartition(b"\n")[2] or seen and b"\n" not in shown[seen:]:
+        read() or sys.exit("it ended: %r" % shown)
     seen = len(shown)
     for word in line.encode().decode("unicode_escape").split("|"):
         os.write(terminal, word.encode())
