@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
-use weft_core::service::{AuditOutcome, Authority, Evidence, Revoke, Secret};
+use weft_core::service::{AuditOutcome, Authority, Evidence, Portion, Revoke, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, FileId, Result, Time, limits,
 };
@@ -367,8 +367,8 @@ impl Authority for HomeAuthority {
         signed_of(&home.mint(&home.space.snapshot()?, caller.name(), mint)?)
     }
 
-    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, first: bool) -> Result<()> {
-        self.links.count_use(caller, from, file, first).await
+    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, portion: Portion) -> Result<()> {
+        self.links.count_use(caller, from, file, portion).await
     }
 
     async fn name_of(&self, id: CallerId) -> Result<Option<CallerName>> {

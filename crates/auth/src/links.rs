@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::form::{Origin, one_machine};
 use weft_core::proof::{Attenuation, Caller, EvidenceKind, Within};
-use weft_core::service::{LinkGives, LinkGrant, LinkRecord, NewLink, Secret};
+use weft_core::service::{LinkGives, LinkGrant, LinkRecord, NewLink, Portion, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, FileId, LinkId, Result, Tick, Time, limits,
 };
@@ -36,7 +36,15 @@ pub struct LinkTarget {
 /// The links of the home domain, in its tables.
 pub struct TableLinks {
     home: Arc<Home>,
-    resumes: Mutex<HashMap<Resume, Tick>>,
+    resumes: Mutex<HashMap<Resume, Rest>>,
+}
+
+/// What may still go out uncounted.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// As of when.
+    at: Tick,
+    bytes: u64,
 }
 
 /// A download that may go on without being counted anew: of a file, by a link, from a machine.
@@ -139,11 +147,11 @@ impl TableLinks {
         caller: &Caller,
         from: Origin,
         file: FileId,
-        first: bool,
+        portion: Portion,
     ) -> Result<()> {
         let Some(id) = link_of(caller) else { return Ok(()) };
         let resume = (id, file, from.peer.map(one_machine));
-        if !first && self.goes_on(&resume) {
+        if !portion.first && self.goes_on(&resume, portion.bytes) {
             return Ok(());
         }
         let (maker, now) = (caller.name().id(), self.home.steady.now());
@@ -165,32 +173,34 @@ impl TableLinks {
             // A node that is killed must not forget it once a byte is out.
             self.home.space.flush().await?;
         }
-        self.begin(resume);
+        self.begin(resume, portion.of.saturating_mul(limits::LINK_RESUMED_LENGTHS));
         Ok(())
     }
 
-    fn resumes(&self) -> MutexGuard<'_, HashMap<Resume, Tick>> {
+    fn resumes(&self) -> MutexGuard<'_, HashMap<Resume, Rest>> {
         self.resumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn begin(&self, resume: Resume) {
+    fn begin(&self, resume: Resume, bytes: u64) {
         let mut resumes = self.resumes();
         if resumes.len() >= limits::LINK_RESUMES_MAX {
-            let mut ages: Vec<Tick> = resumes.values().copied().collect();
+            let mut ages: Vec<Tick> = resumes.values().map(|rest| rest.at).collect();
             ages.sort_unstable();
             let middle = ages[ages.len() / 2];
-            resumes.retain(|_, at| *at > middle);
+            resumes.retain(|_, rest| rest.at > middle);
         }
-        resumes.insert(resume, self.home.steady.tick());
+        let at = self.home.steady.tick();
+        let rest = resumes.entry(resume).or_insert(Rest { at, bytes: 0 });
+        *rest = Rest { at, bytes: rest.bytes.saturating_add(bytes) };
     }
 
-    /// Returns whether a download may go on uncounted, and if so for as long again.
-    fn goes_on(&self, resume: &Resume) -> bool {
+    /// Returns whether so many bytes of a download may go on uncounted, and if so for as long again.
+    fn goes_on(&self, resume: &Resume, bytes: u64) -> bool {
         let now = self.home.steady.tick();
         let mut resumes = self.resumes();
         match resumes.get_mut(resume) {
-            Some(at) if now.since(*at) < limits::LINK_RESUMED_WITHIN => {
-                *at = now;
+            Some(rest) if now.since(rest.at) < limits::LINK_RESUMED_WITHIN && bytes <= rest.bytes => {
+                *rest = Rest { at: now, bytes: rest.bytes - bytes };
                 true
             }
             _ => false,
@@ -200,8 +210,8 @@ impl TableLinks {
     /// Returns whether any download by a link may go on from where a request comes.
     fn may_go_on(&self, id: LinkId, from: Origin) -> bool {
         let (now, machine) = (self.home.steady.tick(), from.peer.map(one_machine));
-        let is_one = |(resume, at): (&Resume, &Tick)| {
-            resume.0 == id && resume.2 == machine && now.since(*at) < limits::LINK_RESUMED_WITHIN
+        let is_one = |(resume, rest): (&Resume, &Rest)| {
+            resume.0 == id && resume.2 == machine && now.since(rest.at) < limits::LINK_RESUMED_WITHIN
         };
         self.resumes().iter().any(is_one)
     }

@@ -69,11 +69,16 @@ impl Fill {
         Self { level: self.level - off as u64, at: self.at.plus(Duration::from_nanos(took)) }
     }
 
+    /// Returns it with more bytes in it, however many.
+    #[must_use]
+    pub fn and(self, limits: &DropLimits, now: Time, bytes: u64) -> Self {
+        let now = self.now(limits, now);
+        Self { level: now.level.saturating_add(bytes), ..now }
+    }
+
     /// Returns it with more bytes in it; none if they are too many for now.
     pub fn with(self, limits: &DropLimits, now: Time, bytes: u64) -> Option<Self> {
-        let now = self.now(limits, now);
-        let level = now.level.saturating_add(bytes);
-        (level <= limits.rate_bytes).then_some(Self { level, ..now })
+        Some(self.and(limits, now, bytes)).filter(|fill| fill.level <= limits.rate_bytes)
     }
 }
 

@@ -244,6 +244,14 @@ pub const HTTP_MEMBERS_MAX: usize = 64;
 pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
 /// How long a connection that ends after a refusal is still read from, so that the refusal arrives.
 pub const HTTP_LINGER: Duration = Duration::from_secs(2);
+/// Streams of one HTTP/2 connection that are answered at once.
+pub const HTTP2_STREAMS_MAX: usize = 64;
+/// Those of all connections of a door: each takes two descriptors.
+pub const HTTP2_STREAMS_ALL_MAX: usize = 4096;
+/// Bytes of a stream that may come before any of them are taken.
+pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same of all streams of a connection together.
+pub const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
 /// Entries of one page of an HTTP listing.
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;
 /// Entries of a directory that a page shows in an order in which it is not kept.
@@ -476,10 +484,18 @@ pub const LINKS_OWNED_MAX: usize = 1000;
 pub const LINK_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long after the last of its requests a download by a link may go on without being counted anew.
 pub const LINK_RESUMED_WITHIN: Duration = Duration::from_secs(3600);
+/// How often as much as the whole file may go out so for each use: lines break more than once.
+pub const LINK_RESUMED_LENGTHS: u64 = 3;
 /// Downloads by links that may go on so; when there are more the oldest half is counted anew.
 pub const LINK_RESUMES_MAX: usize = 4096;
 /// The longest time that the rate of a drop-box is for.
 pub const DROP_RATE_PER_MAX: Duration = Duration::from_secs(31 * 24 * 3600);
+/// Bytes of a drop that must have come before each such time is over: it takes room that others need.
+pub const DROP_PACE_BYTES: u64 = 256 << 10;
+/// The time that those are for.
+pub const DROP_PACE_WITHIN: Duration = Duration::from_secs(60);
+/// How long an abandoned stage of somebody who has proved nothing is kept.
+pub const DROP_STAGE_LIFE: Duration = Duration::from_secs(24 * 3600);
 /// Drop-boxes of a node.
 pub const DROP_BOXES_MAX: usize = 1000;
 /// How long the root key's word for a signing key holds.

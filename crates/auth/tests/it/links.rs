@@ -6,7 +6,7 @@ use std::time::Duration;
 use weft_auth::LinkTarget;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{Attenuation, Caller, EvidenceKind, Within};
-use weft_core::service::{Evidence, GroupEdit, LinkGives, LinkGrant, NewLink, Secret, UserEdit};
+use weft_core::service::{Evidence, GroupEdit, LinkGives, LinkGrant, NewLink, Portion, Secret, UserEdit};
 use weft_core::{ErrorKind, FileId, RelPath, Result, Rights, VolumeId, limits};
 
 use crate::scene::{SOCKET, Scene, scene};
@@ -49,7 +49,16 @@ async fn count(
     from: Origin,
     first: bool,
 ) -> std::result::Result<(), ErrorKind> {
-    let counted = node.auth.authority().count_use(caller, from, file(), first).await;
+    count_bytes(node, caller, from, Portion { first, bytes: 1, of: 100 }).await
+}
+
+async fn count_bytes(
+    node: &Scene,
+    caller: &Caller,
+    from: Origin,
+    portion: Portion,
+) -> std::result::Result<(), ErrorKind> {
+    let counted = node.auth.authority().count_use(caller, from, file(), portion).await;
     counted.map_err(|error| error.kind())
 }
 
@@ -194,6 +203,28 @@ fn who_goes_on_is_not_counted_and_only_for_a_while_and_from_where_they_were() {
         node.pass(limits::LINK_RESUMED_WITHIN);
         assert_eq!(count(&node, &caller, here, false).await, Err(ErrorKind::Expired));
         assert!(follow(&node, &grant.secret, here).await.is_err());
+    });
+}
+
+#[test]
+fn what_goes_on_uncounted_is_a_few_times_the_file_and_no_more() {
+    scene(16, |node| async move {
+        node.add_user("alice", "wonder").await;
+        let grant = made(&node, &NewLink { count: Some(2), ..new() }).await;
+        let caller = follow(&node, &grant.secret, SOCKET).await.expect("it is right");
+        let rest = Portion { first: false, bytes: 99, of: 100 };
+        assert_eq!(
+            count_bytes(&node, &caller, SOCKET, Portion { first: true, bytes: 100, of: 100 }).await,
+            Ok(())
+        );
+        for _ in 0..limits::LINK_RESUMED_LENGTHS {
+            assert_eq!((count_bytes(&node, &caller, SOCKET, rest).await, used(&node).await), (Ok(()), 1));
+        }
+        assert_eq!((count_bytes(&node, &caller, SOCKET, rest).await, used(&node).await), (Ok(()), 2));
+        for _ in 0..limits::LINK_RESUMED_LENGTHS {
+            assert_eq!(count_bytes(&node, &caller, SOCKET, rest).await, Ok(()));
+        }
+        assert_eq!(count_bytes(&node, &caller, SOCKET, rest).await, Err(ErrorKind::Expired));
     });
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
+use super::links::Portion;
 use crate::caller::CallerName;
 use crate::error::Result;
 use crate::form::Origin;
@@ -153,11 +154,12 @@ pub trait Authority: Send + Sync {
     async fn credential(&self, caller: &Caller, limits: &Attenuation, life: Duration) -> Result<Signed>;
 
     /// Counts a use of the link that a caller came by, durably if the link has a limit: before the first
-    /// byte of a file goes out. What goes on where the same machine broke off, `first` being false, is no
-    /// use of its own for `limits::LINK_RESUMED_WITHIN` of the last. `Expired` once it is used up. Who came
-    /// by no link is not counted.
-    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, first: bool) -> Result<()> {
-        let _ = (caller, from, file, first);
+    /// byte of a file goes out. What goes on where the same machine broke off, so does not hold the first byte,
+    /// is no use of its own for `limits::LINK_RESUMED_WITHIN` of the last, as long as all of it is at most
+    /// `limits::LINK_RESUMED_LENGTHS` times the file. `Expired` once it is used up. Who came by no link is not
+    /// counted.
+    async fn count_use(&self, caller: &Caller, from: Origin, file: FileId, portion: Portion) -> Result<()> {
+        let _ = (caller, from, file, portion);
         Ok(())
     }
 

@@ -46,6 +46,22 @@ impl fmt::Display for LinkGives {
     }
 }
 
+/// What of a file is about to go out by a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Portion {
+    /// Whether the first byte of the file is among it.
+    pub first: bool,
+    /// Its bytes.
+    pub bytes: u64,
+    /// The bytes of the whole file.
+    pub of: u64,
+}
+
+impl Portion {
+    /// Of a file that comes in nothing goes out: each is a use.
+    pub const DROPPED: Self = Self { first: true, bytes: 0, of: 0 };
+}
+
 /// A link to make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NewLink {

@@ -16,7 +16,7 @@ pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserReco
 pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict};
 pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
-pub use links::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink};
+pub use links::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink, Portion};
 pub use memberships::Memberships;
 pub use name_locks::NameLocks;
 pub use node::{BackupReport, CheckReport, Finding, Node, NodeStatus, Severity, Share};

@@ -17,7 +17,7 @@ use std::pin::pin;
 use bytes::Bytes;
 use weft_core::attr::{Kind, SetAttr};
 use weft_core::form::{At, Call, Guard, Opened, Origin, StageHint, Want};
-use weft_core::service::{Evidence, LinkGives, Secret};
+use weft_core::service::{Evidence, LinkGives, Portion, Secret};
 use weft_core::{Error, ErrorKind, FileId, Name, RelPath, limits};
 
 use crate::answer::Problem;
@@ -161,7 +161,7 @@ pub async fn drop_file(mut x: Exchange<'_, '_>) -> Served {
     }
     if let Some(root) = x.linked.as_ref().map(|linked| linked.root) {
         x.renew();
-        let counted = services.authority.count_use(&x.call.caller, x.call.from, root, true);
+        let counted = services.authority.count_use(&x.call.caller, x.call.from, root, Portion::DROPPED);
         if let Err(error) = x.within(counted).await {
             put::discard(&services.sys, &x.call, &stage).await;
             return Err(problem(&error).into());
@@ -202,14 +202,19 @@ pub async fn count(x: &Exchange<'_, '_>, opened: &Opened, wanted: &Wanted) -> Se
     if x.linked.is_none() || x.talk.is_head {
         return Ok(());
     }
-    let first = match wanted {
-        Wanted::Whole => true,
-        Wanted::One(stretch) => stretch.at == 0,
-        Wanted::Several(stretches) => stretches.iter().any(|stretch| stretch.at == 0),
+    let of = opened.attr.size;
+    let portion = match wanted {
+        Wanted::Whole => Portion { first: true, bytes: of, of },
+        Wanted::One(stretch) => Portion { first: stretch.at == 0, bytes: stretch.length, of },
+        Wanted::Several(stretches) => Portion {
+            first: stretches.iter().any(|stretch| stretch.at == 0),
+            bytes: stretches.iter().map(|stretch| stretch.length).sum(),
+            of,
+        },
         Wanted::Nothing => return Ok(()),
     };
     let counted =
-        x.talk.http.services.authority.count_use(&x.call.caller, x.call.from, opened.attr.id, first);
+        x.talk.http.services.authority.count_use(&x.call.caller, x.call.from, opened.attr.id, portion);
     x.within(counted).await.map_err(|error| problem(&error).into())
 }
 

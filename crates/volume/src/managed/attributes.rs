@@ -80,6 +80,9 @@ impl View<'_> {
         let Some(max) = max else {
             return Ok(Space { bytes_total: store.bytes_total, bytes_free: store.bytes_free, files });
         };
+        if self.drops_into(&node)? {
+            return Ok(Space { bytes_total: max, bytes_free: max, files: 0 });
+        }
         let left = max.saturating_sub(containers::used(self.read, container)?);
         Ok(Space { bytes_total: max, bytes_free: left.min(store.bytes_free), files })
     }

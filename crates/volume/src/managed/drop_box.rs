@@ -4,18 +4,19 @@
 //! nor traverse. It needs no name to be free: the name that it gets is made here, and told to nobody. What
 //! the box takes is judged in the transaction that makes the file, where all drops meet.
 
+use std::sync::atomic::Ordering;
+
 use weft_core::acl::{Acl, AclEntry, Who};
-use weft_core::attr::{Changed, Kind};
+use weft_core::attr::{Attr, Changed, Kind, Version};
 use weft_core::drop_box::{DropLimits, Fill, check_for_anyone, is_for_anyone, stored_name};
 use weft_core::form::{At, Call, Entry, Scope};
 use weft_core::policy::PolicyEdit;
 use weft_core::service::DropBoxRecord;
-use weft_core::{ContainerId, Error, ErrorKind, Name, Result, Rights, StageId, limits};
+use weft_core::{ContainerId, Error, ErrorKind, Name, Result, Rights, StageId, Tick, limits};
 
 use super::Managed;
 use super::act::Act;
 use super::locate::Spot;
-use super::names::check_size;
 use super::table::containers;
 use super::table::drops::{self, DropRow};
 use super::table::inodes;
@@ -30,19 +31,27 @@ pub(super) enum Boxing {
 }
 
 impl View<'_> {
+    fn has_boxes(&self) -> bool {
+        self.volume.has_boxes.load(Ordering::Acquire)
+    }
+
     /// Returns the drop-box that a directory is, if it is one: what lies below it is not.
     pub(super) fn box_of(&self, dir: &Node) -> Result<Option<(ContainerId, DropRow)>> {
-        if !dir.inode.is_directory() {
+        if !dir.inode.is_directory() || !self.has_boxes() {
             return Ok(None);
         }
         let container = self.home(dir)?;
-        let Some(row) = drops::find(self.read, container)? else { return Ok(None) };
-        let own = containers::rules(self.read, container)?.root == dir.serial();
-        Ok(own.then_some((container, row)))
+        if self.governing(container)?.rules.root != dir.serial() {
+            return Ok(None);
+        }
+        Ok(drops::find(self.read, container)?.map(|row| (container, row)))
     }
 
     /// Returns whether something lies in a drop-box, and is not the box.
     pub(super) fn is_in_box(&self, node: &Node) -> Result<bool> {
+        if !self.has_boxes() {
+            return Ok(false);
+        }
         let container = self.home(node)?;
         let is_box = drops::find(self.read, container)?.is_some();
         Ok(is_box && self.governing(container)?.rules.root != node.serial())
@@ -68,21 +77,20 @@ impl View<'_> {
         Ok(Some(Spot { dir, name: stored_name(&name, id)?, held: None }))
     }
 
-    /// Returns how full a box is with a file of so many bytes more. `NoSpace` or `NoQuota` if it does not
-    /// take that.
-    pub(super) fn taking(&self, dir: &Node, bytes: u64) -> Result<Option<(ContainerId, DropRow)>> {
-        let Some((container, row)) = self.box_of(dir)? else { return Ok(None) };
-        check_size(bytes)?;
-        if inodes::tally(self.read, dir.serial())?.entries >= row.limits.files {
-            return Err(Error::new(ErrorKind::NoSpace, "the drop-box is full").about(container));
+    /// Checks that a box takes a file more. `NoSpace` if it does not.
+    pub(super) fn takes_a_file(&self, dir: &Node) -> Result<()> {
+        match self.box_of(dir)? {
+            Some((_, row)) if inodes::tally(self.read, dir.serial())?.entries >= row.limits.files => {
+                Err(is_full())
+            }
+            _ => Ok(()),
         }
-        let fill = row.fill.with(&row.limits, self.now.wall, bytes);
-        let late = || {
-            Error::new(ErrorKind::NoQuota, "the drop-box takes no more for now")
-                .about(container)
-                .hint("try again later")
-        };
-        Ok(Some((container, DropRow { fill: fill.ok_or_else(late)?, ..row })))
+    }
+
+    /// Checks that a box takes so many bytes now, beside what came lately. `NoQuota` if it does not.
+    pub(super) fn takes_bytes(&self, dir: &Node, bytes: u64) -> Result<()> {
+        let Some((_, row)) = self.box_of(dir)? else { return Ok(()) };
+        row.fill.with(&row.limits, self.now.wall, bytes).map(drop).ok_or_else(is_too_much)
     }
 
     fn record_of(&self, dir: &Node, container: ContainerId, row: &DropRow) -> Result<DropBoxRecord> {
@@ -101,12 +109,19 @@ impl View<'_> {
 }
 
 impl Act<'_, '_> {
-    /// Takes a dropped file in, as to the box's limits.
-    pub(super) fn take_in(&mut self, dir: &Node, bytes: u64) -> Result<()> {
-        match self.view().taking(dir, bytes)? {
-            Some((container, row)) => drops::put(self.txn, container, &row),
-            None => Ok(()),
+    /// Counts bytes that were sent to a box among what came lately, whatever becomes of them. What was looked
+    /// at as it came is only counted; the rest must fit.
+    pub(super) fn count_sent(&mut self, dir: &Node, bytes: u64, looked_at: bool) -> Result<()> {
+        let view = self.view();
+        if !view.drops_into(dir)? {
+            return Ok(());
         }
+        let Some((container, row)) = view.box_of(dir)? else { return Ok(()) };
+        if !looked_at {
+            view.takes_bytes(dir, bytes)?;
+        }
+        let fill = row.fill.and(&row.limits, self.now.wall, bytes);
+        drops::put(self.txn, container, &DropRow { fill, ..row })
     }
 
     /// Makes a container a drop-box, or ends that.
@@ -122,6 +137,8 @@ impl Act<'_, '_> {
                 if known.is_none() && drops::all(self.txn).count() >= limits::DROP_BOXES_MAX {
                     return Err(Error::new(ErrorKind::TooLarge, "a node has at most 1000 drop-boxes"));
                 }
+                // Before anybody can see it.
+                self.volume.has_boxes.store(true, Ordering::Release);
                 let fill = known.map_or(Fill::empty(self.now.wall), |row| row.fill);
                 drops::put(self.txn, container, &DropRow { limits, fill })
             }
@@ -129,12 +146,57 @@ impl Act<'_, '_> {
     }
 }
 
-/// Says that a box takes no more, and not how much it holds.
-pub(super) fn full(error: Error, container: ContainerId) -> Error {
-    if error.kind() != ErrorKind::NoSpace {
-        return error;
+/// Says that a box takes no more, and neither how much it holds nor what it is to its owner.
+pub(super) fn full(error: Error) -> Error {
+    if error.kind() == ErrorKind::NoSpace { is_full() } else { error }
+}
+
+fn is_full() -> Error {
+    Error::new(ErrorKind::NoSpace, "the drop-box is full")
+}
+
+fn is_too_much() -> Error {
+    Error::new(ErrorKind::NoQuota, "the drop-box takes no more for now").hint("try again later")
+}
+
+/// Returns a box's attributes as whoever may only insert sees them: the same whatever was dropped.
+pub(super) fn as_when_made(attr: Attr) -> Attr {
+    Attr {
+        links: 2,
+        size: 0,
+        used: 0,
+        atime: attr.btime,
+        mtime: attr.btime,
+        ctime: attr.btime,
+        version: Version(0),
+        change: 0,
+        ..attr
     }
-    Error::new(ErrorKind::NoSpace, "the drop-box is full").about(container)
+}
+
+/// How fast a drop comes: who stands still must not keep the room that others need.
+pub(super) struct Pace {
+    since: Tick,
+    bytes: u64,
+}
+
+impl Pace {
+    pub(super) fn begin(now: Tick) -> Self {
+        Self { since: now, bytes: 0 }
+    }
+
+    /// Counts bytes that came. `Deadline` if they were too few for the time they took.
+    pub(super) fn step(&mut self, now: Tick, bytes: u64) -> Result<()> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if now.since(self.since) < limits::DROP_PACE_WITHIN {
+            return Ok(());
+        }
+        let came = std::mem::replace(self, Self::begin(now)).bytes;
+        if came >= limits::DROP_PACE_BYTES {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Deadline, "what is dropped must come at 256 KiB a minute at least"))
+    }
 }
 
 /// Returns the answer to a drop: that it was taken, and nothing of what it is there.

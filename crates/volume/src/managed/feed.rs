@@ -212,7 +212,7 @@ impl View<'_> {
         for dir in self.parents(&node)? {
             known = known || self.has(&dir, Rights::LIST)?;
         }
-        Ok(known && !self.rights(&node)?.is_empty())
+        Ok(known && !self.rights(&node)?.is_empty() && !self.drops_into(&node)?)
     }
 
     fn still_there(&self, id: FileId) -> Result<Option<Node>> {

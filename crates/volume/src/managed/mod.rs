@@ -92,7 +92,7 @@ pub(crate) use self::table::row;
 
 use self::act::Act;
 use self::table::containers::{self, Head, Rules};
-use self::table::{inodes, unnamed, volume};
+use self::table::{drops, inodes, unnamed, volume};
 use self::view::View;
 use crate::audited::Witness;
 use crate::granted::Kept;
@@ -177,6 +177,8 @@ struct Volume {
     started: Tick,
     numbers: numbers::Numbers,
     policies: Cache<(ContainerId, Head), Arc<Rules>>,
+    /// Whether any container is, or since the start was, a drop-box: where none is nobody looks.
+    has_boxes: AtomicBool,
     granted: Kept<Head>,
     /// What is said of the entries that gave reads: composing it costs more than the read.
     told: Cache<why::Told, Arc<str>>,
@@ -309,6 +311,7 @@ impl Volume {
                 .op("open the volume"));
         }
         let lockers = locks_kept::Lockers::of(unnamed::lockers(&space.snapshot()?)?);
+        let has_boxes = AtomicBool::new(drops::all(&space.snapshot()?).next().is_some());
         Ok(Arc::new(Self {
             started: config.sys.clock().tick(),
             sys: config.sys,
@@ -323,6 +326,7 @@ impl Volume {
             audited: config.audited,
             numbers: numbers::Numbers::default(),
             policies: Cache::new(limits::POLICIES_CACHED),
+            has_boxes,
             granted: Kept::default(),
             told: Cache::new(limits::POLICIES_CACHED),
             opens: opens::Opens::default(),

@@ -22,7 +22,8 @@ use weft_kv::SpaceTxn;
 use super::Volume;
 use super::act::{Act, Deed, answered, fingerprint};
 use super::bytes::used_of;
-use super::drop_box::{full, veiled};
+use super::drop_box::{Pace, full, veiled};
+use super::locate::Spot;
 use super::names::check_size;
 use super::source::Inbound;
 use super::stages::Tail;
@@ -96,13 +97,26 @@ impl Act<'_, '_> {
         {
             return Err(Error::new(ErrorKind::Conflict, "the part was begun again by somebody else"));
         }
-        let mut was = 0;
-        if let Some(old) = stages::part(self.txn, id, number)? {
-            drop_bytes(self.txn, &row, &old, Some(&part.held))?;
-            was = old.bytes;
+        let old = stages::part(self.txn, id, number)?;
+        if let Some(old) = &old {
+            drop_bytes(self.txn, &row, old, Some(&part.held))?;
         }
+        let was = old.as_ref().map_or(0, |old| old.bytes);
         self.use_bytes(row.container, was, part.bytes)?;
+        self.count_part(&row, part, old.as_ref())?;
         stages::put_part(self.txn, id, number, part)
+    }
+
+    /// Counts what was sent of a part if it is dropped: of one that was gone on with, what is new.
+    fn count_part(&mut self, row: &StageRow, part: &PartRow, old: Option<&PartRow>) -> Result<()> {
+        if !self.volume.has_boxes.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let dir = self.view().target_of(row)?.dir;
+        let object = object_of(&part.held);
+        let same = old.filter(|old| object.is_some() && object_of(&old.held) == object);
+        let sent = part.bytes.saturating_sub(same.map_or(0, |old| old.bytes));
+        self.count_sent(&dir, sent, object.is_some())
     }
 
     /// Makes the staged bytes the file at the target.
@@ -124,20 +138,33 @@ impl Act<'_, '_> {
             return Err(Error::new(ErrorKind::Conflict, "parts were put while the stage was published"));
         }
         let spot = view.target_of(&row)?;
-        view.may_publish(&spot)?;
-        let dropped = view.drops_into(&spot.dir)?;
-        view.guard(guard, spot.held.as_ref().map(|(node, _)| node))?;
-        let (container, frees) = view.published_into(&spot)?;
         // What was staged is the file's from now on, and charged as such.
         self.drop_staged(id, &row, parts, content)?;
-        let room = self.view().room(container, content.used().saturating_sub(frees));
+        self.publish_at(&spot, content, set, guard, number)
+    }
+
+    /// Makes bytes that no row of a stage holds the file at a spot.
+    fn publish_at(
+        &mut self,
+        spot: &Spot,
+        content: &Content,
+        set: &SetAttr,
+        guard: &Guard,
+        number: u64,
+    ) -> Result<Changed<Entry>> {
+        let view = self.view();
+        view.may_publish(spot)?;
+        let dropped = view.drops_into(&spot.dir)?;
+        view.guard(guard, spot.held.as_ref().map(|(node, _)| node))?;
+        let (container, frees) = view.published_into(spot)?;
+        let room = view.room(container, content.used().saturating_sub(frees));
         // Who drops a file says nothing of it but its bytes.
         let set = if dropped { &SetAttr::default() } else { set };
-        if !dropped {
-            room?;
+        if dropped {
+            room.map_err(full)?;
+            self.view().takes_a_file(&spot.dir)?;
         } else {
-            room.map_err(|error| full(error, container))?;
-            self.take_in(&spot.dir, content.size())?;
+            room?;
         }
         let above = self.before(&spot.dir)?;
         let (mut node, link, before) = match spot.held.clone() {
@@ -170,7 +197,7 @@ impl Act<'_, '_> {
         let (place, bytes) = (Some((&spot.dir, &spot.name)), node.inode.size);
         self.record(&Deed { place, bytes, ..Deed::of(kind, "publish", &node, by) })?;
         if dropped {
-            return Ok(veiled(&spot.dir, spot.name));
+            return Ok(veiled(&spot.dir, spot.name.clone()));
         }
         let mut answer = self.entered(&spot.dir, above, &spot.name, &link, &node, before)?;
         if !made {
@@ -224,13 +251,6 @@ impl Act<'_, '_> {
 }
 
 impl Content {
-    fn size(&self) -> u64 {
-        match self {
-            Self::Inline(bytes) => bytes.len() as u64,
-            Self::Whole { size, .. } => *size,
-        }
-    }
-
     fn used(&self) -> u64 {
         match self {
             Self::Inline(bytes) => bytes.len() as u64,
@@ -353,13 +373,16 @@ struct Putting {
     held: Option<PartRow>,
     /// Bytes it may have in all.
     room: u64,
+    /// Whether its sender drops it, and learns nothing of what is there.
+    drops: bool,
 }
 
 impl ManagedStage {
     /// Begins or goes on with a part.
     fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
         self.volume.look(call, |view| {
-            let (row, _) = view.may_go_on(self.id)?;
+            let (row, spot) = view.may_go_on(self.id)?;
+            let drops = view.drops_into(&spot.dir)?;
             let held = view.part(self.id, number)?.filter(|_| offset > 0);
             let there = held.as_ref().map_or(0, |part| part.bytes);
             if offset != there {
@@ -367,7 +390,7 @@ impl ManagedStage {
                 return Err(Error::invalid(detail));
             }
             let room = view.room_for_part(self.id, &row, number)?;
-            Ok(Putting { row, number, held, room })
+            Ok(Putting { row, number, held, room, drops })
         })
     }
 
@@ -400,6 +423,7 @@ impl ManagedStage {
         let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
         // Only now: whoever had the part until here may have begun it again.
         let putting = self.begin(call, number, offset)?;
+        let drops = putting.drops;
         let standing = Standing::new(&self.volume, &putting.row, call);
         let check = || standing.check();
         let held = putting.held.as_ref().map_or(0, |part| part.bytes);
@@ -420,10 +444,11 @@ impl ManagedStage {
             None => self.put_large(call, &putting, &mut tail, &standing, (rest, data)).await,
         };
         self.volume.stagings.touch(self.id, number, self.volume.sys.clock().tick());
-        match failed {
+        let put = match failed {
             Some(error) => part.and(Err(error)),
             None => part,
-        }
+        };
+        put.map_err(|error| if drops { full(error) } else { error })
     }
 
     /// Puts the rest of a part into an object: its own from before, or a new one.
@@ -448,7 +473,12 @@ impl ManagedStage {
         let mut tap = |bytes: &[u8]| _ = own.hasher.update(bytes);
         let room = putting.room.saturating_sub(start);
         let mut coming = self.volume.stagings.coming(label);
+        let clock = self.volume.sys.clock();
+        let mut pace = putting.drops.then(|| Pace::begin(clock.tick()));
         let mut admit = |bytes: u64| {
+            if let Some(pace) = &mut pace {
+                pace.step(clock.tick(), bytes)?;
+            }
             let coming = coming.add(bytes);
             self.volume.look_whenever(call, |view| view.room_as_they_come(self.id, putting, coming))
         };

@@ -230,7 +230,7 @@ impl Volume {
             let Some((last, _)) = some.last() else { return Ok(left) };
             after = Some(*last);
             for (id, row) in some {
-                if now.since(row.begun) >= limits::STAGE_LIFE {
+                if row.is_over(now) {
                     let act = move |txn: &mut SpaceTxn<'_>| super::stage::drop_stage(txn, id);
                     let dropped = self.space.write(Ack::Applied, act).await;
                     *ended += u64::from(left.take(dropped.map(|_| true)));

@@ -14,6 +14,7 @@ use weft_core::{ContainerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, R
 use weft_kv::{Commit, Read, SpaceSnapshot};
 
 use super::Volume;
+use super::drop_box::as_when_made;
 use super::recall::{self, Under};
 use super::table::containers::{self, Head, Rules};
 use super::table::entries;
@@ -174,9 +175,13 @@ impl<'a> View<'a> {
         Ok(parents)
     }
 
+    /// Returns the attributes that the caller is shown.
     pub(super) fn attr(&self, node: &Node) -> Result<Attr> {
         let mut attr = inodes::attr(self.read, node.id, &node.inode)?;
         self.volume.files.overlay(&mut attr);
+        if self.drops_into(node)? {
+            attr = as_when_made(attr);
+        }
         Ok(attr)
     }
 

@@ -17,6 +17,7 @@ use weft_core::{ErrorKind, FileId, Result, Rights};
 use weft_volume::managed::Managed;
 
 use super::site::Volume;
+use super::slow::{rest, slow};
 
 const LIMITS: DropLimits =
     DropLimits { bytes: 1 << 20, files: 4, rate_bytes: 2 << 20, rate_per: Duration::from_secs(3600) };
@@ -215,6 +216,108 @@ async fn the_rate_holds_over_removals_and_restarts_and_runs_off_with_time() {
     let stranger = Site::of(&volume).call_of(&Caller::anyone(), 11);
     dropped(&managed, &stranger, "box/a", &half).await.works();
     assert_eq!(kind(dropped(&managed, &stranger, "box/a", &half[..1024]).await), Err(ErrorKind::NoQuota));
+}
+
+#[tokio::test]
+async fn what_was_sent_counts_for_the_rate_whatever_becomes_of_it() {
+    let volume = Volume::fresh(11).await;
+    let limits = DropLimits { bytes: 8 << 20, rate_bytes: 1 << 20, ..LIMITS };
+    let (managed, stranger, _) = boxed(&volume, &limits).await;
+    let kind = |answer: Result<()>| answer.map_err(|error| error.kind());
+    let stage = managed.stage(&stranger, &at("box/a"), &StageHint::default()).await.works();
+    for n in 0..2 {
+        // Begun again: what was sent before was sent all the same.
+        stage.put(&stranger, 1, 0, &mut BytesSource::new(pattern(500 << 10, n))).await.works();
+    }
+    let more = stage.put(&stranger, 1, 500 << 10, &mut BytesSource::new(pattern(100 << 10, 2))).await;
+    assert_eq!(more.map(drop).fails(), ErrorKind::NoQuota, "as it comes, not at its end");
+    stage.discard(&stranger).await.works();
+    assert_eq!(
+        kind(dropped(&managed, &stranger, "box/b", &pattern(100 << 10, 3)).await),
+        Err(ErrorKind::NoQuota)
+    );
+    assert_eq!(names(&volume).await, ["known"]);
+    let site = Site::of(&volume);
+    site.file("box/mine", &pattern(100 << 10, 4)).await;
+    volume.pass(Duration::from_secs(3600)).await;
+    let stranger = site.call_of(&Caller::anyone(), 12);
+    dropped(&managed, &stranger, "box/b", &pattern(1 << 20, 5)).await.works();
+}
+
+#[tokio::test]
+async fn a_box_shows_strangers_the_same_whatever_was_dropped() {
+    let volume = Volume::fresh(12).await;
+    let (managed, stranger, _) = boxed(&volume, &LIMITS).await;
+    let site = Site::of(&volume);
+    let dir = site.find("box").await.works();
+    let shown = async |call: &Call| {
+        let walked = managed.walk(call, &at("box"), Want { attr: true, rights: true }).await.works();
+        (walked, managed.space(call, &At::id(dir)).await.works())
+    };
+    let (before, owners) = (shown(&stranger).await, shown(&site.call()).await);
+    let since = managed.watch(&stranger, &At::id(dir), ChangeSeq(u64::MAX)).await.works().next;
+    volume.pass(Duration::from_secs(5)).await;
+    let (stranger, owner) = (site.call_of(&Caller::anyone(), 13), site.call());
+    dropped(&managed, &stranger, "box/a", &pattern(100 << 10, 1)).await.works();
+    assert_eq!(shown(&stranger).await, before);
+    assert_ne!(shown(&owner).await, owners);
+    let told = managed.watch(&stranger, &At::id(dir), since).await.works();
+    assert!(told.changes.is_empty(), "{told:?}");
+    assert!(!managed.watch(&owner, &At::id(dir), since).await.works().changes.is_empty());
+}
+
+#[tokio::test]
+async fn a_refusal_tells_neither_how_much_a_box_takes_nor_whose_it_is() {
+    let volume = Volume::fresh(13).await;
+    let (managed, stranger, _) = boxed(&volume, &LIMITS).await;
+    for brief in [true, false] {
+        for length in [None, Some(2 << 20)] {
+            let hint = StageHint { brief, length };
+            let error = put(&managed, &stranger, &at("box/f"), &pattern(2 << 20, 1), hint).await;
+            let error = error.expect_err("it is more than the box takes").to_string();
+            assert!(error.contains("the drop-box is full") || error.contains("no more for now"), "{error}");
+            assert!(!error.contains("limit") && !error.contains("container"), "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_drop_that_stands_still_is_given_up_and_a_steady_one_is_not() {
+    let volume = Volume::fresh(14).await;
+    let (managed, _, _) = boxed(&volume, &LIMITS).await;
+    let site = Site::of(&volume);
+    for (each, lasts) in [(100_usize << 10, true), (10 << 10, false)] {
+        let (sender, mut source) = slow();
+        let (managed, call) = (managed.clone(), site.call_of(&Caller::anyone(), 20 + each as u128));
+        let put = tokio::spawn(async move {
+            let stage = managed.stage(&call, &at("box/f"), &StageHint::default()).await.works();
+            let put = stage.put(&call, 1, 0, &mut source).await.map(drop).map_err(|error| error.kind());
+            let _ = stage.discard(&call).await;
+            put
+        });
+        for _ in 0..7 {
+            let _ = sender.send(vec![7; each]);
+            rest().await;
+            volume.pass(Duration::from_secs(20)).await;
+        }
+        drop(sender);
+        let ended = put.await.expect("it ends");
+        assert_eq!(ended, if lasts { Ok(()) } else { Err(ErrorKind::Deadline) });
+    }
+}
+
+#[tokio::test]
+async fn what_strangers_abandon_keeps_its_room_for_a_day() {
+    let volume = Volume::fresh(15).await;
+    let (managed, stranger, _) = boxed(&volume, &LIMITS).await;
+    let stage = managed.stage(&stranger, &at("box/a"), &StageHint::default()).await.works();
+    stage.put(&stranger, 1, 0, &mut BytesSource::new(pattern(1000 << 10, 1))).await.works();
+    let used = || managed.drop_boxes(&Site::of(&volume).call()).works()[0].bytes;
+    assert!(used() > 1000 << 10);
+    volume.pass(Duration::from_secs(24 * 3600)).await;
+    let node = volume.domain.call(&volume.domain.caller("node:n1"), 0);
+    managed.sweep(&node).await.works();
+    assert!(used() < 1000, "{}", used());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -305,6 +305,8 @@ impl<'a> Trees<'a> {
             self.within(&call, stage.publish(&call, &[], &set, guard)).await
         };
         match filled.await {
+            // Dropped: what it became is not told.
+            Ok(changed) if changed.file.after.is_none() => Ok(false),
             Ok(changed) => {
                 let (tags, replaced) = (self.tags(opened.attr.id).await?, changed.file.before.is_some());
                 if replaced || !tags.is_empty() {

@@ -13,6 +13,7 @@ use weft_core::{Error, ErrorKind, Result, StageId, limits};
 use super::{Content, ManagedStage, Parts, Standing, check_number, inline, must_match, pull_small, shown};
 use crate::managed::Volume;
 use crate::managed::act::{Act, fingerprint};
+use crate::managed::drop_box::full;
 use crate::managed::source::Inbound;
 use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
 
@@ -67,9 +68,9 @@ impl BriefStage {
     /// may not.
     async fn pull(&self, call: &Call, data: &mut dyn Source) -> Result<std::result::Result<PartRow, Bytes>> {
         let volume = &self.below.volume;
-        let room = volume.look(call, |view| {
-            view.may_go_on_with(&self.row)?;
-            view.room_for_part(self.below.id, &self.row, 1)
+        let (room, drops) = volume.look(call, |view| {
+            let spot = view.may_go_on_with(&self.row)?;
+            Ok((view.room_for_part(self.below.id, &self.row, 1)?, view.drops_into(&spot.dir)?))
         })?;
         let standing = Standing::new(volume, &self.row, call);
         let check = || standing.check();
@@ -77,7 +78,7 @@ impl BriefStage {
         let bytes = pull_small(None, &mut inbound).await?.unwrap_or_default();
         match inbound.failed.take() {
             // Nobody can go on with it.
-            Some(error) => Err(error),
+            Some(error) => Err(if drops { full(error) } else { error }),
             None if bytes.len() as u64 > limits::INLINE_BYTES_MAX => Ok(Err(bytes.freeze())),
             None => Ok(Ok(inline(bytes))),
         }
@@ -113,12 +114,9 @@ impl BriefStage {
         });
         let volume = &self.below.volume;
         let print = fingerprint(call, &("publish", self.below.id, given, set, guard))?;
-        let (id, row, set, guard) = (self.below.id, self.row.clone(), set.clone(), *guard);
+        let (row, set, guard) = (self.row.clone(), set.clone(), *guard);
         let published = volume.change_whenever(call, Ack::Durable, move |act| {
-            act.once(&print, |act| {
-                act.write_stage(id, &row, &parts)?;
-                act.publish(id, &parts, &content, &set, &guard, number)
-            })
+            act.once(&print, |act| act.publish_brief(&row, &content, &set, &guard, number))
         });
         let answer = volume.sys.within(call.until, published).await?;
         volume.to_tidy.notify_one();
@@ -127,6 +125,24 @@ impl BriefStage {
 }
 
 impl Act<'_, '_> {
+    /// Makes bytes that waited in memory the file at the target: no row says that they were staged.
+    fn publish_brief(
+        &mut self,
+        row: &StageRow,
+        content: &Content,
+        set: &SetAttr,
+        guard: &Guard,
+        number: u64,
+    ) -> Result<Changed<Entry>> {
+        // They were waited for: the credential may have ended since.
+        self.call.caller.live(self.now)?;
+        let view = self.view();
+        view.must_own(row)?;
+        let spot = view.target_of(row)?;
+        self.count_sent(&spot.dir, content.used(), false)?;
+        self.publish_at(&spot, content, set, guard, number)
+    }
+
     /// Writes the rows of a stage that was kept in memory.
     fn write_stage(&mut self, id: StageId, row: &StageRow, parts: &Parts) -> Result<()> {
         let view = self.view();

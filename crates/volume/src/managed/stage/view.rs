@@ -29,22 +29,21 @@ impl View<'_> {
 
     /// Says what a new stage for a name is to be.
     pub(super) fn to_stage(&self, id: StageId, target: &At, length: u64) -> Result<StageRow> {
-        let spot = match self.drop_spot(target, id)? {
+        check_size(length)?;
+        let dropped = self.drop_spot(target, id)?;
+        let drops = dropped.is_some();
+        let spot = match dropped {
             Some(spot) => {
-                self.taking(&spot.dir, length)?;
+                self.takes_a_file(&spot.dir)?;
+                self.takes_bytes(&spot.dir, length)?;
                 spot
             }
             None => self.spot(target)?,
         };
         self.may_publish(&spot)?;
-        check_size(length)?;
         let (container, frees) = self.published_into(&spot)?;
         let room = self.room(container, length.saturating_sub(frees));
-        if self.drops_into(&spot.dir)? {
-            room.map_err(|error| full(error, container))?
-        } else {
-            room?
-        }
+        room.map_err(|error| if drops { full(error) } else { error })?;
         Ok(StageRow {
             caller: self.call.caller.name().id(),
             dir: spot.dir.serial(),
@@ -75,11 +74,7 @@ impl View<'_> {
     /// one caller: each finds what it has the id of.
     pub(super) fn must_own(&self, row: &StageRow) -> Result<()> {
         let own = row.caller == self.call.caller.name().id();
-        if own && self.volume.sys.clock().now().since(row.begun) < limits::STAGE_LIFE {
-            Ok(())
-        } else {
-            Err(no_stage())
-        }
+        if own && !row.is_over(self.volume.sys.clock().now()) { Ok(()) } else { Err(no_stage()) }
     }
 
     /// Checks that the caller may drop a stage of its own. What the ACL gave for it may be gone,
@@ -173,11 +168,15 @@ impl View<'_> {
     }
 
     /// Checks, as the bytes of a part come, that the container they are charged to has
-    /// room for all that is coming.
+    /// room for all that is coming, and takes it now if it is a drop-box.
     pub(super) fn room_as_they_come(&self, id: StageId, putting: &Putting, coming: u64) -> Result<()> {
         let container = putting.row.container;
         let Some(max) = self.governing(container)?.rules.bytes_max else { return Ok(()) };
-        let (into, frees) = self.published_into(&self.target_of(&putting.row)?)?;
+        let spot = self.target_of(&putting.row)?;
+        if putting.drops {
+            self.takes_bytes(&spot.dir, coming)?;
+        }
+        let (into, frees) = self.published_into(&spot)?;
         // Of a part that is begun again, what it had goes.
         let had = stages::part(self.read, id, putting.number)?.map_or(0, |part| part.bytes);
         let goes = if putting.held.is_none() { had } else { 0 };

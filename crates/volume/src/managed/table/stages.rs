@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
-use weft_core::{CallerId, ContainerId, Error, Name, ObjectId, Result, StageId, Time};
+use weft_core::{CallerId, CallerName, ContainerId, Error, Name, ObjectId, Result, StageId, Time, limits};
 use weft_kv::{Order, Read, Txn};
 
 use super::key::{Fields, Key, Table};
@@ -29,6 +29,15 @@ pub(crate) struct StageRow {
 
 impl Row for StageRow {
     const WHAT: &'static str = "stage";
+}
+
+impl StageRow {
+    /// Returns whether it was abandoned. One that strangers left takes room where nobody sees it.
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        let of_anyone = self.caller == CallerName::ANYONE.id();
+        let life = if of_anyone { limits::DROP_STAGE_LIFE } else { limits::STAGE_LIFE };
+        now.since(self.begun) >= life
+    }
 }
 
 /// Where a part's bytes are.
