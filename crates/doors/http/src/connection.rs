@@ -2,6 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -19,6 +20,7 @@ use crate::answer::Problem;
 use crate::codec::Refusal;
 use crate::codec::head::{self, Head};
 use crate::exchange::{self, After};
+use crate::http2;
 use crate::identity::Identity;
 use crate::status::Status;
 
@@ -33,6 +35,24 @@ pub struct Connection {
     /// Read and not used yet. Without memory of its own while it is empty.
     pub buffer: BytesMut,
     pub identity: Identity,
+    /// What is before it, if the socket only leads there.
+    pub front: Option<Front>,
+}
+
+/// The connection that a stream of HTTP/2 came by.
+#[derive(Clone, Copy, Debug)]
+pub struct Front {
+    /// Whether its bytes are encrypted.
+    pub is_secured: bool,
+    /// The address that it came to.
+    pub own_ip: Option<IpAddr>,
+}
+
+impl Front {
+    /// Returns who can read along.
+    pub fn wire(&self) -> Wire {
+        if self.is_secured { Wire::Private } else { Wire::Clear }
+    }
 }
 
 /// Why no head came.
@@ -41,6 +61,8 @@ enum NoHead {
     Over,
     /// What came is no request.
     Refused(Refusal),
+    /// What comes is HTTP/2.
+    Http2,
 }
 
 /// Serves a connection until it ends.
@@ -48,8 +70,9 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
     let origin = Origin { door: Door::Http, peer: socket.peer().ip(), uid: None };
     let wire = if socket.is_secured() { Wire::Private } else { Wire::Clear };
-    let mut connection =
-        Connection { http, socket, origin, buffer: BytesMut::new(), identity: Identity::new(wire) };
+    let (buffer, identity, front) = (BytesMut::new(), Identity::new(wire), None);
+    let mut connection = Connection { http, socket, origin, buffer, identity, front };
+    let mut is_first = true;
     let after = loop {
         if connection.buffer.is_empty() {
             connection.buffer = BytesMut::new();
@@ -61,10 +84,13 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
                 () = http.services.sys.sleep(stay.idle()) => break After::Close,
             }
         }
-        let after = match connection.read_head(stay.head()).await {
+        let head = connection.read_head(stay.head(), is_first).await;
+        is_first = false;
+        let after = match head {
             // Boxed, so that an idle connection's task is small.
             Ok(head) => Box::pin(exchange::run(&mut connection, head, &shutdown)).await,
             Err(NoHead::Over) => break After::Close,
+            Err(NoHead::Http2) => return Box::pin(http2::run(connection, shutdown, stay)).await,
             Err(NoHead::Refused(refusal)) => {
                 Box::pin(exchange::refuse(&mut connection, Problem::from(refusal).closing())).await
             }
@@ -108,7 +134,7 @@ impl Connection {
     }
 
     /// Reads the head of the next request. Empty lines before it are forgiven.
-    async fn read_head(&mut self, patience: Duration) -> Result<Head, NoHead> {
+    async fn read_head(&mut self, patience: Duration, is_first: bool) -> Result<Head, NoHead> {
         let http = self.http.clone();
         let sys = &http.services.sys;
         let deadline = sys.clock().tick().plus(patience);
@@ -118,6 +144,9 @@ impl Connection {
                 drop(self.buffer.split_to(2));
             }
             match head::end_of_head(&self.buffer, seen) {
+                Ok(Some(_)) if is_first && self.buffer.starts_with(http2::PREFACE) => {
+                    return Err(NoHead::Http2);
+                }
                 Ok(Some(end)) => {
                     let bytes = self.buffer.split_to(end).freeze();
                     return Head::parse(bytes).map_err(NoHead::Refused);

@@ -20,7 +20,7 @@ use crate::codec::condition::format_date;
 use crate::codec::head::{Field, Head, Method};
 use crate::codec::target::Path;
 use crate::codec::{accept, cookie};
-use crate::connection::Connection;
+use crate::connection::{Connection, Front};
 use crate::identity::{Identity, Shown};
 use crate::link::{self, Followed};
 use crate::map::Act;
@@ -86,6 +86,7 @@ pub struct Talk<'c> {
     pub http: &'c Http,
     pub socket: &'c mut Socket,
     buffer: &'c mut BytesMut,
+    front: Option<Front>,
     pub progress: Progress,
     pub trace: TraceId,
     is_1_1: bool,
@@ -117,6 +118,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -
         http: &http,
         socket: &mut connection.socket,
         buffer: &mut connection.buffer,
+        front: connection.front,
         progress: Progress::new(&head),
         trace: http.next_trace(),
         is_1_1: head.is_1_1,
@@ -147,6 +149,7 @@ pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
         http: &http,
         socket: &mut connection.socket,
         buffer: &mut connection.buffer,
+        front: connection.front,
         progress: Progress::none(),
         trace: http.next_trace(),
         is_1_1: true,
@@ -231,12 +234,15 @@ impl<'c> Talk<'c> {
 
     /// Returns whether nobody on the way can read along.
     pub fn is_secured(&self) -> bool {
-        self.socket.is_secured()
+        self.front.map_or_else(|| self.socket.is_secured(), |front| front.is_secured)
     }
 
     /// Returns the address that the connection came to.
     pub fn own_ip(&self) -> Option<IpAddr> {
-        self.socket.own_address().map(|own| own.ip())
+        match self.front {
+            Some(front) => front.own_ip,
+            None => self.socket.own_address().map(|own| own.ip()),
+        }
     }
 
     /// Returns the head of an answer whose length nobody knows yet, and whether its body goes in

@@ -36,6 +36,7 @@ pub mod codec;
 mod connection;
 mod exchange;
 mod get;
+mod http2;
 mod identity;
 pub mod link;
 mod list;
@@ -64,7 +65,7 @@ use codec::host::Hosts;
 use sums::Sums;
 
 /// What the door speaks over TLS, by the registered names, the best first.
-pub const PROTOCOLS: &[&[u8]] = &[b"http/1.1"];
+pub const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
 
 /// What an operator may choose.
 #[derive(Clone, Debug, Default)]
@@ -99,6 +100,8 @@ pub struct Http {
     sums: Sums,
     /// For how many uploads there is room to read much at once.
     room: Arc<Semaphore>,
+    /// For how many streams of HTTP/2 there is room.
+    streams: Arc<Semaphore>,
     /// Where traces start, and how many there were: random to others, unique here.
     trace_key: u64,
     traces: AtomicU64,
@@ -115,7 +118,8 @@ impl Http {
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
-        Arc::new(Self { services, hosts, sums, room, trace_key, traces: AtomicU64::new(0), boundary })
+        let (streams, traces) = (Arc::new(Semaphore::new(limits::HTTP2_STREAMS_ALL_MAX)), AtomicU64::new(0));
+        Arc::new(Self { services, hosts, sums, room, streams, trace_key, traces, boundary })
     }
 
     /// Serves connections until `shutdown` is requested and they have ended.

@@ -28,6 +28,7 @@ mod exports;
 mod faulty_line;
 mod full;
 mod http;
+mod http2;
 mod https;
 mod input;
 mod interrupts;

@@ -432,7 +432,10 @@ fn refusal(error: httparse::Error) -> Refusal {
         httparse::Error::TooManyHeaders => {
             Refusal::new(Status::FIELDS_TOO_LARGE, "there are more fields than the limit")
         }
-        httparse::Error::Version => Refusal::new(Status::VERSION, "this door speaks HTTP/1.0 and HTTP/1.1"),
+        httparse::Error::Version => Refusal::new(
+            Status::VERSION,
+            "this door speaks HTTP/1.0, HTTP/1.1 and, from the first byte on, HTTP/2",
+        ),
         httparse::Error::HeaderName => Refusal::malformed("a field's name is malformed"),
         httparse::Error::HeaderValue => Refusal::malformed("a field's value is malformed"),
         _ => Refusal::malformed("the request line is malformed"),

@@ -20,7 +20,7 @@ async fn what_cannot_be_framed_is_refused_and_the_connection_ends() {
         ("GET  /public/f HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
         ("GET /public/f HTTP/1.1\r\nHost: localhost\r\n folded\r\n\r\n", 400),
         ("GET /public/f HTTP/3.0\r\nHost: localhost\r\n\r\n", 505),
-        ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505),
+        ("PRI * HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
         (
             "PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
             400,

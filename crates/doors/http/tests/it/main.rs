@@ -6,6 +6,7 @@ mod conditions;
 mod framing;
 mod front;
 mod house;
+mod http2;
 mod identity;
 mod listing;
 mod page;

@@ -1,0 +1,254 @@
+//! HTTP/2 (RFC 9113): each stream is a connection of its own to the rest of the door.
+//!
+//! **Problem.** Browsers and grid tools send many requests over one connection. Whatever they ask must be
+//! judged, bounded and answered by the same code as over HTTP/1.1.
+//!
+//! **Shape.** The `h2` library does frames, header compression and flow control. A stream's head becomes
+//! the head of an HTTP/1.1 request, its body comes framed as one, and a pair of sockets leads to an
+//! exchange that knows of no difference:
+//!
+//! ```text
+//!  connection ─ h2 ─┬─ stream ─ head (pure) ─▶ pipe ══ socket pair ══▶ exchange::run
+//!                   └─ stream ─ …                ◀═══════════════════╝
+//! ```
+//!
+//! So deadlines, back-pressure and fair shares are those of any socket: whoever takes nothing fills the
+//! pair, and the exchange gives up as it does on a slow reader.
+//!
+//! Rejected: answers that are no bytes until they leave (two ways to send a file, and what is refused in one
+//! may pass in the other); hyper, which is the same library with a body type between.
+//!
+//! **Ways to get it wrong.** Not polling the connection while its streams are many: they wait for frames that
+//! nobody reads. Ending a stream cleanly whose answer broke off: it is reset.
+
+mod head;
+mod pipe;
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes, BytesMut};
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::JoinSet;
+use weft_core::form::Origin;
+use weft_core::limits;
+use weft_doors_listener::{Shutdown, Stay};
+use weft_sys::net::Socket;
+
+use crate::Http;
+use crate::answer::Problem;
+use crate::codec::head::Head;
+use crate::connection::{Connection, Front};
+use crate::exchange::{self, After};
+use crate::identity::Identity;
+
+/// What a client that speaks HTTP/2 begins with looks like the head of a request.
+pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
+
+/// Serves a connection on which the preface came, until it ends.
+pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
+    let Connection { http, socket, origin, buffer, identity, .. } = connection;
+    let front = Front { is_secured: socket.is_secured(), own_ip: socket.own_address().map(|own| own.ip()) };
+    let sys = &http.services.sys;
+    let shaken = tokio::select! {
+        biased;
+        shaken = settings().handshake::<_, Bytes>(Begun { bytes: buffer, socket }) => shaken,
+        () = sys.sleep(stay.head()) => return identities(&http, [identity]),
+    };
+    let mut line = match shaken {
+        Ok(line) => line,
+        Err(error) => {
+            tracing::debug!(%error, "a connection spoke no HTTP/2");
+            return identities(&http, [identity]);
+        }
+    };
+    let door = Door { http: http.clone(), origin, front, shutdown: shutdown.clone() };
+    let (mut streams, mut known) = (JoinSet::new(), vec![identity]);
+    let mut ending = false;
+    loop {
+        let is_full = streams.len() >= limits::HTTP2_STREAMS_MAX;
+        let patience = if ending { limits::HTTP_LINGER } else { stay.idle() };
+        tokio::select! {
+            biased;
+            Some(done) = streams.join_next(), if !streams.is_empty() => match done {
+                Ok(identity) => known.push(identity),
+                Err(error) => tracing::error!(%error, "a stream's task panicked: a defect"),
+            },
+            asked = poll_fn(|context| match is_full {
+                false => line.poll_accept(context),
+                true => line.poll_closed(context).map(|closed| closed.err().map(Err)),
+            }) => match asked {
+                Some(Ok((request, respond))) => {
+                    let identity = known.pop().unwrap_or_else(|| Identity::new(front.wire()));
+                    streams.spawn(door.clone().serve(request, respond, identity));
+                }
+                Some(Err(error)) => {
+                    tracing::debug!(%error, "a connection broke off");
+                    break;
+                }
+                None => break,
+            },
+            () = shutdown.wait(), if !ending => {
+                ending = true;
+                line.graceful_shutdown();
+            }
+            () = sys.sleep(patience), if streams.is_empty() => {
+                if ending {
+                    break;
+                }
+                ending = true;
+                line.graceful_shutdown();
+            }
+        }
+    }
+    drop(line);
+    // What they wait for on the other side is gone: they end.
+    while let Some(done) = streams.join_next().await {
+        known.extend(done.ok());
+    }
+    identities(&http, known);
+}
+
+fn identities(http: &Http, known: impl IntoIterator<Item = Identity>) {
+    known.into_iter().for_each(|mut identity| identity.leave(http));
+}
+
+fn settings() -> h2::server::Builder {
+    let mut settings = h2::server::Builder::new();
+    settings
+        .max_concurrent_streams(limits::HTTP2_STREAMS_MAX as u32)
+        .max_header_list_size(limits::HTTP_HEAD_BYTES_MAX as u32)
+        .initial_window_size(limits::HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(limits::HTTP2_WINDOW_BYTES)
+        .max_send_buffer_size(limits::HTTP2_STREAM_WINDOW_BYTES as usize);
+    settings
+}
+
+/// What all streams of a connection have in common.
+#[derive(Clone)]
+struct Door {
+    http: Arc<Http>,
+    origin: Origin,
+    front: Front,
+    shutdown: Shutdown,
+}
+
+impl Door {
+    /// Serves one stream. Returns who was known on it, for the next.
+    async fn serve(
+        self,
+        request: http::Request<RecvStream>,
+        mut respond: SendResponse<Bytes>,
+        identity: Identity,
+    ) -> Identity {
+        let Ok(_room) = self.http.streams.clone().try_acquire_owned() else {
+            respond.send_reset(Reason::REFUSED_STREAM);
+            return identity;
+        };
+        let (parts, body) = request.into_parts();
+        let framing = head::Framing::of(&parts, body.is_end_stream());
+        let bytes = match head::request(&parts, framing) {
+            Ok(bytes) => bytes,
+            Err(refusal) => {
+                tracing::debug!(reason = refusal.reason, "a stream is no request");
+                respond.send_reset(Reason::PROTOCOL_ERROR);
+                return identity;
+            }
+        };
+        let (near, far) = match Socket::pair() {
+            Ok(pair) => pair,
+            Err(error) => {
+                tracing::warn!(%error, "a stream could not be served");
+                respond.send_reset(Reason::REFUSED_STREAM);
+                return identity;
+            }
+        };
+        let Self { http, origin, front, shutdown } = self;
+        let sys = http.services.sys.clone();
+        let front = Some(front);
+        let mut connection =
+            Connection { http, socket: near, origin, buffer: BytesMut::new(), identity, front };
+        let served = async move {
+            let after = match Head::parse(bytes) {
+                Ok(head) => exchange::run(&mut connection, head, &shutdown).await,
+                Err(refusal) => exchange::refuse(&mut connection, Problem::from(refusal).closing()).await,
+            };
+            // Its end of the pair closes here: the other learns whether it has all of the answer.
+            (connection.identity, after)
+        };
+        let mut served = pin!(served);
+        let is_head = parts.method == http::Method::HEAD;
+        let mut carried = pin!(pipe::carry(&sys, far, (body, framing), respond, is_head));
+        tokio::select! {
+            biased;
+            (identity, after) = &mut served => {
+                // What may not be had any more is not waited for: dropped, the stream is reset.
+                if after != After::Reset {
+                    carried.await;
+                }
+                identity
+            }
+            () = &mut carried => served.await.0,
+        }
+    }
+}
+
+/// A socket of which some bytes were read already.
+struct Begun {
+    bytes: BytesMut,
+    socket: Socket,
+}
+
+impl AsyncRead for Begun {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.bytes.is_empty() {
+            return Pin::new(&mut self.socket).poll_read(context, into);
+        }
+        let length = self.bytes.len().min(into.remaining());
+        into.put_slice(&self.bytes[..length]);
+        self.bytes.advance(length);
+        if self.bytes.is_empty() {
+            self.bytes = BytesMut::new();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Begun {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.socket).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}
