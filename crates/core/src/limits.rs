@@ -247,10 +247,12 @@ pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 /// Streams of one HTTP/2 connection that are answered at once.
 pub const HTTP2_STREAMS_MAX: usize = 64;
 /// Those of all connections of a door: each takes two descriptors.
-pub const HTTP2_STREAMS_ALL_MAX: usize = 4096;
+pub const HTTP2_STREAMS_ALL_MAX: usize = 1024;
 /// Bytes of a stream that may come before any of them are taken.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
-/// The same of all streams of a connection together.
+/// Bytes of a stream's answer that wait for its client to take them.
+pub const HTTP2_SEND_BYTES: usize = 64 << 10;
+/// Bytes that may come so on all streams of a connection together.
 pub const HTTP2_WINDOW_BYTES: u32 = 1 << 20;
 /// Entries of one page of an HTTP listing.
 pub const HTTP_PAGE_ENTRIES: u32 = 1000;

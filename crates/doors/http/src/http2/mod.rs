@@ -125,7 +125,7 @@ fn settings() -> h2::server::Builder {
         .max_header_list_size(limits::HTTP_HEAD_BYTES_MAX as u32)
         .initial_window_size(limits::HTTP2_STREAM_WINDOW_BYTES)
         .initial_connection_window_size(limits::HTTP2_WINDOW_BYTES)
-        .max_send_buffer_size(limits::HTTP2_STREAM_WINDOW_BYTES as usize);
+        .max_send_buffer_size(limits::HTTP2_SEND_BYTES);
     settings
 }
 
