@@ -30,6 +30,10 @@ pub struct UpArgs {
     /// Where HTTPS listens, or `off`; beside HTTP if it is not given, on the next port
     #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Https))]
     https: Option<String>,
+    /// Where /metrics, /healthz and /readyz are, or `off`; on the loopback, two ports above HTTP,
+    /// if it is not given
+    #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Monitor))]
+    monitor: Option<String>,
     /// The certificate that HTTPS shows, and those between it and its authority, in PEM; the
     /// node's own if it is not given
     #[arg(long, value_name = "FILE", value_parser = of(Setting::Certificate), requires = "tls_key")]
@@ -67,6 +71,7 @@ impl UpArgs {
         let all = [
             one(Setting::Http, &self.http),
             one(Setting::Https, &self.https),
+            one(Setting::Monitor, &self.monitor),
             one(Setting::Certificate, &self.tls_cert),
             one(Setting::CertificateKey, &self.tls_key),
             hosts,

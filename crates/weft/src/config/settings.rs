@@ -9,6 +9,8 @@ pub enum Setting {
     Http,
     /// Where HTTPS listens.
     Https,
+    /// Where monitors ask.
+    Monitor,
     /// The certificate that HTTPS shows.
     Certificate,
     /// Its key.
@@ -48,8 +50,15 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 6] =
-        [Self::Http, Self::Https, Self::Certificate, Self::CertificateKey, Self::Hosts, Self::Log];
+    pub const ALL: [Self; 7] = [
+        Self::Http,
+        Self::Https,
+        Self::Certificate,
+        Self::CertificateKey,
+        Self::Monitor,
+        Self::Hosts,
+        Self::Log,
+    ];
 
     /// Returns what is to be known of it.
     pub const fn about(self) -> &'static About {
@@ -71,6 +80,16 @@ impl Setting {
                 default: "beside",
                 live: false,
                 meaning: "where HTTPS listens: an address and a port, `off`, or `beside`: as HTTP, on the next port",
+            },
+            Self::Monitor => &About {
+                name: "monitor.listen",
+                variable: "WEFT_MONITOR",
+                flag: Some("--monitor"),
+                kind: Kind::Text,
+                default: "beside",
+                live: false,
+                meaning: "where /metrics, /healthz and /readyz are: an address and a port, `off`, or `beside`: on the loopback, \
+                          two ports above HTTP; whoever reaches it may read it",
             },
             Self::Certificate => &About {
                 name: "https.certificate",
@@ -137,11 +156,11 @@ impl Setting {
                     Err(format!("`{text}` is no address with a port, such as 127.0.0.1:8420 or [::]:8420"))
                 }
             },
-            (Self::Https, Some(text)) => match super::https(text) {
+            (Self::Https | Self::Monitor, Some(text)) => match super::listen(text) {
                 Some(_) => Ok(()),
                 None => Err(format!("`{text}` is neither an address with a port, nor `off`, nor `beside`")),
             },
-            (Self::Http | Self::Https, None) => Err("is set to nothing".to_owned()),
+            (Self::Http | Self::Https | Self::Monitor, None) => Err("is set to nothing".to_owned()),
             (Self::Certificate | Self::CertificateKey, Some("")) => Err("names no file".to_owned()),
             (Self::Certificate | Self::CertificateKey, _) => Ok(()),
             (Self::Hosts, _) => match values.iter().find(|host| !is_host(host)) {

@@ -13,11 +13,11 @@ use crate::node::{Node, give, noise};
 const PIECE: usize = 1 << 20;
 
 /// A small file system for one node's directory.
-struct Small(PathBuf);
+pub struct Small(PathBuf);
 
 impl Small {
     /// Mounts one where a node will make its directory; `None` if that cannot be.
-    fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
+    pub fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             not_run(test, "only root can mount a tmpfs");
             return None;

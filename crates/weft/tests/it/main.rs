@@ -36,6 +36,7 @@ mod life;
 mod links;
 mod looking;
 mod machine;
+mod monitor;
 mod mounting;
 mod moving;
 mod node;
