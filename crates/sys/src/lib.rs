@@ -39,6 +39,7 @@ pub mod net;
 pub mod process;
 pub mod random;
 pub mod task;
+pub mod trace;
 pub mod users;
 
 use std::sync::Arc;

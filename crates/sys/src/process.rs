@@ -164,6 +164,23 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
+/// Opens a file at its end, made if it is not there, for this process alone to write: through no link,
+/// regular, closed to everybody else from then on.
+pub fn append_private(path: &Path) -> io::Result<std::fs::File> {
+    // A pipe put there must not make us wait.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// Reads a line from the terminal on standard input without showing it.
 pub fn read_hidden_line() -> io::Result<String> {
     let stdin = io::stdin();

@@ -13,6 +13,7 @@ mod commands;
 mod config;
 mod context;
 mod failure;
+mod log;
 mod names;
 mod node;
 mod output;

@@ -179,6 +179,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("libc", &["weft-sys", "weft-doors-fuse"]),
     ("proptest", &["weft-conformance"]),
     ("rcgen", &["weft-doors-listener", "weft-conformance"]),
+    ("percent-encoding", &["weft-doors-http"]),
     ("redb", &["weft-kv"]),
     ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
     ("rustls", &["weft-sys", "weft-conformance", "weft-bench"]),

@@ -13,6 +13,7 @@ use weft_core::form::{Door, Origin, Wire};
 use weft_core::limits;
 use weft_doors_listener::Guest;
 use weft_sys::net::Socket;
+use weft_sys::trace;
 
 use crate::Http;
 use crate::answer::Problem;
@@ -63,7 +64,11 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
         }
         let after = match connection.read_head(stay.head()).await {
             // Boxed, so that an idle connection's task is small.
-            Ok(head) => Box::pin(exchange::run(&mut connection, head, &shutdown)).await,
+            Ok(head) => {
+                let trace = connection.http.next_trace();
+                let exchange = exchange::run(&mut connection, head, &shutdown, trace);
+                Box::pin(trace::traced(trace, exchange)).await
+            }
             Err(NoHead::Over) => break After::Close,
             Err(NoHead::Refused(refusal)) => {
                 Box::pin(exchange::refuse(&mut connection, Problem::from(refusal).closing())).await

@@ -113,7 +113,7 @@ pub struct Exchange<'t, 'c> {
 }
 
 /// Serves a request. Returns what becomes of the connection.
-pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -> After {
+pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown, trace: TraceId) -> After {
     let http = connection.http.clone();
     let origin = connection.origin;
     let mut talk = Talk {
@@ -121,7 +121,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -
         socket: &mut connection.socket,
         buffer: &mut connection.buffer,
         progress: Progress::new(&head),
-        trace: http.next_trace(),
+        trace,
         is_1_1: head.is_1_1,
         is_head: head.method == Method::Head,
         keep_alive: head.keep_alive && !shutdown.requested(),

@@ -15,7 +15,7 @@ use weft_rpc::{
     CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
     write_frame,
 };
-use weft_sys::{Sys, Task};
+use weft_sys::{Sys, Task, trace};
 
 use crate::Services;
 use crate::calls::{Calling, Counted};
@@ -349,9 +349,9 @@ impl Connection {
             given_up,
             credited,
         };
-        let streams = self.streams.clone();
+        let (streams, trace) = (self.streams.clone(), calling.call.trace);
         let task = self.services.sys.spawn(async move {
-            calling.run(body).await;
+            trace::traced(trace, calling.run(body)).await;
             lock(&streams).remove(&stream);
         });
         if let Some(stream) = lock(&self.streams).get_mut(&stream) {

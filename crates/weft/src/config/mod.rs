@@ -30,7 +30,9 @@ use weft_doors_listener::Files;
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
 
+use crate::log::{Format, Logging};
 use crate::node::{HttpsSettings, NodeSettings};
+use crate::sizes;
 
 /// A configuration that can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +43,7 @@ pub struct Config {
     /// The certificate that was given, and its key.
     given: Option<(PathBuf, PathBuf)>,
     hosts: Vec<String>,
-    log: String,
+    logging: Logging,
 }
 
 /// Whether and where something listens beside HTTP.
@@ -70,7 +72,12 @@ impl Config {
         let monitor = one(Setting::Monitor).first().and_then(|text| listen(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
         let hosts = one(Setting::Hosts);
-        let log = one(Setting::Log).pop().unwrap_or_default();
+        let filter = one(Setting::Log).pop().unwrap_or_default();
+        let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
+        let file = one(Setting::LogTo).pop().filter(|text| text != "stderr").map(PathBuf::from);
+        let bytes = one(Setting::LogBytes).pop().and_then(|text| sizes::read(&text).ok()).unwrap_or(u64::MAX);
+        let kept = one(Setting::LogKept).pop().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let logging = Logging { filter, format, file, bytes, kept };
         if chain.is_some() != key.is_some() {
             let (there, missing) = match chain.is_some() {
                 true => (Setting::Certificate, Setting::CertificateKey),
@@ -82,7 +89,7 @@ impl Config {
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
             (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, hosts, log })
+                Ok(Self { http, https, monitor, given, hosts, logging })
             }
             _ => Err(mistakes),
         }
@@ -106,9 +113,9 @@ impl Config {
         NodeSettings { http: self.http, https, monitor, hosts: self.hosts.clone() }
     }
 
-    /// Returns what is logged.
-    pub fn log(&self) -> &str {
-        &self.log
+    /// Returns what is logged, how and where.
+    pub fn logging(&self) -> &Logging {
+        &self.logging
     }
 
     /// Returns what of `new` needs a restart to take effect.
@@ -119,8 +126,21 @@ impl Config {
             (Setting::Certificate, self.given != new.given),
             (Setting::Monitor, self.monitor != new.monitor),
             (Setting::Hosts, self.hosts != new.hosts),
+            (Setting::LogFormat, self.logging.format != new.logging.format),
+            (Setting::LogTo, self.logging.file != new.logging.file),
+            (Setting::LogBytes, self.logging.bytes != new.logging.bytes),
+            (Setting::LogKept, self.logging.kept != new.logging.kept),
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    }
+}
+
+/// Reads how a line of the log is written.
+fn log_format(text: &str) -> Option<Format> {
+    match text {
+        "text" => Some(Format::Text),
+        "json" => Some(Format::Json),
+        _ => None,
     }
 }
 

@@ -34,6 +34,7 @@ mod interrupts;
 mod killed;
 mod life;
 mod links;
+mod logging;
 mod looking;
 mod machine;
 mod monitor;
