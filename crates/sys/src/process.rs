@@ -80,6 +80,12 @@ pub fn usage() -> Usage {
     }
 }
 
+/// Returns how many files and sockets this process may come to have open, if it asks for it.
+pub fn descriptors_allowed() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
 /// Reads a line of `/proc/PID/stat`. The command's name, in brackets, may hold anything.
 fn usage_of(stat: &str, page: u64, ticks: u64) -> Usage {
     let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);

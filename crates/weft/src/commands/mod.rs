@@ -9,6 +9,7 @@ mod completion;
 mod config;
 mod cp;
 mod df;
+mod doctor;
 mod dropbox;
 mod du;
 mod find;
@@ -70,8 +71,10 @@ pub enum Command {
     /// Show how a node is configured, and find mistakes
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Show how a node is
+    /// Show how a node is: exits with 1 if it is not well
     Status,
+    /// Look for the usual mistakes on this machine, and say what mends them
+    Doctor(doctor::DoctorArgs),
     /// Prove who you are and keep the credential
     #[command(
         after_help = "Commands show the first credential there is: BEARER_TOKEN, the file that BEARER_TOKEN_FILE \
@@ -186,7 +189,8 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
-        Command::Status => status::run(context),
+        Command::Doctor(args) => return doctor::run(context, &args),
+        Command::Status => return status::run(context),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),
         Command::Whoami => whoami::run(context),

@@ -21,6 +21,7 @@ mod monitor;
 mod operator;
 mod ready;
 mod shares;
+mod upkeep;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
 use weft_core::metrics::{Outcome, Way};
 use weft_core::proof::Caller;
 use weft_core::service::{Links, Node, ObjectStore};
-use weft_core::{Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
+use weft_core::{Clock, Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings, notices};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{OpenTables, Services as NativeServices};
@@ -51,6 +52,7 @@ use monitor::Monitor;
 use operator::Operator;
 pub use ready::write_ready;
 use shares::NodeShares;
+pub use upkeep::{Chore, Upkeep};
 
 /// Each crate's own range of the engine's keys; the store's is its own constant.
 const AUTH_SPACE: SpaceId = SpaceId(b'a');
@@ -90,15 +92,16 @@ pub struct Running {
     sweeper: Task<()>,
     /// The certificate, and who keeps it up to date.
     shown: Option<(Arc<Shown>, Task<()>)>,
-    /// What monitors ask, and its listener, which stops last.
+    monitor: Arc<Monitor>,
+    upkeep: Arc<Upkeep>,
+    /// Where monitors ask, if they may; it stops last.
     monitored: Option<Monitored>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
 }
 
-/// What monitors ask, while it is asked.
+/// The listener of monitors.
 struct Monitored {
-    monitor: Arc<Monitor>,
     stopper: Stopper,
     serving: Task<()>,
 }
@@ -122,7 +125,7 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
-        let Listeners { http, shown, monitor } = listeners(sys, &directory, settings).await?;
+        let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
@@ -147,7 +150,10 @@ impl Running {
         let tree = shares.tree().clone();
         auth.sessions().watch(tree.clone());
         let follower = follow_audits(sys, &auth, &engine)?;
-        let sweeper = sweep_behind(sys, &auth, &volume, &shares);
+        let upkeep = Arc::new(Upkeep::open(directory.path()));
+        let sweeper = sweep_behind(sys, &auth, &volume, &shares, &upkeep);
+        let mover = Arc::new(Mover::new(sys.clone()));
+        let monitor = Arc::new(Monitor::new(sys, &engine, &auth, &store, &mover));
         let audited = Audited::new(sys.clone(), tree.clone(), auth.audit(), tree);
         let fs: Arc<dyn FileSystem> = Arc::new(audited.clone());
         let (stopper, stopping) = shutdown();
@@ -158,7 +164,9 @@ impl Running {
             store,
             volume,
             shares,
-            mover: Arc::new(Mover::new(sys.clone())),
+            mover,
+            monitor,
+            upkeep,
             audited,
             stopper,
             doors: Vec::new(),
@@ -170,10 +178,10 @@ impl Running {
             stop_asked: Arc::default(),
         };
         running.open_http(sys, &fs, http, settings, &stopping).await?;
-        running.open_native(sys, &fs, stopping)?;
-        if let Some(listener) = monitor {
+        if let Some(listener) = monitoring {
             running.open_monitor(sys, listener, &settings.hosts)?;
         }
+        running.open_native(sys, &fs, stopping)?;
         Ok(running)
     }
 
@@ -250,11 +258,10 @@ impl Running {
     fn open_monitor(&mut self, sys: &Sys, listener: Listener, hosts: &[String]) -> Result<()> {
         let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
         self.addresses.push(("monitor".into(), format!("http://{address}")));
-        let monitor = Arc::new(monitor::of(sys, self));
         let (stopper, stopping) = shutdown();
-        let (own, told, hosts) = (sys.clone(), monitor.clone(), hosts.to_vec());
+        let (own, told, hosts) = (sys.clone(), self.monitor.clone(), hosts.to_vec());
         let serving = sys.spawn(async move { notices::serve(own, told, &hosts, listener, stopping).await });
-        self.monitored = Some(Monitored { monitor, stopper, serving });
+        self.monitored = Some(Monitored { stopper, serving });
         Ok(())
     }
 
@@ -282,9 +289,7 @@ impl Running {
 
     /// Stops: nobody new is let in, what is under way ends, and everything is on disk.
     pub async fn stop(self, sys: &Sys) -> Result<()> {
-        if let Some(monitored) = &self.monitored {
-            monitored.monitor.stop();
-        }
+        self.monitor.stop();
         self.stopper.stop();
         for door in self.doors {
             let last = Deadline::within(sys.clock(), limits::DRAIN_DEADLINE * 2);
@@ -307,7 +312,7 @@ impl Running {
         outcomes.push(self.store.close().await);
         outcomes.push(self.auth.close().await);
         outcomes.push(self.engine.close().await);
-        if let Some(Monitored { stopper, serving, .. }) = self.monitored {
+        if let Some(Monitored { stopper, serving }) = self.monitored {
             stopper.stop();
             serving.abort();
         }
@@ -346,8 +351,15 @@ fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<Tas
 }
 
 /// Takes away, now and then, what crashes and abandoned uploads left behind.
-fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed, shares: &Arc<NodeShares>) -> Task<()> {
+fn sweep_behind(
+    sys: &Sys,
+    auth: &Arc<Auth>,
+    volume: &Managed,
+    shares: &Arc<NodeShares>,
+    upkeep: &Arc<Upkeep>,
+) -> Task<()> {
     let (own, auth, volume, shares) = (sys.clone(), auth.clone(), volume.clone(), shares.clone());
+    let upkeep = upkeep.clone();
     sys.spawn(async move {
         loop {
             own.sleep(limits::SWEEP_EVERY).await;
@@ -359,6 +371,7 @@ fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed, shares: &Arc<Node
             match swept.await {
                 Ok(swept) => {
                     own.metrics().volume_sweeps.count((Outcome::Done,));
+                    upkeep.did(Chore::Sweep, own.now());
                     tracing::debug!(?swept, "swept");
                 }
                 Err(error) => {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_auth::Auth;
-use weft_core::metrics::{Flow, Version};
+use weft_core::metrics::{Flow, Outcome, Version};
 use weft_core::service::ObjectStore;
 use weft_core::{Clock, Time, limits};
 use weft_doors_http::notices::{Notice, Notices};
@@ -22,14 +22,14 @@ use weft_sys::{Sys, process};
 
 /// What is looked at to tell how the node is.
 pub struct Monitor {
-    pub sys: Sys,
-    pub started: Time,
-    pub engine: Arc<dyn Engine>,
-    pub auth: Arc<Auth>,
-    pub store: Arc<Directory>,
-    pub mover: Arc<Mover>,
+    sys: Sys,
+    started: Time,
+    engine: Arc<dyn Engine>,
+    auth: Arc<Auth>,
+    store: Arc<Directory>,
+    mover: Arc<Mover>,
     /// Whether the node has been told to stop.
-    pub stopping: AtomicBool,
+    stopping: AtomicBool,
 }
 
 /// The bounds of its listener: monitors are few.
@@ -39,6 +39,25 @@ pub fn bounds() -> Bounds {
 }
 
 impl Monitor {
+    /// Makes it of the parts of a node that starts.
+    pub fn new(
+        sys: &Sys,
+        engine: &Arc<dyn Engine>,
+        auth: &Arc<Auth>,
+        store: &Arc<Directory>,
+        mover: &Arc<Mover>,
+    ) -> Self {
+        Self {
+            sys: sys.clone(),
+            started: sys.now(),
+            engine: engine.clone(),
+            auth: auth.clone(),
+            store: store.clone(),
+            mover: mover.clone(),
+            stopping: AtomicBool::new(false),
+        }
+    }
+
     /// Says that the node is about to stop.
     pub fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
@@ -59,6 +78,28 @@ impl Monitor {
             }
             Ok(_) => None,
         }
+    }
+
+    /// Returns what does not work as it should, while the node goes on.
+    pub fn degraded(&self) -> Vec<String> {
+        let metrics = self.sys.metrics();
+        let lost = metrics.auth_audit_lost.value(());
+        let sweeps = metrics.volume_sweeps.value((Outcome::Failed,));
+        let folds = metrics.kv_folds.value((Outcome::Failed,));
+        let all = [
+            (lost, "audit records were lost since the start: the disk did not take them"),
+            (sweeps, "sweeps did not come to their end since the start: what nobody refers to stays"),
+            (folds, "folds of the metadata failed since the start: they wait in memory and log"),
+        ];
+        all.into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect()
+    }
+
+    /// Returns how many transfers are under way.
+    pub fn transfers(&self) -> usize {
+        self.mover.transfers().len()
     }
 
     /// Takes up what is looked at, not counted.
@@ -103,18 +144,5 @@ impl Notices for Monitor {
             }),
             _ => None,
         }
-    }
-}
-
-/// Makes a monitor of a node that has just started.
-pub fn of(sys: &Sys, node: &super::Running) -> Monitor {
-    Monitor {
-        sys: sys.clone(),
-        started: sys.now(),
-        engine: node.engine.clone(),
-        auth: node.auth.clone(),
-        store: node.store.clone(),
-        mover: node.mover.clone(),
-        stopping: AtomicBool::new(false),
     }
 }

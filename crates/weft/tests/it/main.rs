@@ -57,3 +57,4 @@ mod trees;
 mod untouched;
 mod vanished;
 mod webdav;
+mod wellness;
