@@ -19,6 +19,7 @@ mod node;
 mod output;
 mod paths;
 mod progress;
+mod service;
 mod show;
 mod sizes;
 mod spans;

@@ -172,6 +172,7 @@ pub const CRATES: &[Crate] = &[
 pub const HOMES: &[(&str, &[&str])] = &[
     ("argon2", &["weft-auth"]),
     ("clap", &["weft"]),
+    ("clap_mangen", &["weft"]),
     ("getrandom", &["weft-sys"]),
     ("form_urlencoded", &["weft-doors-http"]),
     ("httparse", &["weft-doors-http"]),
@@ -183,6 +184,7 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("redb", &["weft-kv"]),
     ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
     ("rustls", &["weft-sys", "weft-conformance", "weft-bench"]),
+    ("sd-notify", &["weft"]),
     ("tempfile", &["weft-conformance", "weft-bench"]),
     ("tokio-rustls", &["weft-conformance"]),
     ("tracing-subscriber", &["weft"]),

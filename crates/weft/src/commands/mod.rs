@@ -20,6 +20,7 @@ mod link;
 mod ln;
 mod login;
 mod ls;
+mod manual;
 mod mkdir;
 mod mount;
 mod mv;
@@ -73,6 +74,9 @@ pub enum Command {
     Config(config::ConfigCommand),
     /// Show how a node is: exits with 1 if it is not well
     Status,
+    /// Write man pages and completions, for a package
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
     /// Look for the usual mistakes on this machine, and say what mends them
     Doctor(doctor::DoctorArgs),
     /// Prove who you are and keep the credential
@@ -189,8 +193,9 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
-        Command::Doctor(args) => return doctor::run(context, &args),
         Command::Status => return status::run(context),
+        Command::Manual(args) => manual::run(&args),
+        Command::Doctor(args) => return doctor::run(context, &args),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),
         Command::Whoami => whoami::run(context),

@@ -18,6 +18,7 @@ use crate::log::{Log, Logging};
 use crate::node::{NodeDirectory, Running, write_ready};
 use crate::output::{note, out};
 use crate::progress::{self, Shown};
+use crate::service;
 
 /// Options of `weft up`.
 #[derive(Args)]
@@ -128,6 +129,8 @@ async fn serve(
     }
     drop(shown);
     announce(&path, &running);
+    service::ready();
+    let lives = service::live(context.sys());
     loop {
         tokio::select! {
             () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
@@ -142,7 +145,11 @@ async fn serve(
         }
         break;
     }
-    running.stop(context.sys()).await
+    service::stopping();
+    let stopped = running.stop(context.sys()).await;
+    // Until then it lives, however long that takes.
+    drop(lives);
+    stopped
 }
 
 /// Returns how a node logs: one in the background into the file that its stderr is, so that it is put

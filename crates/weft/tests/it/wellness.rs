@@ -1,8 +1,11 @@
-//! Whether a node is well: `weft status` of one that runs, `weft doctor` of one that may not.
+//! Whether a node is well: `weft status` of one that runs, `weft doctor` of one that may not, and what a
+//! service manager is told.
 
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -135,4 +138,64 @@ fn the_doctor_finds_nothing_in_a_node_that_is_well_and_what_was_broken_in_one_th
     let other = node.path("nothing-here");
     found(&node, &[other.to_str().expect("plain")], "is not there");
     assert!(!other.exists(), "it makes nothing");
+}
+
+#[test]
+fn a_service_manager_hears_that_the_node_is_ready_lives_and_stops() {
+    let node = Node::unstarted();
+    let socket = node.path("manager");
+    let manager = UnixDatagram::bind(&socket).expect("a socket");
+    fs::set_permissions(&socket, fs::Permissions::from_mode(0o666)).expect("ours");
+    manager.set_read_timeout(Some(Duration::from_secs(60))).expect("a time");
+    let mut command = node.command();
+    command
+        .args(["up", "--http", "127.0.0.1:0"])
+        .env("NOTIFY_SOCKET", &socket)
+        .env("WATCHDOG_USEC", "200000");
+    let mut child = command
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut heard = Vec::new();
+    let mut hear_until = |word: &str| {
+        while !heard.iter().any(|said: &String| said.contains(word)) {
+            let mut said = [0; 4096];
+            let length = manager.recv(&mut said).unwrap_or_else(|e| panic!("no {word}: {e}"));
+            heard.push(String::from_utf8_lossy(&said[..length]).into_owned());
+        }
+    };
+    hear_until("READY=1");
+    node.run(&["status"]).ok();
+    hear_until("WATCHDOG=1");
+    crate::node::signal(&child, rustix::process::Signal::TERM);
+    hear_until("STOPPING=1");
+    assert!(crate::node::wait(&mut child).success());
+}
+
+#[test]
+fn man_pages_and_completions_are_written_for_every_command() {
+    let node = Node::unstarted();
+    let dir = node.make_dir("manual");
+    node.run(&["manual", dir.to_str().expect("plain")]).ok();
+    let help = node.run(&["--help"]).ok();
+    let commands =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names: Vec<&str> = commands
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() > 30 && names.contains(&"doctor") && !names.contains(&"manual"), "{names:?}");
+    for name in names.into_iter().filter(|name| *name != "help") {
+        let page = dir.join(format!("man/weft-{name}.1"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
+        assert!(text.contains(".SH NAME") && text.contains(".SH SYNOPSIS"), "{name}");
+    }
+    assert!(dir.join("man/weft.1").exists() && !dir.join("man/weft-manual.1").exists());
+    for name in ["weft.bash", "_weft", "weft.fish"] {
+        assert!(
+            fs::metadata(dir.join("completions").join(name)).is_ok_and(|file| file.len() > 1000),
+            "{name}"
+        );
+    }
 }
