@@ -109,7 +109,7 @@ impl Node for Operator {
         }
         let mut degraded = self.monitor.degraded();
         for share in self.shares.all(caller).await? {
-            degraded.extend(share.away.map(|why| format!("the share at /{} is away: {why}", share.at)));
+            degraded.extend(share.away.map(|why| format!("the share at {} is away: {why}", share.at)));
         }
         let done = self.upkeep.done();
         let time = |seconds: Option<i64>| seconds.map(|seconds| Time::from_unix(seconds, 0));
