@@ -20,6 +20,7 @@
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a program for people at a terminal")]
 
+mod deb;
 mod finding;
 mod layers;
 mod source;
@@ -32,7 +33,7 @@ use std::process::{Command, ExitCode};
 use finding::Finding;
 use tree::Tree;
 
-const USAGE: &str = "usage: cargo xtask check-layers | tidy | generate | bench NAME [--full]";
+const USAGE: &str = "usage: cargo xtask check-layers | tidy | generate | bench NAME [--full] | deb [PROGRAM]";
 
 /// The peers of the benches and what counts and loads them.
 const BENCH_PACKAGES: &str = "gcc libc6-dev nginx-light wrk strace libsqlite3-dev fuse3 linux-perf \
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         ["check-layers"] => check(&root, "check-layers", layers::check),
         ["tidy"] => check(&root, "tidy", tidy::check),
         ["generate"] => generate(&root),
+        ["deb", ref rest @ ..] => deb::make(&root, rest),
         ["bench", ref rest @ ..] if !rest.is_empty() => bench(&root, rest),
         _ => {
             eprintln!("{USAGE}");

@@ -170,7 +170,7 @@ impl AuditLog {
         fit(&mut record);
         let Err(full) = self.queue.try_send(Item::Record(Box::new(record))) else { return };
         let mpsc::error::TrySendError::Full(item) = full else {
-            self.lost.fetch_add(1, Ordering::AcqRel);
+            self.count_lost();
             return;
         };
         Box::pin(self.wait_with(item)).await;
@@ -182,9 +182,15 @@ impl AuditLog {
         let send = async {
             self.queue.send(item).await.map_err(|_| Error::new(ErrorKind::Unavailable, "the log is closed"))
         };
-        if self.sys.within(deadline, send).await.is_err() && self.lost.fetch_add(1, Ordering::AcqRel) == 0 {
+        if self.sys.within(deadline, send).await.is_err() && self.count_lost() == 0 {
             tracing::error!("the audit log takes no records: some are lost");
         }
+    }
+
+    /// Counts a record as lost, and returns how many were before.
+    fn count_lost(&self) -> u64 {
+        self.sys.metrics().auth_audit_lost.count(());
+        self.lost.fetch_add(1, Ordering::AcqRel)
     }
 
     /// Waits until everything added so far is on disk.

@@ -151,7 +151,13 @@ impl Auth {
         let node = CallerName::new(CallerKind::Node, &settings.node, domain.id)?;
         let start_short = u32::try_from(start).map_err(|_| Error::internal("too many starts"))?;
         let sessions = Arc::new(MemSessions::new(sys.clone(), &domain.mark, start_short));
-        let issuer = Arc::new(SigningIssuer::new(keys.clone(), steady.clone(), revocations.clone(), start));
+        let issuer = Arc::new(SigningIssuer::new(
+            keys.clone(),
+            steady.clone(),
+            revocations.clone(),
+            sys.metrics().clone(),
+            start,
+        ));
         let home = Arc::new(Home {
             remembered: Remembered::new(sys.random()),
             sys,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use weft_core::form::Origin;
+use weft_core::metrics::{LoginBy, Outcome};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
 use weft_core::service::{AuditOutcome, Authority, Evidence, Portion, Revoke, Secret};
 use weft_core::{
@@ -57,11 +58,18 @@ impl HomeAuthority {
             return Ok(Proved { caller, is_news: false });
         }
         let answer = self.try_password(user, password, from.into()).await;
+        self.count_login(LoginBy::Password, &answer);
         if let Err(error) = &answer {
             let because = format!("password for `{}`{}", user.escape_debug(), uid_of(from));
             self.tell_refused(error, from, because).await;
         }
         answer.map(|caller| Proved { caller, is_news: true })
+    }
+
+    /// Counts evidence that was looked at.
+    fn count_login<T>(&self, by: LoginBy, answer: &Result<T>) {
+        let outcome = answer.as_ref().map_or_else(|error| Outcome::of(error.kind()), |_| Outcome::Done);
+        self.home.sys.metrics().auth_logins.count((by, outcome));
     }
 
     /// Checks a password once earlier wrong ones have been waited for.
@@ -135,6 +143,7 @@ impl HomeAuthority {
             self.home.remembered.keep_uid(uid, &caller, now.tick);
             caller
         };
+        self.count_login(LoginBy::Uid, &Ok(()));
         Ok(Proved { caller, is_news: true })
     }
 
@@ -200,6 +209,7 @@ impl HomeAuthority {
         match self.links.caller_of(secret, from).await {
             Ok((caller, is_news)) => {
                 if is_news {
+                    self.count_login(LoginBy::Link, &Ok(()));
                     let delegate = caller.claims().delegates.first().map_or("", |link| link.local());
                     self.tell_login(&caller, from, format!("link {delegate}")).await;
                 }
@@ -207,6 +217,8 @@ impl HomeAuthority {
             }
             Err(error) => {
                 self.tell_refused(&error, from, "link".to_owned()).await;
+                let outcome = Outcome::of(error.kind());
+                self.home.sys.metrics().auth_logins.count((LoginBy::Link, outcome));
                 if error.kind() == ErrorKind::NotFound {
                     let attempt = self.checks.begin(LINKS, from.into()).await?;
                     attempt.was_wrong(self.home.steady.tick());
@@ -413,6 +425,7 @@ async fn withdraw(home: &Arc<Home>, issuer: &SigningIssuer, caller: &Caller, wha
         Revoke::Capability(id, rights) => issuer.withdraw_by_id(*id, *rights),
         Revoke::Container(container) => issuer.end_container(*container),
     }
+    home.sys.metrics().auth_revocations.count(());
     Ok(())
 }
 

@@ -87,8 +87,10 @@ impl Checks {
 
     /// Begins a try for a user, after the wait that earlier wrong ones have brought it.
     pub(crate) async fn begin(&self, user: &str, place: Place) -> Result<Try> {
-        let attempt = self.throttle.begin(user, place, self.steady.tick())?;
+        let attempt = self.throttle.begin(user, place, self.steady.tick());
+        let attempt = attempt.inspect_err(|_| self.sys.metrics().auth_throttled.count(()))?;
         if !attempt.wait().is_zero() {
+            self.sys.metrics().auth_throttled.count(());
             self.sys.sleep(attempt.wait()).await;
         }
         Ok(attempt)

@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quick_cache::sync::Cache;
 use weft_core::acl::{Circumstance, Constraint, Decision};
+use weft_core::metrics::{Metrics, Withdrawn};
 use weft_core::proof::{CapabilityClaims, Granted, Objects, Purpose, Revocations};
 use weft_core::service::Issuer;
 use weft_core::{
@@ -55,6 +56,7 @@ pub(crate) struct SigningIssuer {
     keys: Arc<KeyRing>,
     steady: Arc<Steady>,
     revocations: Arc<Revocations>,
+    metrics: Arc<Metrics>,
     instance: u64,
     serial: AtomicU64,
     issued: Cache<Key, Granted>,
@@ -69,6 +71,7 @@ impl SigningIssuer {
         keys: Arc<KeyRing>,
         steady: Arc<Steady>,
         revocations: Arc<Revocations>,
+        metrics: Arc<Metrics>,
         instance: u64,
     ) -> Self {
         keys.volumes().iter().for_each(|volume| revocations.begin_instance(*volume, instance));
@@ -76,6 +79,7 @@ impl SigningIssuer {
             keys,
             steady,
             revocations,
+            metrics,
             instance,
             serial: AtomicU64::new(1),
             issued: Cache::new(limits::CAPABILITIES_CACHED_MAX),
@@ -103,11 +107,13 @@ impl SigningIssuer {
             *times += 1;
             *times
         };
+        self.metrics.auth_withdrawals.count((Withdrawn::Container,));
         self.revocations.begin_epoch(container, times << EPOCH_BITS);
     }
 
     /// Withdraws rights from a capability of which only the id is known.
     pub(crate) fn withdraw_by_id(&self, id: CapabilityId, rights: Rights) {
+        self.metrics.auth_withdrawals.count((Withdrawn::Capability,));
         self.issued.retain(|_, granted| granted.claims().id != id);
         let until = self.steady.now().plus(limits::CAPABILITY_LIFE).plus(limits::CLOCK_SKEW_MAX);
         self.revocations.withdraw(id, rights, until);
@@ -175,13 +181,17 @@ impl Issuer for SigningIssuer {
             return Ok(granted);
         }
         let granted = self.sign(decision, epoch, now)?;
+        self.metrics.auth_capabilities.count(());
         self.issued.insert(key, granted.clone());
         Ok(granted)
     }
 
     fn begin_epoch(&self, container: ContainerId, epoch: u64) {
         match self.epoch(container, epoch) {
-            Ok(epoch) => self.revocations.begin_epoch(container, epoch),
+            Ok(epoch) => {
+                self.metrics.auth_withdrawals.count((Withdrawn::Container,));
+                self.revocations.begin_epoch(container, epoch);
+            }
             // Nothing can be issued for it either.
             Err(_) => self.end_container(container),
         }
@@ -189,6 +199,7 @@ impl Issuer for SigningIssuer {
 
     fn withdraw(&self, granted: &Granted, rights: Rights) {
         let claims = granted.claims();
+        self.metrics.auth_withdrawals.count((Withdrawn::Capability,));
         self.issued.retain(|_, kept| kept.claims().id != claims.id);
         let until = claims.expires.plus(limits::CLOCK_SKEW_MAX);
         self.revocations.withdraw(claims.id, rights, until);

@@ -159,7 +159,7 @@ impl ErrorKind {
     }
 
     /// Returns the kind's fixed lower-case name, as logs, JSON and audit records show it.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::NotFound => "not-found",
             Self::Exists => "exists",

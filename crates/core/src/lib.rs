@@ -26,6 +26,7 @@ pub mod error;
 pub mod form;
 pub mod id;
 pub mod limits;
+pub mod metrics;
 pub mod model;
 pub mod name;
 pub mod name_locks;

@@ -209,6 +209,14 @@ pub const HEAD_DEADLINE: Duration = Duration::from_secs(20);
 pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
 /// How long requests under way may go on when a door closes.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+/// Bytes that a file of the log may be said to have, at least.
+pub const LOG_BYTES_MIN: u64 = 64 << 10;
+/// Files of the log that are kept, at most.
+pub const LOG_FILES_MAX: u32 = 1000;
+/// Connections of monitors at the same time.
+pub const MONITOR_CONNECTIONS_MAX: usize = 64;
+/// Free bytes below which a node says that it is not ready: what is being written still has room.
+pub const READY_BYTES_FREE: u64 = 64 << 20;
 /// Bytes of plaintext in one TLS record, at most (RFC 8446, 5.1).
 pub const TLS_RECORD_BYTES: usize = 16 << 10;
 /// Bytes that are encrypted at once on one connection, of which that many at most wait here, as

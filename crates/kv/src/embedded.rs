@@ -23,8 +23,8 @@ mod tree;
 mod view;
 mod writer;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ use weft_core::{Error, Result};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, Sys, process};
 
-use self::desk::{Desk, Wish};
+use self::desk::{Desk, Wish, again};
 use self::feed::{Feeds, Subscription, all_counts};
 use self::held::Key;
 use self::log::Log;
@@ -108,6 +108,7 @@ pub struct Embedded {
     published: Arc<Published>,
     feeds: Arc<Feeds>,
     boot: Arc<AtomicU64>,
+    failed: Arc<OnceLock<Error>>,
 }
 
 impl Embedded {
@@ -139,6 +140,7 @@ impl Embedded {
         feeds.flushed(&notes);
         let published = Arc::new(Published::new(view, visible));
         let boot = Arc::new(AtomicU64::new(sys.random().u64()));
+        let failed = Arc::<OnceLock<Error>>::default();
         let (queue, shared, messages) = Queue::new(Desk {
             sys: sys.clone(),
             options,
@@ -146,6 +148,7 @@ impl Embedded {
             published: published.clone(),
             feeds: feeds.clone(),
             boot: boot.clone(),
+            failed: failed.clone(),
             notes,
             state: desk::State::default(),
             _lock: lock,
@@ -154,7 +157,7 @@ impl Embedded {
         let (state, told) = (writer::State::default(), feeds.clone());
         let work = Writer { sys: sys.clone(), disk, tree, feeds: told, shared, messages, state };
         drop(sys.dedicated("weft-kv", work.run())?);
-        Ok(Self { sys, queue, published, feeds, boot })
+        Ok(Self { sys, queue, published, feeds, boot, failed })
     }
 
     /// Checks every byte that a closed engine on `disk` stands on: the pages of the tree against
@@ -239,6 +242,10 @@ impl Engine for Embedded {
 
     fn boot(&self) -> Boot {
         Boot(self.boot.load(Ordering::SeqCst))
+    }
+
+    fn failed(&self) -> Option<Error> {
+        self.failed.get().map(again)
     }
 
     async fn close(&self) -> Result<()> {

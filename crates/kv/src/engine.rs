@@ -152,6 +152,11 @@ pub trait Engine: Send + Sync {
     /// Returns the name of the present boot.
     fn boot(&self) -> Boot;
 
+    /// Returns why nothing can be written until the engine is opened again, if that is so.
+    fn failed(&self) -> Option<Error> {
+        None
+    }
+
     /// Finishes what is queued, makes it durable and lets go of the data.
     async fn close(&self) -> Result<()>;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
+use weft_core::metrics::Flow;
 use weft_core::{Error, Result, limits};
 
 use crate::transfer::{Direction, Listed};
@@ -119,6 +120,7 @@ impl<'a> Inbound<'a> {
         let piece = bytes.split_to(bytes.len().min(max));
         self.received = Some(bytes).filter(|rest| !rest.is_empty());
         self.listed.transfer.moved(piece.len() as u64);
+        self.mover.sys.metrics().mover_moved.add((Flow::In,), piece.len() as u64);
         Ok(Some(piece))
     }
 }

@@ -96,6 +96,11 @@ impl Mover {
         self.transfers.list()
     }
 
+    /// Returns how many transfers wait for their turn.
+    pub fn waiting(&self) -> usize {
+        self.turns.waiting()
+    }
+
     /// Ends a transfer at its next piece or wait. `NotFound` if it has ended.
     pub fn cancel(&self, id: TransferId) -> Result<()> {
         self.transfers.cancel(id)

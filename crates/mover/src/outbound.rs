@@ -4,6 +4,7 @@ use std::io::{self, IoSlice};
 
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
+use weft_core::metrics::Flow;
 use weft_core::{Error, ErrorKind, Result, Tick, limits};
 use weft_sys::net::{More, Socket};
 
@@ -166,6 +167,7 @@ impl<'a> Outbound<'a> {
         self.sent += sent as u64;
         self.of_sources += of_piece as u64;
         self.progress = self.mover.sys.clock().tick();
+        self.mover.sys.metrics().mover_moved.add((Flow::Out,), of_piece as u64);
         if let Some(listed) = &self.listed {
             listed.transfer.moved(of_piece as u64);
         }

@@ -17,8 +17,8 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
-    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeStatus, Revoke, SessionGrant, Share,
-    UserEdit, UserRecord,
+    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke,
+    SessionGrant, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
@@ -26,7 +26,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 5;
+pub const VERSION: u16 = 6;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -293,6 +293,8 @@ pub enum NodeAsk {
     Unshare(RelPath),
     /// `shares`.
     Shares,
+    /// `health`. From version 6 on.
+    Health,
 }
 
 /// A method of the audit log.
@@ -467,6 +469,8 @@ pub enum Answer {
     DropBox(DropBoxRecord),
     /// Drop-boxes.
     DropBoxes(Vec<DropBoxRecord>),
+    /// How well the node is. From version 6 on.
+    Health(NodeHealth),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

@@ -9,6 +9,7 @@
 //! ```text
 //!   Sys  ── clock()   wall time and ticks          RealClock | SimClock (stepped, jumps)
 //!        ├─ random()  bytes                        OsRandom  | SeededRandom
+//!        ├─ metrics() what is counted
 //!        ├─ spawn · dedicated · blocking           tokio     | one thread, fixed order
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
 //!   net  ── sockets, with `sendfile`           tokio
@@ -38,10 +39,12 @@ pub mod net;
 pub mod process;
 pub mod random;
 pub mod task;
+pub mod trace;
 pub mod users;
 
 use std::sync::Arc;
 
+use weft_core::metrics::Metrics;
 use weft_core::{Clock, Time};
 
 pub use beneath::Beneath;
@@ -60,6 +63,7 @@ pub struct Sys {
 struct Inner {
     kind: Kind,
     random: Box<dyn Random>,
+    metrics: Arc<Metrics>,
 }
 
 enum Kind {
@@ -71,14 +75,23 @@ impl Sys {
     /// Returns the machine.
     pub fn real() -> Self {
         let kind = Kind::Real(RealClock::new());
-        Self { inner: Arc::new(Inner { kind, random: Box::new(OsRandom) }) }
+        Self::of(kind, Box::new(OsRandom))
     }
 
     /// Returns a simulated machine whose randomness `seed` decides and whose clock starts in
     /// 2026. Its tasks need a current-thread runtime: see [`simulate`].
     pub fn simulated(seed: u64) -> Self {
         let kind = Kind::Simulated(Arc::new(SimClock::new(Time::from_unix(1_767_225_600, 0))));
-        Self { inner: Arc::new(Inner { kind, random: Box::new(SeededRandom::new(seed)) }) }
+        Self::of(kind, Box::new(SeededRandom::new(seed)))
+    }
+
+    fn of(kind: Kind, random: Box<dyn Random>) -> Self {
+        Self { inner: Arc::new(Inner { kind, random, metrics: Arc::default() }) }
+    }
+
+    /// Returns what is counted of all that works with this system: one node, as a rule.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.inner.metrics
     }
 
     /// Returns the clock.

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -29,6 +29,7 @@ use rustix::fs::sendfile;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sendmsg, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use weft_core::metrics::{Flow, Metrics, Way};
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 pub use own::own_addresses;
@@ -83,6 +84,8 @@ pub struct Socket {
     peer: Peer,
     /// What [`Socket::wake_at`] was told last.
     wake_at: AtomicUsize,
+    /// Where its bytes are counted, if they are.
+    counted: Option<(Arc<Metrics>, Way)>,
 }
 
 #[derive(Debug)]
@@ -177,7 +180,7 @@ impl Socket {
     }
 
     fn over(stream: Stream, peer: Peer) -> Self {
-        Self { stream, session: None, peer, wake_at: AtomicUsize::new(1) }
+        Self { stream, session: None, peer, wake_at: AtomicUsize::new(1), counted: None }
     }
 
     /// Shakes hands as a TLS server; the socket is secured from then on. The caller sets the
@@ -185,6 +188,17 @@ impl Socket {
     pub async fn secured(mut self, tls: &Tls) -> io::Result<Self> {
         self.session = Some(Box::new(Mutex::new(*tls::Session::accept(&self.stream, tls).await?)));
         Ok(self)
+    }
+
+    /// Has its bytes counted from now on: what is handed over and what is read, TLS apart.
+    pub fn counted(self, metrics: Arc<Metrics>, way: Way) -> Self {
+        Self { counted: Some((metrics, way)), ..self }
+    }
+
+    fn count(&self, flow: Flow, bytes: usize) {
+        if let Some((metrics, way)) = &self.counted {
+            metrics.doors_moved.add((*way, flow), bytes as u64);
+        }
     }
 
     /// Returns whether the bytes are encrypted.
@@ -239,22 +253,25 @@ impl Socket {
     /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing. What is left
     /// must come next, if anything does: of a secured socket, some of it may be encrypted already.
     pub fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
-        match self.session() {
+        let sent = match self.session() {
             Some(mut session) => session.send(&self.stream, slices, more),
             None => self.stream.try_send(slices, more),
-        }
+        };
+        sent.inspect(|sent| self.count(Flow::Out, *sent))
     }
 
     /// Sends what the kernel takes now of a file's range, without copying it unless the socket is
     /// secured. `WouldBlock` if it takes nothing; 0 if the file ends before `at`; `InvalidInput` if this kind of file cannot
     /// be sent so.
     pub fn try_send_file(&self, file: BorrowedFd<'_>, at: u64, length: usize) -> io::Result<usize> {
-        if let Some(mut session) = self.session() {
-            return session.send_file(&self.stream, file, at, length);
-        }
         let mut offset = at;
-        self.stream
-            .try_io(Interest::WRITABLE, |socket| Ok(sendfile(socket, file, Some(&mut offset), length)?))
+        let sent = match self.session() {
+            Some(mut session) => session.send_file(&self.stream, file, at, length),
+            None => self
+                .stream
+                .try_io(Interest::WRITABLE, |socket| Ok(sendfile(socket, file, Some(&mut offset), length)?)),
+        };
+        sent.inspect(|sent| self.count(Flow::Out, *sent))
     }
 
     /// Sends all bytes, waiting as often as it takes: the caller sets the deadline.
@@ -324,12 +341,17 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
         let Self { stream, session, .. } = &mut *self;
-        if let Some(session) = session {
-            let session = session.get_mut().unwrap_or_else(PoisonError::into_inner);
-            return session.poll_read(stream, context, into);
-        }
-        either!(stream, stream => Pin::new(stream).poll_read(context, into))
+        let read = match session {
+            Some(session) => {
+                let session = session.get_mut().unwrap_or_else(PoisonError::into_inner);
+                session.poll_read(stream, context, into)
+            }
+            None => either!(stream, stream => Pin::new(stream).poll_read(context, into)),
+        };
+        self.count(Flow::In, into.filled().len() - before);
+        read
     }
 }
 

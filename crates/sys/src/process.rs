@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::fs::OFlags;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -48,6 +49,56 @@ pub fn memory() -> u64 {
         .into_iter()
         .flatten()
         .fold(all, u64::min)
+}
+
+/// What this process uses of its machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of memory that it has.
+    pub resident_bytes: u64,
+    /// Time of processors that it took.
+    pub cpu: Duration,
+    /// Its threads.
+    pub threads: u64,
+    /// Its open files and sockets.
+    pub descriptors: u64,
+    /// How many of those it may have.
+    pub descriptors_max: u64,
+}
+
+/// Returns what this process uses. Reads as much of `/proc` as there are descriptors.
+pub fn usage() -> Usage {
+    use rustix::process::{Resource, getrlimit};
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let (page, ticks) = (rustix::param::page_size() as u64, rustix::param::clock_ticks_per_second());
+    let descriptors = std::fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
+    Usage {
+        // The one that looks is among them.
+        descriptors: descriptors.saturating_sub(1),
+        descriptors_max: getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX),
+        ..usage_of(&stat, page, ticks)
+    }
+}
+
+/// Returns how many files and sockets this process may come to have open, if it asks for it.
+pub fn descriptors_allowed() -> u64 {
+    use rustix::process::{Resource, getrlimit};
+    getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
+}
+
+/// Reads a line of `/proc/PID/stat`. The command's name, in brackets, may hold anything.
+fn usage_of(stat: &str, page: u64, ticks: u64) -> Usage {
+    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+    let fields: Vec<u64> = behind.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    // The first of them is the third of proc(5).
+    let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
+    let millis = (field(14) + field(15)).saturating_mul(1000) / ticks.max(1);
+    Usage {
+        resident_bytes: field(24).saturating_mul(page),
+        cpu: Duration::from_millis(millis),
+        threads: field(20),
+        ..Usage::default()
+    }
 }
 
 /// Returns what the control groups that `/proc/self/cgroup` tells of, and all above them, allow; none if
@@ -119,6 +170,23 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>> {
     Ok(Some(text))
 }
 
+/// Opens a file at its end, made if it is not there, for this process alone to write: through no link,
+/// regular, closed to everybody else from then on.
+pub fn append_private(path: &Path) -> io::Result<std::fs::File> {
+    // A pipe put there must not make us wait.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let mut options = OpenOptions::new();
+    let file = options.append(true).create(true).mode(0o600).custom_flags(flags.bits() as i32).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    }
+    Ok(file)
+}
+
 /// Reads a line from the terminal on standard input without showing it.
 pub fn read_hidden_line() -> io::Result<String> {
     let stdin = io::stdin();
@@ -181,6 +249,20 @@ mod tests {
         setrlimit(Resource::Data, Rlimit { current: Some(less), ..before }).expect("it can be lowered");
         assert_eq!(memory(), less);
         setrlimit(Resource::Data, before).expect("it can be raised again");
+    }
+
+    #[test]
+    fn what_a_process_uses_is_read_past_any_name_it_gives_itself() {
+        let stat = "7 (a) 1 (b) R 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 9 0 100 4096 12 0";
+        let usage = usage_of(stat, 4096, 100);
+        assert_eq!((usage.cpu, usage.threads), (Duration::from_secs(3), 9));
+        assert_eq!(usage.resident_bytes, 12 * 4096);
+        for odd in ["", "7 (a", "7 (a) R", "x (y) z 18446744073709551615 -1"] {
+            assert_eq!(usage_of(odd, 4096, 0).threads, 0, "{odd}");
+        }
+        let own = usage();
+        assert!(own.resident_bytes > 1 << 20 && own.threads > 0 && own.descriptors > 2, "{own:?}");
+        assert!(own.descriptors_max >= own.descriptors, "{own:?}");
     }
 
     fn secret(dir: &Path, mode: u32) -> PathBuf {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use weft_core::{Deadline, Error, ErrorKind, Result, Tick};
 
-use crate::{Kind, Sys, fault};
+use crate::{Kind, Sys, fault, trace};
 
 /// Work under way. Await it for what it returned; `Internal` if it panicked. Dropping the handle
 /// lets the work run on.
@@ -48,6 +48,7 @@ impl Sys {
         F: Future<Output = T> + Send + 'static,
     {
         let (send, answer) = oneshot::channel();
+        let work = trace::traced(trace::inherited(), work);
         let handle = tokio::spawn(async move {
             // Nobody may be left to hear the answer: that is what dropping the handle means.
             let _ = send.send(work.await);
@@ -90,7 +91,9 @@ impl Sys {
         F: FnOnce() -> T + Send + 'static,
     {
         let (send, answer) = oneshot::channel();
+        let inherited = trace::inherited();
         let run = move || {
+            let _held = trace::Held::take(inherited);
             let _ = send.send(work());
         };
         if self.is_simulated() {

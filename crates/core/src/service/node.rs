@@ -40,6 +40,27 @@ pub struct NodeStatus {
     pub upload_bytes: u64,
 }
 
+/// How well a node is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeHealth {
+    /// Why it should be sent no requests, if that is so.
+    pub not_ready: Option<String>,
+    /// What of it does not work as it should, while it goes on; to administrators.
+    pub degraded: Vec<String>,
+    /// Connections to its doors.
+    pub connections: u64,
+    /// Transfers over HTTP that are under way, small ones apart.
+    pub transfers: u64,
+    /// Files that are open.
+    pub opens: u64,
+    /// When it was last backed up; to administrators, as the two below.
+    pub backup: Option<Time>,
+    /// When all of it was last checked, and nothing was wrong.
+    pub check: Option<Time>,
+    /// When what nobody refers to was last taken away.
+    pub sweep: Option<Time>,
+}
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Severity {
@@ -114,12 +135,15 @@ pub struct Share {
     pub limited_to: Option<u32>,
 }
 
-/// What can be asked of a running node. `status` and `shares` are for everybody, `share`
+/// What can be asked of a running node. `status`, `health` and `shares` are for everybody, `share`
 /// and `unshare` for whose directory it is too; the rest is for administrators.
 #[async_trait]
 pub trait Node: Send + Sync {
     /// Returns how it is. Where its data lie and what is being uploaded only administrators are told.
     async fn status(&self, caller: &Caller) -> Result<NodeStatus>;
+
+    /// Returns how well it is. What is degraded, and what was done for its upkeep, only administrators are told.
+    async fn health(&self, caller: &Caller) -> Result<NodeHealth>;
 
     /// Stops it cleanly: the answer comes before the end.
     async fn stop(&self, caller: &Caller) -> Result<()>;

@@ -67,7 +67,8 @@ impl Answer {
 pub struct Problem {
     /// The status.
     pub status: Status,
-    kind: ErrorKind,
+    /// What sort of error it is.
+    pub kind: ErrorKind,
     detail: Cow<'static, str>,
     hint: Option<String>,
     /// Further fields of the answer.

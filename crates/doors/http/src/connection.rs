@@ -14,6 +14,7 @@ use weft_core::form::{Door, Origin, Wire};
 use weft_core::limits;
 use weft_doors_listener::Guest;
 use weft_sys::net::Socket;
+use weft_sys::trace;
 
 use crate::Http;
 use crate::answer::Problem;
@@ -88,7 +89,11 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
         is_first = false;
         let after = match head {
             // Boxed, so that an idle connection's task is small.
-            Ok(head) => Box::pin(exchange::run(&mut connection, head, &shutdown)).await,
+            Ok(head) => {
+                let trace = connection.http.next_trace();
+                let exchange = exchange::run(&mut connection, head, &shutdown, trace);
+                Box::pin(trace::traced(trace, exchange)).await
+            }
             Err(NoHead::Over) => break After::Close,
             Err(NoHead::Http2) => return Box::pin(http2::run(connection, shutdown, stay)).await,
             Err(NoHead::Refused(refusal)) => {

@@ -9,6 +9,7 @@ use std::pin::{Pin, pin};
 use bytes::BytesMut;
 use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
+use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::{Error, ErrorKind, Name, Result, Rights, Time, TraceId, limits};
 use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
@@ -96,6 +97,8 @@ pub struct Talk<'c> {
     /// The answer's status once it was begun.
     status: Option<Status>,
     sent: u64,
+    /// How the exchange ended, once it has.
+    outcome: Outcome,
 }
 
 /// A request whose caller is known.
@@ -111,7 +114,7 @@ pub struct Exchange<'t, 'c> {
 }
 
 /// Serves a request. Returns what becomes of the connection.
-pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -> After {
+pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown, trace: TraceId) -> After {
     let http = connection.http.clone();
     let origin = connection.origin;
     let mut talk = Talk {
@@ -120,15 +123,17 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown) -
         buffer: &mut connection.buffer,
         front: connection.front,
         progress: Progress::new(&head),
-        trace: http.next_trace(),
+        trace,
         is_1_1: head.is_1_1,
         is_head: head.method == Method::Head,
         keep_alive: head.keep_alive && !shutdown.requested(),
         status: None,
         sent: 0,
+        outcome: Outcome::Done,
     };
     let served = serve(&mut talk, &head, &mut connection.identity, origin).await;
     let after = talk.conclude(served.map_err(|failed| failed.told_to(&head))).await;
+    talk.count_request(work_of(head.method));
     tracing::debug!(
         door = "http",
         op = head.method.name(),
@@ -157,11 +162,27 @@ pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
         keep_alive: false,
         status: None,
         sent: 0,
+        outcome: Outcome::Done,
     };
     tracing::debug!(door = "http", status = problem.status.code(), trace = %talk.trace, "refused");
-    match talk.conclude(Err(problem.into())).await {
+    let after = talk.conclude(Err(problem.into())).await;
+    talk.count_request(Work::Other);
+    match after {
         After::Reset => After::Reset,
         _ => After::Linger,
+    }
+}
+
+/// Returns what sort of work a method is.
+fn work_of(method: Method) -> Work {
+    match method {
+        Method::Get => Work::Read,
+        Method::Head | Method::Options | Method::Propfind => Work::Look,
+        Method::Put => Work::Write,
+        Method::Delete | Method::Mkcol | Method::Proppatch | Method::Copy | Method::Move => Work::Change,
+        Method::Lock | Method::Unlock => Work::Lock,
+        Method::Post => Work::Rights,
+        Method::Other => Work::Other,
     }
 }
 
@@ -298,6 +319,14 @@ impl<'c> Talk<'c> {
         Body { progress: &mut self.progress, socket: self.socket, buffer: self.buffer, sys, room, pulse }
     }
 
+    fn way(&self) -> Way {
+        if self.is_secured() { Way::Https } else { Way::Http }
+    }
+
+    fn count_request(&self, work: Work) {
+        self.http.services.sys.metrics().doors_requests.count((self.way(), work, self.outcome));
+    }
+
     /// Counts bytes that were sent for the log.
     pub fn count(&mut self, sent: u64) {
         self.sent += sent;
@@ -306,9 +335,16 @@ impl<'c> Talk<'c> {
     /// Brings an exchange to its end: tells what went wrong where that can still be told.
     async fn conclude(&mut self, served: Served) -> After {
         let served = match served {
-            Err(Failed::Problem(problem)) if self.status.is_none() => Box::pin(self.tell(*problem)).await,
+            Err(Failed::Problem(problem)) if self.status.is_none() => {
+                self.outcome = Outcome::of(problem.kind);
+                self.http.services.sys.metrics().doors_errors.count((self.way(), problem.kind));
+                Box::pin(self.tell(*problem)).await
+            }
             other => other,
         };
+        if served.is_err() {
+            self.outcome = Outcome::Broken;
+        }
         match served {
             Ok(()) => self.end().await,
             Err(Failed::Problem(problem)) => {

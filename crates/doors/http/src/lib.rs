@@ -41,6 +41,7 @@ mod identity;
 pub mod link;
 mod list;
 pub mod map;
+pub mod notices;
 mod page;
 mod put;
 mod remove;

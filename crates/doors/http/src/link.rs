@@ -23,7 +23,7 @@ use weft_core::{Error, ErrorKind, FileId, Name, RelPath, limits};
 use crate::answer::Problem;
 use crate::codec::head::{Head, Method};
 use crate::codec::range::Wanted;
-use crate::codec::target::{Path, encode_name};
+use crate::codec::target::{Path, decode_value, encode_name};
 use crate::exchange::{Exchange, Served, Talk, keeping_session};
 use crate::identity::{Identity, Shown};
 use crate::map::{self, Act};
@@ -32,6 +32,9 @@ use crate::{get, list, page, put};
 
 /// What every link begins with. It is this door's: what the tree itself holds there is not reached.
 const PREFIX: &str = "/.weft/link/";
+
+/// How often a path may have been coded on its way here.
+const CODED_MAX: usize = 3;
 
 /// What links can be asked.
 const ALLOW: &str = "GET, HEAD, PUT, OPTIONS";
@@ -56,22 +59,46 @@ pub struct Followed {
     name: Option<Name>,
 }
 
-/// Reads a target; none if it is no link's.
+/// Reads a target; none if it is no link's. However its letters are coded it is one: else it would be a
+/// path of the tree, to be looked up, told of and logged as one.
 pub fn target(path: &Bytes) -> Option<Target> {
-    let behind = path.strip_prefix(PREFIX.as_bytes())?;
+    // Nearly all that is asked for goes on elsewhere after this look.
+    let [b'/', b'.' | b'%', ..] = path[..] else { return None };
+    let mut parts = path[1..].splitn(3, |byte| *byte == b'/');
+    for name in [".weft", "link"] {
+        if decode_value(parts.next()?).ok()? != name.as_bytes() {
+            return None;
+        }
+    }
+    let behind = parts.next()?;
     let end = behind.iter().position(|byte| *byte == b'/');
     let secret = &behind[..end.unwrap_or(behind.len())];
-    let rest = end.map(|end| path.slice(PREFIX.len() + end..));
+    let secret = decode_value(secret).unwrap_or_else(|_| secret.to_vec());
+    let rest = end.map(|end| path.slice(path.len() - behind.len() + end..));
     // What is no text is no secret either.
-    Some(Target { secret: Secret::new(String::from_utf8_lossy(secret)), rest })
+    Some(Target { secret: Secret::new(String::from_utf8_lossy(&secret)), rest })
 }
 
-/// Returns a target's path as logs may show it.
+/// Returns a target's path as logs may show it: what was meant for a link holds its secret, even where it is
+/// written so that it is none.
 pub fn shown(path: &Bytes) -> Bytes {
-    match target(path) {
-        Some(_) => Bytes::from_static(b"/.weft/link/..."),
-        None => path.clone(),
+    if target(path).is_some() || is_meant(path) {
+        return Bytes::from_static(b"/.weft/link/...");
     }
+    path.clone()
+}
+
+/// Returns whether `.weft` and `link` follow each other in a path, coded once or several times.
+fn is_meant(path: &[u8]) -> bool {
+    let mut plain = path.to_vec();
+    for _ in 0..CODED_MAX {
+        plain = percent_encoding::percent_decode(&plain).collect();
+    }
+    let names = plain.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
+    let names: Vec<&[u8]> = names.collect();
+    names
+        .windows(2)
+        .any(|pair| pair[0].eq_ignore_ascii_case(b".weft") && pair[1].eq_ignore_ascii_case(b"link"))
 }
 
 /// Serves what a link leads to.
@@ -270,6 +297,7 @@ mod tests {
         assert_eq!(read("/.weft/link/abc/"), some("abc", Some("/")));
         assert_eq!(read("/.weft/link/abc"), some("abc", None));
         assert_eq!(read("/.weft/link/"), some("", None));
+        assert_eq!(read("/%2eweft/l%69nk/a%62c/%66"), some("abc", Some("/%66")), "however it is coded");
         for other in ["/.weft/link", "/.weft/links/abc", "/a/.weft/link/abc", "/.Weft/link/abc", "/"] {
             assert_eq!(read(other), None, "{other}");
         }
@@ -277,7 +305,19 @@ mod tests {
 
     #[test]
     fn logs_never_show_a_secret() {
-        for path in ["/.weft/link/abc/f", "/.weft/link/abc", "/.weft/link//abc"] {
+        for path in [
+            "/.weft/link/abc/f",
+            "/.weft/link/abc",
+            "/.weft/link//abc",
+            "/%2eweft/link/abc/f",
+            "/%2Eweft/%6cink/abc",
+            "/.weft%2flink/abc",
+            "/%252eweft/link/abc",
+            "//.weft/link/abc",
+            "/.weft/./link/abc",
+            "/x/../.weft/link/abc",
+            "/.WEFT/link/abc",
+        ] {
             let shown = shown(&Bytes::from_static(path.as_bytes()));
             assert!(!shown.windows(3).any(|part| part == b"abc"), "{path}");
         }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use weft_core::form::one_machine;
 use weft_core::limits;
+use weft_core::metrics::{Metrics, Way};
 use weft_sys::Sys;
 use weft_sys::net::{Peer, Socket, Tls};
 
@@ -26,9 +27,29 @@ pub(crate) enum Place {
 pub(crate) struct Crowd {
     all: AtomicUsize,
     by_place: Mutex<HashMap<Place, usize>>,
+    /// Where they are counted, and as what.
+    counted: Option<(Arc<Metrics>, Way)>,
 }
 
 impl Crowd {
+    pub(crate) fn new(counted: Option<(Arc<Metrics>, Way)>) -> Self {
+        Self { counted, ..Self::default() }
+    }
+
+    /// Has the bytes of a guest counted, if guests are.
+    pub(crate) fn counted(&self, socket: Socket) -> Socket {
+        match &self.counted {
+            Some((metrics, way)) => socket.counted(metrics.clone(), *way),
+            None => socket,
+        }
+    }
+
+    pub(crate) fn count_turned_away(&self) {
+        if let Some((metrics, way)) = &self.counted {
+            metrics.doors_turned_away.count((*way,));
+        }
+    }
+
     /// Counts a guest in; `None` if as many from there are in already as may be.
     pub(crate) fn enter(&self, peer: Peer, bounds: &Bounds) -> Option<Place> {
         let place = match peer {
@@ -46,11 +67,18 @@ impl Crowd {
         }
         *count += 1;
         self.all.fetch_add(1, Ordering::Relaxed);
+        if let Some((metrics, way)) = &self.counted {
+            metrics.doors_connections.enter((*way,));
+            metrics.doors_connections_opened.count((*way,));
+        }
         Some(place)
     }
 
     pub(crate) fn leave(&self, place: Place) {
         self.all.fetch_sub(1, Ordering::Relaxed);
+        if let Some((metrics, way)) = &self.counted {
+            metrics.doors_connections.leave((*way,));
+        }
         let mut by_place = self.by_place();
         if let Some(count) = by_place.get_mut(&place) {
             *count -= 1;

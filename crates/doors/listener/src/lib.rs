@@ -34,6 +34,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::task::JoinSet;
+use weft_core::metrics::Way;
 use weft_core::{Result, limits};
 use weft_sys::Sys;
 use weft_sys::net::{Peer, Socket, Tls};
@@ -82,6 +83,8 @@ pub struct Listener {
     socket: weft_sys::net::Listener,
     bounds: Bounds,
     identity: Option<Arc<Identity>>,
+    /// As what its guests are counted, if they are.
+    way: Option<Way>,
 }
 
 /// One connection, as a door gets it.
@@ -131,18 +134,23 @@ impl Listener {
     /// Listens on an address; port 0 lets the machine choose.
     pub async fn bind(sys: Sys, address: SocketAddr, bounds: Bounds) -> Result<Self> {
         let socket = weft_sys::net::Listener::bind(address).await?;
-        Ok(Self { sys, socket, bounds, identity: None })
+        Ok(Self { sys, socket, bounds, identity: None, way: None })
     }
 
     /// Listens on a local socket with these permission bits.
     pub fn bind_local(sys: Sys, path: &Path, mode: u32, bounds: Bounds) -> Result<Self> {
         let socket = weft_sys::net::Listener::bind_local(path, mode)?;
-        Ok(Self { sys, socket, bounds, identity: None })
+        Ok(Self { sys, socket, bounds, identity: None, way: None })
     }
 
     /// Has every connection secured by TLS from now on.
     pub fn secured(self, identity: Arc<Identity>) -> Self {
         Self { identity: Some(identity), ..self }
+    }
+
+    /// Has its guests, and their bytes, counted as coming this way.
+    pub fn counted(self, way: Way) -> Self {
+        Self { way: Some(way), ..self }
     }
 
     /// Returns the address listened on; none for a local socket.
@@ -158,8 +166,8 @@ impl Listener {
         F: Future<Output = ()> + Send + 'static,
         W: Fn(Guest) -> F + Send + Sync + 'static,
     {
-        let Self { sys, socket, bounds, identity } = self;
-        let present = Arc::<Crowd>::default();
+        let Self { sys, socket, bounds, identity, way } = self;
+        let present = Arc::new(Crowd::new(way.map(|way| (sys.metrics().clone(), way))));
         let welcome = Arc::new(welcome);
         let (mut guests, mut turned_away) = (JoinSet::new(), JoinSet::new());
         loop {
@@ -170,7 +178,7 @@ impl Listener {
                 accepted = socket.accept(), if guests.len() < bounds.connections => match accepted {
                     Ok(socket) => match Stay::enter(&present, socket.peer(), bounds) {
                         Some(stay) => {
-                            let guest = Guest { socket, shutdown: shutdown.clone(), stay };
+                            let guest = Guest { socket: present.counted(socket), shutdown: shutdown.clone(), stay };
                             match &identity {
                                 None => guests.spawn(welcome(guest)),
                                 Some(identity) => {
@@ -179,10 +187,11 @@ impl Listener {
                             };
                         }
                         None if turned_away.len() < limits::TURNED_AWAY_MAX => {
+                            present.count_turned_away();
                             let tls = identity.as_ref().map(|identity| identity.now());
                             turned_away.spawn(turn_away(sys.clone(), socket, tls, refusal.clone()));
                         }
-                        None => {}
+                        None => present.count_turned_away(),
                     },
                     Err(error) => {
                         tracing::warn!(%error, "a connection could not be accepted");
@@ -206,19 +215,23 @@ async fn let_in<F: Future<Output = ()>>(
     let Guest { socket, shutdown, stay } = guest;
     let (peer, stopping) = (socket.peer(), shutdown.clone());
     // Boxed, so that what only the beginning needs is no part of a connection at rest.
+    let own = sys.clone();
     let secured = Box::pin(async move {
         let mut shutdown = stopping;
         tokio::select! {
             biased;
             secured = socket.secured(&tls) => secured.map_err(|error| error.to_string()),
             () = shutdown.wait() => Err("the node stops".to_owned()),
-            () = sys.sleep(limits::TLS_HANDSHAKE_WITHIN) => Err("the handshake took too long".to_owned()),
+            () = own.sleep(limits::TLS_HANDSHAKE_WITHIN) => Err("the handshake took too long".to_owned()),
         }
     });
     let secured = secured.await;
     match secured {
         Ok(socket) => welcome(Guest { socket, shutdown, stay }).await,
-        Err(why) => tracing::debug!(?peer, why, "a connection was not secured"),
+        Err(why) => {
+            sys.metrics().doors_handshakes_failed.count(());
+            tracing::debug!(?peer, why, "a connection was not secured");
+        }
     }
 }
 

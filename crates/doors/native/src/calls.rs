@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
-use weft_core::form::{BytesSource, Call, OpenFile, Source, Stage, Wait, dispatch, put_whole};
+use weft_core::form::{BytesSource, Call, OpenFile, Request, Source, Stage, Wait, dispatch, put_whole};
+use weft_core::metrics::{Metrics, Outcome, Way, Work};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
@@ -42,7 +43,9 @@ pub(crate) struct Calling {
 impl Calling {
     /// Makes the call and sends what comes of it. If the client is gone, nobody hears.
     pub(crate) async fn run(mut self, body: CallBody) {
+        let counted = Counted::new(&self.services, &body);
         let outcome = self.answer(body).await;
+        counted.ended(outcome.as_ref().err());
         // What came is not kept while the answer waits to be taken.
         drop((std::mem::take(&mut self.payload), self.part.take()));
         let answer = match outcome {
@@ -250,6 +253,7 @@ impl Calling {
         let (node, caller) = (&self.services.node, &self.call.caller);
         Ok(match ask {
             NodeAsk::Status => Answer::Status(node.status(caller).await?),
+            NodeAsk::Health => Answer::Health(node.health(caller).await?),
             NodeAsk::Stop => {
                 node.stop(caller).await?;
                 Answer::Done
@@ -288,6 +292,70 @@ impl Calling {
             AuditAsk::Records(filter) => Answer::Records(audit.records(caller, &filter).await?),
             AuditAsk::Verify => Answer::Verdict(audit.verify(caller).await?),
         })
+    }
+}
+
+/// A request that is counted when it ends; one that is given up before is counted too.
+pub(crate) struct Counted {
+    metrics: Arc<Metrics>,
+    work: Work,
+    outcome: Outcome,
+}
+
+impl Counted {
+    pub(crate) fn new(services: &Services, body: &CallBody) -> Self {
+        let work = work_of(body);
+        Self { metrics: services.sys.metrics().clone(), work, outcome: Outcome::Broken }
+    }
+
+    pub(crate) fn ended(mut self, error: Option<&Error>) {
+        self.outcome = error.map_or(Outcome::Done, |error| Outcome::of(error.kind()));
+        if let Some(error) = error {
+            self.metrics.doors_errors.count((Way::Native, error.kind()));
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.metrics.doors_requests.count((Way::Native, self.work, self.outcome));
+    }
+}
+
+/// Returns what sort of work a call is.
+fn work_of(body: &CallBody) -> Work {
+    match body {
+        CallBody::Request(request) => work_of_request(request),
+        // Of a batch, that of its first: clients send like with like.
+        CallBody::Batch(requests) => requests.first().map_or(Work::Other, work_of_request),
+        CallBody::Open(..) | CallBody::Supports(_) => Work::Look,
+        CallBody::File(_, FileAsk::Read(_) | FileAsk::Digests(_)) => Work::Read,
+        CallBody::File(_, FileAsk::Write { .. } | FileAsk::Shape(_) | FileAsk::Sync(_)) => Work::Write,
+        CallBody::File(..) => Work::Look,
+        CallBody::Stage(..) | CallBody::Staged(_) | CallBody::OnStage(..) | CallBody::Put(..) => Work::Write,
+        CallBody::Lock(..) | CallBody::Test(..) | CallBody::Unlock(..) => Work::Lock,
+        CallBody::Authority(_) | CallBody::Accounts(_) | CallBody::Links(_) => Work::Rights,
+        CallBody::Node(_) | CallBody::Audit(_) => Work::Operate,
+    }
+}
+
+fn work_of_request(request: &Request) -> Work {
+    match request {
+        Request::Walk { .. }
+        | Request::List { .. }
+        | Request::Target { .. }
+        | Request::Tags { .. }
+        | Request::Space { .. }
+        | Request::Stages { .. }
+        | Request::Watch { .. } => Work::Look,
+        Request::Make { .. }
+        | Request::Link { .. }
+        | Request::Rename { .. }
+        | Request::Remove { .. }
+        | Request::Set { .. }
+        | Request::Tag { .. } => Work::Change,
+        Request::Copy { .. } | Request::Sync { .. } => Work::Write,
+        Request::Policy { .. } | Request::Protect { .. } | Request::Why { .. } => Work::Rights,
     }
 }
 

@@ -15,10 +15,10 @@ use weft_rpc::{
     CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
     write_frame,
 };
-use weft_sys::{Sys, Task};
+use weft_sys::{Sys, Task, trace};
 
 use crate::Services;
-use crate::calls::Calling;
+use crate::calls::{Calling, Counted};
 use crate::held::{Held, Part, take};
 use crate::peer::Peer;
 use crate::upload::{Arrived, Intake};
@@ -319,11 +319,15 @@ impl Connection {
         };
         if refused {
             let busy = Error::new(ErrorKind::Busy, "too many calls are under way on this connection");
+            Counted::new(&self.services, &body).ended(Some(&busy));
             return self.replies.send(reply(stream, &busy)).await;
         }
         let (call, opens) = match self.peer.call(&self.services, header, needs_session(&body)).await {
             Ok(found) => found,
-            Err(error) => return self.replies.send(reply(stream, &error)).await,
+            Err(error) => {
+                Counted::new(&self.services, &body).ended(Some(&error));
+                return self.replies.send(reply(stream, &error)).await;
+            }
         };
         let takes = taken(&body);
         let (data, inflow) = (takes == Some(Taken::After)).then(Intake::new).unzip();
@@ -345,9 +349,9 @@ impl Connection {
             given_up,
             credited,
         };
-        let streams = self.streams.clone();
+        let (streams, trace) = (self.streams.clone(), calling.call.trace);
         let task = self.services.sys.spawn(async move {
-            calling.run(body).await;
+            trace::traced(trace, calling.run(body)).await;
             lock(&streams).remove(&stream);
         });
         if let Some(stream) = lock(&self.streams).get_mut(&stream) {

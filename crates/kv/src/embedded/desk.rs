@@ -2,8 +2,8 @@
 //! caller that finds it free and does its own at once. Nothing here waits for anything but the disk.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use weft_core::form::Ack;
 use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_FOLD_LOG_SHARE};
@@ -48,6 +48,8 @@ pub(super) struct Desk {
     pub(super) published: Arc<Published>,
     pub(super) feeds: Arc<Feeds>,
     pub(super) boot: Arc<AtomicU64>,
+    /// Told why nothing can be written any more, once that is so.
+    pub(super) failed: Arc<OnceLock<Error>>,
     pub(super) notes: BTreeMap<NoteKind, Counts>,
     pub(super) state: State,
     /// Held until the desk is gone.
@@ -130,7 +132,7 @@ impl Desk {
             // It may have broken while the batch waited for room.
             self.whole()?;
             match self.log.append(&mut buffers.record, commits) {
-                Ok(()) => {}
+                Ok(()) => self.sys.metrics().kv_commits.add((), commits),
                 Err(AppendError::Clean(error)) => {
                     return Err(error.unplaced().op("write").about("the metadata log"));
                 }
@@ -154,7 +156,10 @@ impl Desk {
             if let Err(error) = self.log.flush() {
                 return Err(self.break_off(error));
             }
-            self.state.company.took(self.sys.clock().tick().since(before));
+            let took = self.sys.clock().tick().since(before);
+            self.state.company.took(took);
+            self.sys.metrics().kv_flushes.count(());
+            self.sys.metrics().kv_flush.took((), took);
             self.feeds.flushed(&self.notes);
         }
         Ok(())
@@ -177,6 +182,7 @@ impl Desk {
         )
         .hint("look at the disk, then start the node again");
         self.state.broken = Some(again(&error));
+        let _ = self.failed.set(again(&error));
         error.caused_by(cause)
     }
 }

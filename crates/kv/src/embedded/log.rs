@@ -209,6 +209,7 @@ impl Log {
         let check = self.write(head, record)?;
         self.previous = check;
         self.end += record.len() as u64;
+        self.sys.metrics().kv_log.add((), record.len() as u64);
         self.appended += count;
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use weft_core::form::Ack;
 use weft_core::limits::{KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
+use weft_core::metrics::Outcome;
 use weft_core::{Error, ErrorKind, Result, Tick};
 use weft_sys::{Disk, Sys, Task};
 
@@ -309,6 +310,7 @@ impl Writer {
         let view = desk.published.view();
         let error = match folded {
             Ok(Folded { tree, failed: None }) => {
+                self.sys.metrics().kv_folds.count((Outcome::Done,));
                 let tree = Arc::new(tree);
                 desk.published.set_view(View { active: view.active.clone(), frozen: None, tree });
                 if let Err(error) = desk.log.release(self.state.frozen_to) {
@@ -325,6 +327,7 @@ impl Writer {
             }
             Err(error) => error,
         };
+        self.sys.metrics().kv_folds.count((Outcome::Failed,));
         tracing::warn!(error = ?error, "cannot fold metadata into its tree; it stays in memory and log");
         if desk.state.broken.is_some() {
             return;

@@ -8,8 +8,8 @@ use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
-    GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeStatus,
-    Revoke, Share, UserEdit, UserRecord,
+    GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeHealth,
+    NodeStatus, Revoke, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
 
@@ -21,6 +21,8 @@ use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, Link
 const SHARES_SINCE: u16 = 4;
 /// The same of links.
 const LINKS_SINCE: u16 = 5;
+/// The same of how well it is.
+const HEALTH_SINCE: u16 = 6;
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -133,6 +135,14 @@ impl Node for Remote {
     async fn status(&self, caller: &Caller) -> Result<NodeStatus> {
         let body = CallBody::Node(NodeAsk::Status);
         take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Status(status) => status)
+    }
+
+    async fn health(&self, caller: &Caller) -> Result<NodeHealth> {
+        if self.0.connection.welcome().version < HEALTH_SINCE {
+            return Err(Error::unsupported("the node is too old to say how well it is"));
+        }
+        let body = CallBody::Node(NodeAsk::Health);
+        take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Health(health) => health)
     }
 
     async fn stop(&self, caller: &Caller) -> Result<()> {

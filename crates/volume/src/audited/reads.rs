@@ -52,6 +52,7 @@ struct Due {
 
 impl Tally {
     pub(super) fn new(inner: Arc<Inner>, reader: Reader) -> Arc<Self> {
+        inner.sys.metrics().volume_opens.enter(());
         Arc::new(Self {
             inner,
             reader,
@@ -113,6 +114,7 @@ impl Tally {
 
 impl Drop for Tally {
     fn drop(&mut self) {
+        self.inner.sys.metrics().volume_opens.leave(());
         if !*self.touched.get_mut() {
             return;
         }

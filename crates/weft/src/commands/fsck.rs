@@ -4,11 +4,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use weft_core::Result;
 use weft_core::service::{CheckReport, Node, Severity};
+use weft_core::{Clock, Result};
 
 use crate::context::Context;
-use crate::node::{NodeDirectory, check};
+use crate::node::{Chore, NodeDirectory, Upkeep, check};
 use crate::output::out;
 use crate::{progress, show};
 
@@ -39,6 +39,9 @@ pub fn run(context: &Context, args: &FsckArgs) -> Result<ExitCode> {
             let directory = NodeDirectory::take(&dir, false, "fsck")?;
             let directory = if args.dry_run { directory.shadowed() } else { directory };
             let report = check::check(context.sys(), &directory, !args.dry_run).await?;
+            if !args.dry_run && report.findings.iter().all(|finding| finding.severity < Severity::Loss) {
+                Upkeep::open(directory.path()).did(Chore::Check, context.sys().now());
+            }
             directory.release()?;
             Ok(report)
         })?

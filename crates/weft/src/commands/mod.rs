@@ -9,6 +9,7 @@ mod completion;
 mod config;
 mod cp;
 mod df;
+mod doctor;
 mod dropbox;
 mod du;
 mod find;
@@ -19,6 +20,7 @@ mod link;
 mod ln;
 mod login;
 mod ls;
+mod manual;
 mod mkdir;
 mod mount;
 mod mv;
@@ -70,8 +72,13 @@ pub enum Command {
     /// Show how a node is configured, and find mistakes
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Show how a node is
+    /// Show how a node is: exits with 1 if it is not well
     Status,
+    /// Write man pages and completions, for a package
+    #[command(hide = true)]
+    Manual(manual::ManualArgs),
+    /// Look for the usual mistakes on this machine, and say what mends them
+    Doctor(doctor::DoctorArgs),
     /// Prove who you are and keep the credential
     #[command(
         after_help = "Commands show the first credential there is: BEARER_TOKEN, the file that BEARER_TOKEN_FILE \
@@ -186,7 +193,9 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Fsck(args) => return fsck::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
-        Command::Status => status::run(context),
+        Command::Status => return status::run(context),
+        Command::Manual(args) => manual::run(&args),
+        Command::Doctor(args) => return doctor::run(context, &args),
         Command::Login(args) => login::run(context, &args),
         Command::Logout => login::logout(context),
         Command::Whoami => whoami::run(context),

@@ -1,13 +1,12 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use clap::Args;
-use tracing_subscriber::EnvFilter;
 use weft_auth::Founded;
 use weft_core::service::Node;
 use weft_core::{Error, ErrorKind, Result};
@@ -15,9 +14,11 @@ use weft_sys::fault;
 
 use crate::config::{Config, Flags, Layers, Place, Setting};
 use crate::context::Context;
+use crate::log::{Log, Logging};
 use crate::node::{NodeDirectory, Running, write_ready};
 use crate::output::{note, out};
-use crate::progress::{self, Beside, Shown};
+use crate::progress::{self, Shown};
+use crate::service;
 
 /// Options of `weft up`.
 #[derive(Args)]
@@ -30,6 +31,10 @@ pub struct UpArgs {
     /// Where HTTPS listens, or `off`; beside HTTP if it is not given, on the next port
     #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Https))]
     https: Option<String>,
+    /// Where /metrics, /healthz and /readyz are, or `off`; on the loopback, two ports above HTTP,
+    /// if it is not given
+    #[arg(long, value_name = "ADDRESS", value_parser = of(Setting::Monitor))]
+    monitor: Option<String>,
     /// The certificate that HTTPS shows, and those between it and its authority, in PEM; the
     /// node's own if it is not given
     #[arg(long, value_name = "FILE", value_parser = of(Setting::Certificate), requires = "tls_key")]
@@ -67,6 +72,7 @@ impl UpArgs {
         let all = [
             one(Setting::Http, &self.http),
             one(Setting::Https, &self.https),
+            one(Setting::Monitor, &self.monitor),
             one(Setting::Certificate, &self.tls_cert),
             one(Setting::CertificateKey, &self.tls_key),
             hosts,
@@ -100,7 +106,7 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
     let shown = progress::waiting(context, "starting");
-    let log = start_log(shown.room(), config.log())?;
+    let log = Log::start(shown.room(), &logging(&config))?;
     runtime.block_on(serve(context, args, &dir, (config, log), shown)).map(|()| ExitCode::SUCCESS)
 }
 
@@ -123,6 +129,8 @@ async fn serve(
     }
     drop(shown);
     announce(&path, &running);
+    service::ready();
+    let lives = service::live(context.sys());
     loop {
         tokio::select! {
             () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
@@ -137,7 +145,20 @@ async fn serve(
         }
         break;
     }
-    running.stop(context.sys()).await
+    service::stopping();
+    let stopped = running.stop(context.sys()).await;
+    // Until then it lives, however long that takes.
+    drop(lives);
+    stopped
+}
+
+/// Returns how a node logs: one in the background into the file that its stderr is, so that it is put
+/// aside when it is full.
+fn logging(config: &Config) -> Logging {
+    let mut logging = config.logging().clone();
+    let detached = || std::env::var_os(LOG_FILE).map(PathBuf::from);
+    logging.file = logging.file.or_else(detached);
+    logging
 }
 
 /// Tells a person what a first start made.
@@ -218,46 +239,13 @@ fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) {
             }
         }
         Ok(new) => {
-            log(new.log());
+            log.change(&new.logging().filter);
+            log.reopen();
             for key in config.needs_restart(&new) {
                 tracing::warn!(key = key.about().name, "a changed setting waits for the next start");
             }
-            tracing::info!(log = new.log(), "the configuration was read again");
+            tracing::info!(log = new.logging().filter, "the configuration was read again");
         }
-    }
-}
-
-/// Changes what is logged.
-type Log = Box<dyn Fn(&str) + Send + Sync>;
-
-/// Logs go to stderr, beside what is shown there. Returns what changes how much is logged.
-fn start_log(beside: Beside, filter: &str) -> Result<Log> {
-    let parsed = |text: &str| EnvFilter::builder().parse(text);
-    let filter =
-        parsed(filter).map_err(|e| Error::invalid("what is to be logged cannot be read").caused_by(e))?;
-    let writer = move || LogWriter(beside.clone());
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer).with_ansi(false);
-    let log = log.with_filter_reloading();
-    let handle = log.reload_handle();
-    log.init();
-    Ok(Box::new(move |text| {
-        // It was read with the configuration; and there is a log as long as there is a process.
-        if let Ok(filter) = parsed(text) {
-            let _ = handle.reload(filter);
-        }
-    }))
-}
-
-/// Writes lines of the log.
-struct LogWriter(Beside);
-
-impl Write for LogWriter {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.print(|| std::io::stderr().write(bytes))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }
 

@@ -22,7 +22,7 @@ mod file;
 mod layers;
 mod settings;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use weft_doors_listener::Files;
@@ -30,27 +30,30 @@ use weft_doors_listener::Files;
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
 
+use crate::log::{Format, Logging};
 use crate::node::{HttpsSettings, NodeSettings};
+use crate::sizes;
 
 /// A configuration that can be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     http: SocketAddr,
-    https: Https,
+    https: Listen,
+    monitor: Listen,
     /// The certificate that was given, and its key.
     given: Option<(PathBuf, PathBuf)>,
     hosts: Vec<String>,
-    log: String,
+    logging: Logging,
 }
 
-/// Whether and where HTTPS listens.
+/// Whether and where something listens beside HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Https {
+pub enum Listen {
     /// Nowhere.
     Off,
     /// There.
     At(SocketAddr),
-    /// Beside HTTP, on the next port.
+    /// On a port that follows that of HTTP.
     Beside,
 }
 
@@ -65,10 +68,16 @@ impl Config {
             set.values
         };
         let http = one(Setting::Http).first().and_then(|text| text.parse().ok());
-        let https = one(Setting::Https).first().and_then(|text| https(text));
+        let https = one(Setting::Https).first().and_then(|text| listen(text));
+        let monitor = one(Setting::Monitor).first().and_then(|text| listen(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
         let hosts = one(Setting::Hosts);
-        let log = one(Setting::Log).pop().unwrap_or_default();
+        let filter = one(Setting::Log).pop().unwrap_or_default();
+        let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
+        let file = one(Setting::LogTo).pop().filter(|text| text != "stderr").map(PathBuf::from);
+        let bytes = one(Setting::LogBytes).pop().and_then(|text| sizes::read(&text).ok()).unwrap_or(u64::MAX);
+        let kept = one(Setting::LogKept).pop().and_then(|text| text.parse().ok()).unwrap_or(0);
+        let logging = Logging { filter, format, file, bytes, kept };
         if chain.is_some() != key.is_some() {
             let (there, missing) = match chain.is_some() {
                 true => (Setting::Certificate, Setting::CertificateKey),
@@ -78,8 +87,10 @@ impl Config {
             mistakes.push(Mistake::of(&layers.effective(there), why));
         }
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
-        match (http, https) {
-            (Some(http), Some(https)) if mistakes.is_empty() => Ok(Self { http, https, given, hosts, log }),
+        match (http, https, monitor) {
+            (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
+                Ok(Self { http, https, monitor, given, hosts, logging })
+            }
             _ => Err(mistakes),
         }
     }
@@ -87,18 +98,24 @@ impl Config {
     /// Returns how the node is to be run.
     pub fn settings(&self) -> NodeSettings {
         let address = match self.https {
-            Https::Off => None,
-            Https::At(address) => Some(address),
-            Https::Beside => Some(next_port(self.http)),
+            Listen::Off => None,
+            Listen::At(address) => Some(address),
+            Listen::Beside => Some(SocketAddr::new(self.http.ip(), port_beside(self.http.port(), 1))),
+        };
+        let monitor = match self.monitor {
+            Listen::Off => None,
+            Listen::At(address) => Some(address),
+            // Whatever others may reach, this is for this machine unless somebody says otherwise.
+            Listen::Beside => Some((Ipv4Addr::LOCALHOST, port_beside(self.http.port(), 2)).into()),
         };
         let given = self.given.clone().map(|(chain, key)| Files { chain, key });
         let https = address.map(|address| HttpsSettings { address, given });
-        NodeSettings { http: self.http, https, hosts: self.hosts.clone() }
+        NodeSettings { http: self.http, https, monitor, hosts: self.hosts.clone() }
     }
 
-    /// Returns what is logged.
-    pub fn log(&self) -> &str {
-        &self.log
+    /// Returns what is logged, how and where.
+    pub fn logging(&self) -> &Logging {
+        &self.logging
     }
 
     /// Returns what of `new` needs a restart to take effect.
@@ -107,29 +124,42 @@ impl Config {
             (Setting::Http, self.http != new.http),
             (Setting::Https, self.https != new.https),
             (Setting::Certificate, self.given != new.given),
+            (Setting::Monitor, self.monitor != new.monitor),
             (Setting::Hosts, self.hosts != new.hosts),
+            (Setting::LogFormat, self.logging.format != new.logging.format),
+            (Setting::LogTo, self.logging.file != new.logging.file),
+            (Setting::LogBytes, self.logging.bytes != new.logging.bytes),
+            (Setting::LogKept, self.logging.kept != new.logging.kept),
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }
 }
 
-/// Reads where HTTPS listens.
-fn https(text: &str) -> Option<Https> {
+/// Reads how a line of the log is written.
+fn log_format(text: &str) -> Option<Format> {
     match text {
-        "off" => Some(Https::Off),
-        "beside" => Some(Https::Beside),
-        address => address.parse().ok().map(Https::At),
+        "text" => Some(Format::Text),
+        "json" => Some(Format::Json),
+        _ => None,
     }
 }
 
-/// Returns the address with the next port; that which the machine chooses beside one it chooses.
-fn next_port(http: SocketAddr) -> SocketAddr {
-    let port = match http.port() {
+/// Reads where something listens beside HTTP.
+fn listen(text: &str) -> Option<Listen> {
+    match text {
+        "off" => Some(Listen::Off),
+        "beside" => Some(Listen::Beside),
+        address => address.parse().ok().map(Listen::At),
+    }
+}
+
+/// Returns the port so many above that of HTTP, or below where there is none above; one that the machine
+/// chooses beside one that it chooses.
+fn port_beside(http: u16, by: u16) -> u16 {
+    match http {
         0 => 0,
-        u16::MAX => u16::MAX - 1,
-        port => port + 1,
-    };
-    SocketAddr::new(http.ip(), port)
+        port => port.checked_add(by).unwrap_or(port - by),
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What can be configured: the one table.
 
 use tracing_subscriber::EnvFilter;
+use weft_core::limits;
 
 /// Something that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,6 +10,8 @@ pub enum Setting {
     Http,
     /// Where HTTPS listens.
     Https,
+    /// Where monitors ask.
+    Monitor,
     /// The certificate that HTTPS shows.
     Certificate,
     /// Its key.
@@ -17,6 +20,14 @@ pub enum Setting {
     Hosts,
     /// What is logged.
     Log,
+    /// How a line of the log is written.
+    LogFormat,
+    /// Where the log is written.
+    LogTo,
+    /// How long a file of the log gets.
+    LogBytes,
+    /// How many files before it are kept.
+    LogKept,
 }
 
 /// What a value of a key is, in a file.
@@ -48,8 +59,19 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 6] =
-        [Self::Http, Self::Https, Self::Certificate, Self::CertificateKey, Self::Hosts, Self::Log];
+    pub const ALL: [Self; 11] = [
+        Self::Http,
+        Self::Https,
+        Self::Certificate,
+        Self::CertificateKey,
+        Self::Monitor,
+        Self::Hosts,
+        Self::Log,
+        Self::LogFormat,
+        Self::LogTo,
+        Self::LogBytes,
+        Self::LogKept,
+    ];
 
     /// Returns what is to be known of it.
     pub const fn about(self) -> &'static About {
@@ -71,6 +93,16 @@ impl Setting {
                 default: "beside",
                 live: false,
                 meaning: "where HTTPS listens: an address and a port, `off`, or `beside`: as HTTP, on the next port",
+            },
+            Self::Monitor => &About {
+                name: "monitor.listen",
+                variable: "WEFT_MONITOR",
+                flag: Some("--monitor"),
+                kind: Kind::Text,
+                default: "beside",
+                live: false,
+                meaning: "where /metrics, /healthz and /readyz are: an address and a port, `off`, or `beside`: on the loopback, \
+                          two ports above HTTP; whoever reaches it may read it",
             },
             Self::Certificate => &About {
                 name: "https.certificate",
@@ -109,6 +141,49 @@ impl Setting {
                 live: true,
                 meaning: "what is logged: error, warn, info, debug or trace; `warn,weft_kv=debug` says it of a part",
             },
+            Self::LogFormat | Self::LogTo | Self::LogBytes | Self::LogKept => self.about_log_files(),
+        }
+    }
+
+    /// The same of how and where the log is written.
+    const fn about_log_files(self) -> &'static About {
+        match self {
+            Self::LogFormat => &About {
+                name: "log_format",
+                variable: "WEFT_LOG_FORMAT",
+                flag: None,
+                kind: Kind::Text,
+                default: "text",
+                live: false,
+                meaning: "how a line of the log is written: `text`, or `json`: one object a line",
+            },
+            Self::LogTo => &About {
+                name: "log_to",
+                variable: "WEFT_LOG_TO",
+                flag: None,
+                kind: Kind::Text,
+                default: "stderr",
+                live: false,
+                meaning: "where the log is written: `stderr`, or the path of a file, which is opened again on SIGHUP",
+            },
+            Self::LogBytes => &About {
+                name: "log_bytes",
+                variable: "WEFT_LOG_BYTES",
+                flag: None,
+                kind: Kind::Text,
+                default: "64M",
+                live: false,
+                meaning: "how long a file of the log gets before it is put aside, as FILE.1, and another is begun",
+            },
+            _ => &About {
+                name: "log_kept",
+                variable: "WEFT_LOG_KEPT",
+                flag: None,
+                kind: Kind::Text,
+                default: "8",
+                live: false,
+                meaning: "how many files of the log that were put aside are kept",
+            },
         }
     }
 
@@ -137,16 +212,33 @@ impl Setting {
                     Err(format!("`{text}` is no address with a port, such as 127.0.0.1:8420 or [::]:8420"))
                 }
             },
-            (Self::Https, Some(text)) => match super::https(text) {
+            (Self::Https | Self::Monitor, Some(text)) => match super::listen(text) {
                 Some(_) => Ok(()),
                 None => Err(format!("`{text}` is neither an address with a port, nor `off`, nor `beside`")),
             },
-            (Self::Http | Self::Https, None) => Err("is set to nothing".to_owned()),
+            (Self::Http | Self::Https | Self::Monitor, None) => Err("is set to nothing".to_owned()),
             (Self::Certificate | Self::CertificateKey, Some("")) => Err("names no file".to_owned()),
             (Self::Certificate | Self::CertificateKey, _) => Ok(()),
             (Self::Hosts, _) => match values.iter().find(|host| !is_host(host)) {
                 Some(host) => Err(format!("`{host}` is no host name: it holds no port, no `/` and no space")),
                 None => Ok(()),
+            },
+            (Self::LogFormat, text) => match super::log_format(text.unwrap_or_default()) {
+                Some(_) => Ok(()),
+                None => Err(format!("`{}` is neither `text` nor `json`", text.unwrap_or_default())),
+            },
+            (Self::LogTo, text) => match text {
+                Some("") | None => Err("names no file".to_owned()),
+                Some(_) => Ok(()),
+            },
+            (Self::LogBytes, text) => match crate::sizes::read(text.unwrap_or_default()) {
+                Ok(bytes) if bytes >= limits::LOG_BYTES_MIN => Ok(()),
+                Ok(_) => Err("is too little for a file: 64K at least".to_owned()),
+                Err(why) => Err(why.to_owned()),
+            },
+            (Self::LogKept, text) => match text.and_then(|text| text.parse::<u32>().ok()) {
+                Some(0..=limits::LOG_FILES_MAX) => Ok(()),
+                _ => Err(format!("is no number from 0 to {}", limits::LOG_FILES_MAX)),
             },
             (Self::Log, text) => match EnvFilter::builder().parse(text.unwrap_or_default()) {
                 Ok(_) => Ok(()),

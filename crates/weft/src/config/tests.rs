@@ -33,7 +33,10 @@ fn the_later_wins_and_says_where_it_was_said() {
     let settings = config.settings();
     assert_eq!(settings.http, "127.0.0.1:3".parse().expect("an address"));
     assert_eq!(settings.https.expect("beside").address, "127.0.0.1:4".parse().expect("an address"));
-    assert_eq!((settings.hosts.join(" "), config.log()), ("b.example c.example".to_owned(), "warn"));
+    assert_eq!(
+        (settings.hosts.join(" "), config.logging().filter.as_str()),
+        ("b.example c.example".to_owned(), "warn")
+    );
     let origin = of_files.effective(Setting::Http).origin.to_string();
     assert!(origin.ends_with("weft.toml.d/20-second.toml:1"), "{origin}");
     let overruled: Vec<String> = of_files.overruled(Setting::Http).map(|set| set.values.join(" ")).collect();

@@ -17,19 +17,22 @@ pub mod check;
 mod directory;
 mod https;
 mod links;
+mod monitor;
 mod operator;
 mod ready;
 mod shares;
+mod upkeep;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use weft_auth::{Auth, Founded, Settings as AuthSettings};
 use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
+use weft_core::metrics::{Outcome, Way};
 use weft_core::proof::Caller;
 use weft_core::service::{Links, Node, ObjectStore};
-use weft_core::{Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
-use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings};
+use weft_core::{Clock, Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
+use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings, notices};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{OpenTables, Services as NativeServices};
 use weft_kv::{Engine, SpaceId};
@@ -45,9 +48,11 @@ pub use directory::NodeDirectory;
 pub use https::HttpsSettings;
 use https::Shown;
 use links::NodeLinks;
+use monitor::Monitor;
 use operator::Operator;
 pub use ready::write_ready;
 use shares::NodeShares;
+pub use upkeep::{Chore, Upkeep};
 
 /// Each crate's own range of the engine's keys; the store's is its own constant.
 const AUTH_SPACE: SpaceId = SpaceId(b'a');
@@ -63,6 +68,8 @@ pub struct NodeSettings {
     pub http: SocketAddr,
     /// Where and how HTTPS is spoken, if it is.
     pub https: Option<HttpsSettings>,
+    /// Where monitors ask, if they may.
+    pub monitor: Option<SocketAddr>,
     /// Host names that HTTP requests may use besides those of the loopback.
     pub hosts: Vec<String>,
 }
@@ -75,6 +82,7 @@ pub struct Running {
     store: Arc<Directory>,
     volume: Managed,
     shares: Arc<NodeShares>,
+    mover: Arc<Mover>,
     /// The tree of all that, as the doors have it.
     audited: Audited,
     stopper: Stopper,
@@ -84,8 +92,25 @@ pub struct Running {
     sweeper: Task<()>,
     /// The certificate, and who keeps it up to date.
     shown: Option<(Arc<Shown>, Task<()>)>,
+    monitor: Arc<Monitor>,
+    upkeep: Arc<Upkeep>,
+    /// Where monitors ask, if they may; it stops last.
+    monitored: Option<Monitored>,
     addresses: Vec<(String, String)>,
     stop_asked: Arc<tokio::sync::Notify>,
+}
+
+/// The listener of monitors.
+struct Monitored {
+    stopper: Stopper,
+    serving: Task<()>,
+}
+
+/// The listeners of a node, bound before it has made anything.
+struct Listeners {
+    http: Vec<(&'static str, Listener)>,
+    shown: Option<Arc<Shown>>,
+    monitor: Option<Listener>,
 }
 
 impl Running {
@@ -100,7 +125,7 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
-        let (listeners, shown) = http_listeners(sys, &directory, settings).await?;
+        let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
@@ -125,7 +150,10 @@ impl Running {
         let tree = shares.tree().clone();
         auth.sessions().watch(tree.clone());
         let follower = follow_audits(sys, &auth, &engine)?;
-        let sweeper = sweep_behind(sys, &auth, &volume, &shares);
+        let upkeep = Arc::new(Upkeep::open(directory.path()));
+        let sweeper = sweep_behind(sys, &auth, &volume, &shares, &upkeep);
+        let mover = Arc::new(Mover::new(sys.clone()));
+        let monitor = Arc::new(Monitor::new(sys, &engine, &auth, &store, &mover));
         let audited = Audited::new(sys.clone(), tree.clone(), auth.audit(), tree);
         let fs: Arc<dyn FileSystem> = Arc::new(audited.clone());
         let (stopper, stopping) = shutdown();
@@ -136,16 +164,23 @@ impl Running {
             store,
             volume,
             shares,
+            mover,
+            monitor,
+            upkeep,
             audited,
             stopper,
             doors: Vec::new(),
             follower,
             sweeper,
             shown: shown.map(|shown| (shown.clone(), shown.watch())),
+            monitored: None,
             addresses: Vec::new(),
             stop_asked: Arc::default(),
         };
-        running.open_http(sys, &fs, listeners, settings, &stopping).await?;
+        running.open_http(sys, &fs, http, settings, &stopping).await?;
+        if let Some(listener) = monitoring {
+            running.open_monitor(sys, listener, &settings.hosts)?;
+        }
         running.open_native(sys, &fs, stopping)?;
         Ok(running)
     }
@@ -172,7 +207,7 @@ impl Running {
             fs: fs.clone(),
             locks: Arc::new(locks),
             links: Some(self.links(sys)),
-            mover: Arc::new(Mover::new(sys.clone())),
+            mover: self.mover.clone(),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
         for (scheme, listener) in listeners {
@@ -193,7 +228,7 @@ impl Running {
         let socket = self.directory.fresh_socket()?;
         // Everybody on the machine may knock: who they are decides what they may do.
         let bounds = Bounds { connections_each: limits::CONNECTIONS_PER_UID_MAX, ..Bounds::default() };
-        let listener = Listener::bind_local(sys.clone(), &socket, 0o666, bounds)?;
+        let listener = Listener::bind_local(sys.clone(), &socket, 0o666, bounds)?.counted(Way::Native);
         self.addresses.push(("native".into(), socket.display().to_string()));
         let opens = Arc::<OpenTables>::default();
         self.auth.sessions().watch(opens.clone());
@@ -220,7 +255,17 @@ impl Running {
         Ok(())
     }
 
-    /// Returns every door's name and address.
+    fn open_monitor(&mut self, sys: &Sys, listener: Listener, hosts: &[String]) -> Result<()> {
+        let address = listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;
+        self.addresses.push(("monitor".into(), format!("http://{address}")));
+        let (stopper, stopping) = shutdown();
+        let (own, told, hosts) = (sys.clone(), self.monitor.clone(), hosts.to_vec());
+        let serving = sys.spawn(async move { notices::serve(own, told, &hosts, listener, stopping).await });
+        self.monitored = Some(Monitored { stopper, serving });
+        Ok(())
+    }
+
+    /// Returns every door's name and address, and where monitors ask.
     pub fn addresses(&self) -> &[(String, String)] {
         &self.addresses
     }
@@ -244,6 +289,7 @@ impl Running {
 
     /// Stops: nobody new is let in, what is under way ends, and everything is on disk.
     pub async fn stop(self, sys: &Sys) -> Result<()> {
+        self.monitor.stop();
         self.stopper.stop();
         for door in self.doors {
             let last = Deadline::within(sys.clock(), limits::DRAIN_DEADLINE * 2);
@@ -266,28 +312,32 @@ impl Running {
         outcomes.push(self.store.close().await);
         outcomes.push(self.auth.close().await);
         outcomes.push(self.engine.close().await);
+        if let Some(Monitored { stopper, serving }) = self.monitored {
+            stopper.stop();
+            serving.abort();
+        }
         outcomes.into_iter().collect::<Result<()>>()?;
         self.directory.release()
     }
 }
 
-/// Returns where HTTP listens, by scheme, and the certificate if one is shown. Addresses that cannot be
+/// Returns where HTTP listens, by scheme, the certificate if one is shown, and where monitors ask. Addresses that cannot be
 /// had, and a certificate that cannot be used, fail a start before it has made anything else.
-async fn http_listeners(
-    sys: &Sys,
-    directory: &NodeDirectory,
-    settings: &NodeSettings,
-) -> Result<(Vec<(&'static str, Listener)>, Option<Arc<Shown>>)> {
-    let plain = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?;
+async fn listeners(sys: &Sys, directory: &NodeDirectory, settings: &NodeSettings) -> Result<Listeners> {
+    let plain = Listener::bind(sys.clone(), settings.http, Bounds::default()).await?.counted(Way::Http);
+    let monitor = match settings.monitor {
+        Some(address) => Some(Listener::bind(sys.clone(), address, monitor::bounds()).await?),
+        None => None,
+    };
     let Some(https) = &settings.https else {
         directory.check_metadata()?;
-        return Ok((vec![("http", plain)], None));
+        return Ok(Listeners { http: vec![("http", plain)], shown: None, monitor });
     };
-    let secured = Listener::bind(sys.clone(), https.address, Bounds::default()).await?;
+    let secured = Listener::bind(sys.clone(), https.address, Bounds::default()).await?.counted(Way::Https);
     directory.check_metadata()?;
     let shown = Shown::open(sys, directory, https, &settings.hosts)?;
     let secured = secured.secured(shown.identity());
-    Ok((vec![("http", plain), ("https", secured)], Some(shown)))
+    Ok(Listeners { http: vec![("http", plain), ("https", secured)], shown: Some(shown), monitor })
 }
 
 /// Copies the audit records of writes from the commits they came with into the log.
@@ -301,8 +351,15 @@ fn follow_audits(sys: &Sys, auth: &Auth, engine: &Arc<dyn Engine>) -> Result<Tas
 }
 
 /// Takes away, now and then, what crashes and abandoned uploads left behind.
-fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed, shares: &Arc<NodeShares>) -> Task<()> {
+fn sweep_behind(
+    sys: &Sys,
+    auth: &Arc<Auth>,
+    volume: &Managed,
+    shares: &Arc<NodeShares>,
+    upkeep: &Arc<Upkeep>,
+) -> Task<()> {
     let (own, auth, volume, shares) = (sys.clone(), auth.clone(), volume.clone(), shares.clone());
+    let upkeep = upkeep.clone();
     sys.spawn(async move {
         loop {
             own.sleep(limits::SWEEP_EVERY).await;
@@ -312,8 +369,15 @@ fn sweep_behind(sys: &Sys, auth: &Arc<Auth>, volume: &Managed, shares: &Arc<Node
                 volume.sweep(&call).await
             };
             match swept.await {
-                Ok(swept) => tracing::debug!(?swept, "swept"),
-                Err(error) => tracing::warn!(%error, "the sweep did not come to its end"),
+                Ok(swept) => {
+                    own.metrics().volume_sweeps.count((Outcome::Done,));
+                    upkeep.did(Chore::Sweep, own.now());
+                    tracing::debug!(?swept, "swept");
+                }
+                Err(error) => {
+                    own.metrics().volume_sweeps.count((Outcome::Failed,));
+                    tracing::warn!(%error, "the sweep did not come to its end");
+                }
             }
         }
     })

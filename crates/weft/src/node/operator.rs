@@ -5,15 +5,20 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use weft_auth::Auth;
 use weft_core::form::{At, FileSystem, Origin};
+use weft_core::metrics::Way;
 use weft_core::proof::Caller;
-use weft_core::service::{BackupReport, CheckReport, Finding, Node, NodeStatus, ObjectStore, Share};
-use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time};
+use weft_core::service::{
+    BackupReport, CheckReport, Finding, Node, NodeHealth, NodeStatus, ObjectStore, Severity, Share,
+};
+use weft_core::{Clock, Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_kv::Engine;
 use weft_store::{Check, Directory};
 use weft_sys::Sys;
 use weft_volume::managed::{Managed, Unfinished};
 
+use super::monitor::Monitor;
 use super::shares::NodeShares;
+use super::upkeep::{Chore, Upkeep};
 use super::{Running, backup, call_of};
 
 pub struct Operator {
@@ -26,6 +31,8 @@ pub struct Operator {
     store: Arc<Directory>,
     volume: Managed,
     shares: Arc<NodeShares>,
+    monitor: Arc<Monitor>,
+    upkeep: Arc<Upkeep>,
     stop_asked: Arc<tokio::sync::Notify>,
 }
 
@@ -41,6 +48,8 @@ impl Operator {
             store: node.store.clone(),
             volume: node.volume.clone(),
             shares: node.shares.clone(),
+            monitor: node.monitor.clone(),
+            upkeep: node.upkeep.clone(),
             stop_asked: node.stop_asked.clone(),
         }
     }
@@ -85,6 +94,29 @@ impl Node for Operator {
         })
     }
 
+    async fn health(&self, caller: &Caller) -> Result<NodeHealth> {
+        let metrics = self.sys.metrics();
+        let ways = [Way::Http, Way::Https, Way::Native];
+        let health = NodeHealth {
+            not_ready: self.monitor.trouble(),
+            connections: ways.map(|way| metrics.doors_connections.value((way,))).iter().sum(),
+            transfers: self.monitor.transfers() as u64,
+            opens: metrics.volume_opens.value(()),
+            ..NodeHealth::default()
+        };
+        if self.auth.demand_administrator(caller).is_err() {
+            return Ok(health);
+        }
+        let mut degraded = self.monitor.degraded();
+        for share in self.shares.all(caller).await? {
+            degraded.extend(share.away.map(|why| format!("the share at {} is away: {why}", share.at)));
+        }
+        let done = self.upkeep.done();
+        let time = |seconds: Option<i64>| seconds.map(|seconds| Time::from_unix(seconds, 0));
+        let (backup, check, sweep) = (time(done.backup), time(done.check), time(done.sweep));
+        Ok(NodeHealth { degraded, backup, check, sweep, ..health })
+    }
+
     async fn stop(&self, caller: &Caller) -> Result<()> {
         self.auth.demand_administrator(caller)?;
         self.stop_asked.notify_one();
@@ -99,6 +131,7 @@ impl Node for Operator {
         if let Err(error) = self.name_files(caller, &mut report.damaged) {
             tracing::warn!(%error, "damaged objects of a backup are named without their files");
         }
+        self.upkeep.did(Chore::Backup, self.sys.now());
         Ok(report)
     }
 
@@ -115,6 +148,9 @@ impl Node for Operator {
         let junctions = self.volume.junctions(&call_of(&self.sys, caller))?;
         let shares = super::check::shares(&self.sys, &self.engine, &self.auth, &junctions, false);
         report.findings.extend(shares.await?);
+        if report.findings.iter().all(|finding| finding.severity == Severity::Note) {
+            self.upkeep.did(Chore::Check, self.sys.now());
+        }
         Ok(report)
     }
 

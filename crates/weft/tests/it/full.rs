@@ -13,11 +13,11 @@ use crate::node::{Node, give, noise};
 const PIECE: usize = 1 << 20;
 
 /// A small file system for one node's directory.
-struct Small(PathBuf);
+pub struct Small(PathBuf);
 
 impl Small {
     /// Mounts one where a node will make its directory; `None` if that cannot be.
-    fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
+    pub fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             not_run(test, "only root can mount a tmpfs");
             return None;
@@ -174,7 +174,9 @@ fn an_upload_that_does_not_fit_keeps_no_room_from_the_next() {
     let small = path(node.write("small", noise(2, 5 * PIECE)));
     for n in 0..3 {
         node.run(&["cp", &big, "weft:/big"]).fails(1, &["error:", "full"]);
-        let status = node.run(&["status", "--json"]).json().remove(0);
+        let status = node.run(&["status", "--json"]);
+        assert_eq!(status.code, 1, "it is not ready: so little is free");
+        let status: serde_json::Value = serde_json::from_str(&status.out).expect("one document");
         assert!(status["uploads"] == 0 && status["upload_bytes"] == 0, "{status}");
         // There is no wait in between for anything to be tidied.
         node.run(&["cp", &small, &format!("weft:/small{n}")]).ok();

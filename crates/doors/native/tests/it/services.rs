@@ -12,7 +12,7 @@ use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport,
     DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
-    NewUser, Node, NodeStatus, Secret, Share, UserEdit, UserRecord,
+    NewUser, Node, NodeHealth, NodeStatus, Secret, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, VolumeId,
@@ -177,6 +177,10 @@ impl Node for Home {
             uploads: 0,
             upload_bytes: 0,
         })
+    }
+
+    async fn health(&self, caller: &Caller) -> Result<NodeHealth> {
+        Ok(NodeHealth { not_ready: Some(caller.name().to_string()), ..NodeHealth::default() })
     }
 
     async fn stop(&self, _: &Caller) -> Result<()> {

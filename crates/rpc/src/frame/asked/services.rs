@@ -14,7 +14,8 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
     DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant, LinkRecord,
-    NewLink, NewUser, NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit, UserRecord,
+    NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit,
+    UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
@@ -196,13 +197,14 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
 }
 
 fn node(dice: &mut Dice) -> NodeAsk {
-    match dice.roll(7) {
+    match dice.roll(8) {
         0 => NodeAsk::Status,
         1 => NodeAsk::Stop,
         2 => NodeAsk::Backup(text(dice)),
         3 => NodeAsk::Check,
         4 => NodeAsk::Share { directory: text(dice), at: path(dice) },
         5 => NodeAsk::Unshare(path(dice)),
+        6 => NodeAsk::Health,
         _ => NodeAsk::Shares,
     }
 }
@@ -334,6 +336,20 @@ fn group(dice: &mut Dice) -> GroupRecord {
     GroupRecord { name: caller(dice), owner: caller(dice), members: several(dice, caller) }
 }
 
+fn health(dice: &mut Dice) -> NodeHealth {
+    let when = |dice: &mut Dice| coin(dice).then(|| time(dice));
+    NodeHealth {
+        not_ready: coin(dice).then(|| text(dice)),
+        degraded: several(dice, text),
+        connections: number(dice),
+        transfers: number(dice),
+        opens: number(dice),
+        backup: when(dice),
+        check: when(dice),
+        sweep: when(dice),
+    }
+}
+
 fn status(dice: &mut Dice) -> NodeStatus {
     NodeStatus {
         version: text(dice),
@@ -410,7 +426,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(21) {
+    match dice.roll(22) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -450,6 +466,7 @@ fn answer(dice: &mut Dice) -> Answer {
         17 => Answer::Link(link(dice)),
         18 => Answer::DropBox(drop_box(dice)),
         19 => Answer::DropBoxes(several(dice, drop_box)),
+        20 => Answer::Health(health(dice)),
         _ => Answer::Done,
     }
 }
@@ -522,7 +539,7 @@ mod complete {
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
         });
-        met(7, node, |ask| match ask {
+        met(8, node, |ask| match ask {
             NodeAsk::Status => 0,
             NodeAsk::Stop => 1,
             NodeAsk::Backup(_) => 2,
@@ -530,6 +547,7 @@ mod complete {
             NodeAsk::Share { .. } => 4,
             NodeAsk::Unshare(_) => 5,
             NodeAsk::Shares => 6,
+            NodeAsk::Health => 7,
         });
         met(6, links, |ask| match ask {
             LinksAsk::Make { .. } => 0,
@@ -618,7 +636,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(21, answer, |answer| match answer {
+        met(22, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -640,6 +658,7 @@ mod complete {
             Answer::Link(_) => 18,
             Answer::DropBox(_) => 19,
             Answer::DropBoxes(_) => 20,
+            Answer::Health(_) => 21,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }

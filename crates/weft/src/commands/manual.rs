@@ -1,0 +1,37 @@
+//! `weft manual`: what a package ships beside the program, written from the same description of the
+//! command line that reads it.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, CommandFactory};
+use clap_complete::{Shell, generate_to};
+use weft_core::Result;
+use weft_sys::fault;
+
+/// Options of `weft manual`.
+#[derive(Args)]
+pub struct ManualArgs {
+    /// Where to: `man/*.1` and `completions/` are made there
+    dir: PathBuf,
+}
+
+pub fn run(args: &ManualArgs) -> Result<()> {
+    let made = |name: &str| -> Result<PathBuf> {
+        let dir = args.dir.join(name);
+        std::fs::create_dir_all(&dir).map_err(|error| fault::error(error, "make", dir.display()))?;
+        Ok(dir)
+    };
+    pages(&made("man")?)?;
+    let completions = made("completions")?;
+    for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+        generate_to(shell, &mut crate::Cli::command(), "weft", &completions)
+            .map_err(|error| fault::error(error, "write to", completions.display()))?;
+    }
+    Ok(())
+}
+
+/// A page for the program and one for each command.
+fn pages(dir: &Path) -> Result<()> {
+    let command = crate::Cli::command().disable_help_subcommand(true);
+    clap_mangen::generate_to(command, dir).map_err(|error| fault::error(error, "write to", dir.display()))
+}
