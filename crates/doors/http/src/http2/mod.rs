@@ -39,6 +39,7 @@ use weft_core::form::Origin;
 use weft_core::limits;
 use weft_doors_listener::{Shutdown, Stay};
 use weft_sys::net::Socket;
+use weft_sys::trace;
 
 use crate::Http;
 use crate::answer::Problem;
@@ -175,7 +176,10 @@ impl Door {
             Connection { http, socket: near, origin, buffer: BytesMut::new(), identity, front };
         let served = async move {
             let after = match Head::parse(bytes) {
-                Ok(head) => exchange::run(&mut connection, head, &shutdown).await,
+                Ok(head) => {
+                    let trace = connection.http.next_trace();
+                    trace::traced(trace, exchange::run(&mut connection, head, &shutdown, trace)).await
+                }
                 Err(refusal) => exchange::refuse(&mut connection, Problem::from(refusal).closing()).await,
             };
             // Its end of the pair closes here: the other learns whether it has all of the answer.
