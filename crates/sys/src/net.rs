@@ -9,6 +9,7 @@
 //! bytes through user space.
 
 mod listener;
+mod names;
 mod own;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
+pub use names::resolve;
 pub use own::own_addresses;
 pub use tls::{Tls, TlsSettings};
 
