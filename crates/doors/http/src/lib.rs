@@ -11,6 +11,7 @@
 //!  socket ─▶ codec::head ─▶ Exchange ─┬─ identity: Authorization ─▶ Authority ─▶ Caller
 //!     ▲      (pure)                   ├─ get · list: open ─▶ conditions, ranges ─▶ mover.outbound
 //!     │                               ├─ webdav: properties, copies, locks
+//!     │                               ├─ third_party: copies from and to other servers ◀─▶ remote
 //!     │                               ├─ page: what people see: listings, a login
 //!     │                               ├─ put: stage ◀─ mover.inbound ◀─ body ─▶ publish under guard
 //!     └──────── answer ◀──────────────┴─ map: the one table from errors to statuses
@@ -47,6 +48,7 @@ mod small_body;
 pub mod status;
 mod stream;
 mod sums;
+mod third_party;
 mod webdav;
 
 use std::sync::Arc;
@@ -58,6 +60,7 @@ use weft_core::service::{Authority, Links, NameLocks, Sessions};
 use weft_core::{TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
+use weft_remote::Remote;
 use weft_sys::Sys;
 
 use codec::host::Hosts;
@@ -90,6 +93,8 @@ pub struct Services {
     pub links: Option<Arc<dyn Links>>,
     /// Moves the bytes.
     pub mover: Arc<Mover>,
+    /// Speaks to other servers, if callers may have files copied from and to them.
+    pub remote: Option<Remote>,
 }
 
 /// The door.
@@ -99,6 +104,8 @@ pub struct Http {
     sums: Sums,
     /// For how many uploads there is room to read much at once.
     room: Arc<Semaphore>,
+    /// Third-party copies under way.
+    third_party: third_party::Room,
     /// Where traces start, and how many there were: random to others, unique here.
     trace_key: u64,
     traces: AtomicU64,
@@ -115,7 +122,8 @@ impl Http {
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
-        Arc::new(Self { services, hosts, sums, room, trace_key, traces: AtomicU64::new(0), boundary })
+        let (third_party, traces) = (third_party::Room::default(), AtomicU64::new(0));
+        Arc::new(Self { services, hosts, sums, room, third_party, trace_key, traces, boundary })
     }
 
     /// Serves connections until `shutdown` is requested and they have ended.

@@ -26,6 +26,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use weft_doors_listener::Files;
+use weft_remote::Network;
 
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
@@ -40,7 +41,17 @@ pub struct Config {
     /// The certificate that was given, and its key.
     given: Option<(PathBuf, PathBuf)>,
     hosts: Vec<String>,
+    third_party: ThirdParty,
     log: String,
+}
+
+/// How third-party copies are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThirdParty {
+    /// Networks that they may reach besides the Internet.
+    pub to: Vec<Network>,
+    /// Authorities that are believed besides the machine's.
+    pub authorities: Option<PathBuf>,
 }
 
 /// Whether and where HTTPS listens.
@@ -68,6 +79,9 @@ impl Config {
         let https = one(Setting::Https).first().and_then(|text| https(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
         let hosts = one(Setting::Hosts);
+        let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
+        let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
+        let third_party = ThirdParty { to, authorities };
         let log = one(Setting::Log).pop().unwrap_or_default();
         if chain.is_some() != key.is_some() {
             let (there, missing) = match chain.is_some() {
@@ -79,7 +93,9 @@ impl Config {
         }
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https) {
-            (Some(http), Some(https)) if mistakes.is_empty() => Ok(Self { http, https, given, hosts, log }),
+            (Some(http), Some(https)) if mistakes.is_empty() => {
+                Ok(Self { http, https, given, hosts, third_party, log })
+            }
             _ => Err(mistakes),
         }
     }
@@ -93,7 +109,12 @@ impl Config {
         };
         let given = self.given.clone().map(|(chain, key)| Files { chain, key });
         let https = address.map(|address| HttpsSettings { address, given });
-        NodeSettings { http: self.http, https, hosts: self.hosts.clone() }
+        NodeSettings {
+            http: self.http,
+            https,
+            hosts: self.hosts.clone(),
+            third_party: self.third_party.clone(),
+        }
     }
 
     /// Returns what is logged.
@@ -108,6 +129,8 @@ impl Config {
             (Setting::Https, self.https != new.https),
             (Setting::Certificate, self.given != new.given),
             (Setting::Hosts, self.hosts != new.hosts),
+            (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),
+            (Setting::ThirdPartyAuthorities, self.third_party.authorities != new.third_party.authorities),
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }

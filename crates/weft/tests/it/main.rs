@@ -51,6 +51,7 @@ mod shared_node;
 mod shares;
 mod shell;
 mod streams;
+mod third_party;
 mod trees;
 mod untouched;
 mod vanished;

@@ -32,7 +32,7 @@ impl Scene {
         let directory = NodeDirectory::take(data, true, "test").expect("it is ours");
         let uid = directory.owner();
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let settings = NodeSettings { http, https: None, hosts: Vec::new() };
+        let settings = NodeSettings { http, https: None, hosts: Vec::new(), third_party: Default::default() };
         let node = Running::start(sys, directory, &settings, |_| {}).await.expect("it starts");
         let at = Origin { door: Door::Native, peer: None, uid: Some(uid) };
         let admin = node.auth.authority().authenticate(&Evidence::SocketUid(uid), at).await;
