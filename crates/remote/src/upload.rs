@@ -63,7 +63,8 @@ impl Outgoing {
 }
 
 impl Body for Outgoing {
-    type Data = Bytes;
+    // The trait's own word.
+    type r#Data = Bytes;
     type Error = io::Error;
 
     fn poll_frame(
