@@ -47,6 +47,7 @@ mod programs;
 mod progress;
 mod rights;
 mod scripts;
+mod servers;
 mod shared_node;
 mod shares;
 mod shell;
