@@ -13,6 +13,7 @@ pub mod flushes;
 pub mod fuzz;
 pub mod object_store;
 pub mod run;
+pub mod scripted;
 pub mod seeds;
 pub mod services;
 pub mod sharing;

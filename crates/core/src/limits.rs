@@ -188,6 +188,41 @@ pub const INBOUND_BUFFERED_MAX: usize = 128;
 /// takes what is there.
 pub const INBOUND_GATHER: Duration = Duration::from_millis(20);
 
+/// Redirects that one request to another server follows.
+pub const REMOTE_REDIRECTS_MAX: usize = 5;
+/// Addresses of one host that are tried, one after the other.
+pub const REMOTE_ADDRESSES_MAX: usize = 8;
+/// How long it may take to find a host's addresses and to connect to one of them, TLS included.
+pub const REMOTE_CONNECT_WITHIN: Duration = Duration::from_secs(20);
+/// How long another server may take to begin its answer: it may have to sum a file up first.
+pub const REMOTE_ANSWER_WITHIN: Duration = Duration::from_secs(120);
+/// How long nothing may come from another server, or be taken by it, within a transfer.
+pub const REMOTE_IDLE: Duration = Duration::from_secs(60);
+/// How long leave to send a file is waited for before it is sent anyway: not every server gives it.
+pub const REMOTE_LEAVE_WITHIN: Duration = Duration::from_secs(2);
+/// Bytes that are read at once from another server, and more than any head of its answers may have.
+pub const REMOTE_BUFFER_BYTES: usize = 256 << 10;
+/// Fields in the head of such an answer.
+pub const REMOTE_FIELDS_MAX: usize = 100;
+/// How often a download that broke off goes on without [`REMOTE_RESUME_BYTES`] in between.
+pub const REMOTE_RESUMES_MAX: u32 = 4;
+/// Bytes after which a download that broke off before counts as one that goes well.
+pub const REMOTE_RESUME_BYTES: u64 = 1 << 20;
+/// How long it rests before it goes on, and twice as long each further time.
+pub const REMOTE_RESUME_REST: Duration = Duration::from_millis(500);
+/// Bytes of one listing of another server's directory.
+pub const REMOTE_LISTING_BYTES_MAX: usize = 64 << 20;
+/// Third-party copies under way on one node; the next is `Busy`.
+pub const THIRD_PARTY_MAX: usize = 64;
+/// Those of them of one caller.
+pub const THIRD_PARTY_PER_CALLER_MAX: usize = 16;
+/// How long a third-party copy is waited for before its answer begins, so that what fails at once is told by a status.
+pub const THIRD_PARTY_PROMPT: Duration = Duration::from_secs(1);
+/// How often whoever asked for a third-party copy is told how far it is.
+pub const THIRD_PARTY_MARKER_EVERY: Duration = Duration::from_secs(5);
+/// Fields that a third-party copy passes on.
+pub const THIRD_PARTY_FIELDS_MAX: usize = 16;
+
 /// Connections one door holds; the next waits in the kernel's queue.
 pub const CONNECTIONS_MAX: usize = 16_384;
 /// Connections of them that one remote address holds (of IPv6, one network of 64 bits); the next

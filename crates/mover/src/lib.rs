@@ -12,6 +12,7 @@
 //!   large   ── turn ───▶ slot ─▶ pull a piece ─▶ send what the socket takes ─┐
 //!                 ▲        socket full: the slot goes back ──▶ wait ─────────┤
 //!                 └──────────────────────────────────────────────────────────┘
+//!   onward  ── turn ───▶ slot ─▶ pull a piece ─▶ slot back ─▶ another server takes it
 //!   upload  ── receive ─▶ turn ─▶ slot ─▶ the puller writes the piece ─▶ next pull: slot back
 //! ```
 //!
@@ -29,6 +30,7 @@
 
 mod class;
 mod inbound;
+mod onward;
 mod outbound;
 mod transfer;
 mod turns;
@@ -43,6 +45,7 @@ use weft_sys::net::Socket;
 
 pub use class::Class;
 pub use inbound::{Inbound, Incoming, Pace};
+pub use onward::Onward;
 pub use outbound::Outbound;
 pub use transfer::{Direction, TransferId, TransferStatus};
 pub use turns::Permit;
@@ -89,6 +92,15 @@ impl Mover {
         stopped: weft_core::form::Stopped,
     ) -> Result<Inbound<'a>> {
         Inbound::begin(self, class, incoming, stopped)
+    }
+
+    /// Begins a transfer of a source to what is no socket of a door. `Busy` if too many transfers are under way.
+    pub fn onward<'a>(
+        &'a self,
+        class: Class,
+        source: Box<dyn weft_core::form::Source + 'a>,
+    ) -> Result<Onward<'a>> {
+        Onward::begin(self, class, source)
     }
 
     /// Returns the transfers under way, oldest first.

@@ -9,6 +9,7 @@
 //! bytes through user space.
 
 mod listener;
+mod names;
 mod own;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use tokio::net::{TcpStream, UnixStream};
 use weft_core::metrics::{Flow, Metrics, Way};
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
+pub use names::resolve;
 pub use own::own_addresses;
 pub use tls::{Tls, TlsSettings};
 

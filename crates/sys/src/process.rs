@@ -254,9 +254,9 @@ mod tests {
     #[test]
     fn what_a_process_uses_is_read_past_any_name_it_gives_itself() {
         let stat = "7 (a) 1 (b) R 1 7 7 0 -1 4194304 1 0 0 0 250 50 0 0 20 0 9 0 100 4096 12 0";
-        let usage = usage_of(stat, 4096, 100);
-        assert_eq!((usage.cpu, usage.threads), (Duration::from_secs(3), 9));
-        assert_eq!(usage.resident_bytes, 12 * 4096);
+        let read = usage_of(stat, 4096, 100);
+        assert_eq!((read.cpu, read.threads), (Duration::from_secs(3), 9));
+        assert_eq!(read.resident_bytes, 12 * 4096);
         for odd in ["", "7 (a", "7 (a) R", "x (y) z 18446744073709551615 -1"] {
             assert_eq!(usage_of(odd, 4096, 0).threads, 0, "{odd}");
         }

@@ -12,6 +12,7 @@ use weft_client::{Client, tree};
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, Want};
 use weft_core::{Error, ErrorKind, Name, RelPath, Result, Shown};
+use weft_remote::Url;
 
 /// What marks a path of the tree where both kinds are possible.
 const MARK: &[u8] = b"weft:";
@@ -185,6 +186,8 @@ pub enum Side {
     Tree(RelPath, Ending),
     /// On this machine.
     Local(PathBuf, Ending),
+    /// On a server that speaks HTTP.
+    Server(Url, Ending),
     /// Standard input or output.
     Standard,
 }
@@ -212,6 +215,11 @@ impl Side {
         };
         match bytes {
             b"-" => Ok(Self::Standard),
+            _ if text.to_str().is_some_and(Url::is_meant) => {
+                let url = text.to_str().unwrap_or_default();
+                let dot = if ending == Ending::Contents { "." } else { "" };
+                Ok(Self::Server(url.strip_suffix(dot).unwrap_or(url).parse()?, ending))
+            }
             _ if bytes.starts_with(MARK) => {
                 let dot = if ending == Ending::Contents { b".".as_slice() } else { b"" };
                 let path = bytes.strip_suffix(dot).unwrap_or(bytes);
@@ -290,7 +298,7 @@ mod tests {
         let ending = |text: &str| match Side::parse(&OsString::from(text)).expect("a good path") {
             Side::Tree(path, ending) => (format!("weft:{}", show(&path)), ending),
             Side::Local(path, ending) => (path.display().to_string(), ending),
-            Side::Standard => panic!("{text}"),
+            Side::Standard | Side::Server(..) => panic!("{text}"),
         };
         for (text, path, expected) in [
             ("weft:/a/", "weft:/a", Ending::Slash),

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
+use tokio::io::AsyncReadExt;
 use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
 use weft_core::metrics::{Outcome, Way, Work};
@@ -26,7 +27,7 @@ use crate::identity::{Identity, Shown};
 use crate::link::{self, Followed};
 use crate::map::Act;
 use crate::status::Status;
-use crate::{Http, get, page, put, remove, webdav};
+use crate::{Http, get, page, put, remove, third_party, webdav};
 
 /// What this door can be asked.
 pub const ALLOW: &str =
@@ -227,6 +228,7 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         Method::Mkcol => Box::pin(put::make_directory(exchange)).await,
         Method::Propfind => Box::pin(webdav::propfind::serve(exchange)).await,
         Method::Proppatch => Box::pin(webdav::proppatch::serve(exchange)).await,
+        Method::Copy if third_party::is_asked(&exchange)? => Box::pin(third_party::serve(exchange)).await,
         Method::Copy | Method::Move => Box::pin(webdav::transfer::serve(exchange)).await,
         Method::Lock => Box::pin(webdav::locking::lock(exchange)).await,
         Method::Unlock => Box::pin(webdav::locking::unlock(exchange)).await,
@@ -264,6 +266,16 @@ impl<'c> Talk<'c> {
             Some(front) => front.own_ip,
             None => self.socket.own_address().map(|own| own.ip()),
         }
+    }
+
+    /// Waits until the other end is gone. What it sends meanwhile waits for its turn.
+    pub async fn gone(&mut self) {
+        while self.buffer.len() < limits::HTTP_HEAD_BYTES_MAX {
+            if !matches!(self.socket.read_buf(self.buffer).await, Ok(1..)) {
+                return;
+            }
+        }
+        std::future::pending().await
     }
 
     /// Returns the head of an answer whose length nobody knows yet, and whether its body goes in

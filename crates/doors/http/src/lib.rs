@@ -11,6 +11,7 @@
 //!  socket ─▶ codec::head ─▶ Exchange ─┬─ identity: Authorization ─▶ Authority ─▶ Caller
 //!     ▲      (pure)                   ├─ get · list: open ─▶ conditions, ranges ─▶ mover.outbound
 //!     │                               ├─ webdav: properties, copies, locks
+//!     │                               ├─ third_party: copies from and to other servers ◀─▶ remote
 //!     │                               ├─ page: what people see: listings, a login
 //!     │                               ├─ put: stage ◀─ mover.inbound ◀─ body ─▶ publish under guard
 //!     └──────── answer ◀──────────────┴─ map: the one table from errors to statuses
@@ -49,6 +50,7 @@ mod small_body;
 pub mod status;
 mod stream;
 mod sums;
+mod third_party;
 mod webdav;
 
 use std::sync::Arc;
@@ -60,6 +62,7 @@ use weft_core::service::{Authority, Links, NameLocks, Sessions};
 use weft_core::{TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
+use weft_remote::Remote;
 use weft_sys::Sys;
 
 use codec::host::Hosts;
@@ -92,6 +95,8 @@ pub struct Services {
     pub links: Option<Arc<dyn Links>>,
     /// Moves the bytes.
     pub mover: Arc<Mover>,
+    /// Speaks to other servers, if callers may have files copied from and to them.
+    pub remote: Option<Remote>,
 }
 
 /// The door.
@@ -103,6 +108,8 @@ pub struct Http {
     room: Arc<Semaphore>,
     /// For how many streams of HTTP/2 there is room.
     streams: Arc<Semaphore>,
+    /// Third-party copies under way.
+    third_party: third_party::Room,
     /// Where traces start, and how many there were: random to others, unique here.
     trace_key: u64,
     traces: AtomicU64,
@@ -119,8 +126,9 @@ impl Http {
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
-        let (streams, traces) = (Arc::new(Semaphore::new(limits::HTTP2_STREAMS_ALL_MAX)), AtomicU64::new(0));
-        Arc::new(Self { services, hosts, sums, room, streams, trace_key, traces, boundary })
+        let (third_party, traces) = (third_party::Room::default(), AtomicU64::new(0));
+        let streams = Arc::new(Semaphore::new(limits::HTTP2_STREAMS_ALL_MAX));
+        Arc::new(Self { services, hosts, sums, room, streams, third_party, trace_key, traces, boundary })
     }
 
     /// Serves connections until `shutdown` is requested and they have ended.

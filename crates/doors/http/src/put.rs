@@ -10,6 +10,7 @@ use weft_core::{ErrorKind, Result, limits};
 use weft_mover::Class;
 use weft_sys::Sys;
 
+use crate::Http;
 use crate::answer::Problem;
 use crate::codec::Refusal;
 use crate::codec::condition::{Conditions, entity_tag, format_date};
@@ -76,7 +77,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
             drop(held);
             published
         }
-        _ => publish_large(&x, stage, set, guard, held).await,
+        _ => publish_large(x.talk.http, &x.call, stage, set, guard, held).await,
     };
     match published {
         Ok(changed) => created(x, &changed).await,
@@ -182,15 +183,16 @@ pub async fn publish_or_drop(
 
 /// The same of what must come to disk first. If that takes longer than anybody waits, it goes on, and is
 /// seen once it is through.
-async fn publish_large(
-    x: &Exchange<'_, '_>,
+pub async fn publish_large(
+    http: &Http,
+    call: &Call,
     stage: Arc<dyn Stage>,
     set: SetAttr,
     guard: Guard,
     held: Held,
 ) -> Result<Changed<Entry>> {
-    let sys = x.talk.http.services.sys.clone();
-    let call = x.call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
+    let sys = http.services.sys.clone();
+    let call = call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
     let (own, at_work) = (sys.clone(), call.clone());
     let task = sys.spawn(async move {
         let published = publish_or_drop(&own, &at_work, &stage, &set, guard).await;
@@ -198,7 +200,7 @@ async fn publish_large(
         published
     });
     let published = sys.within(call.until, async { task.await? });
-    keeping_session(x.talk.http, &call, pin!(published)).await
+    keeping_session(http, &call, pin!(published)).await
 }
 
 async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {

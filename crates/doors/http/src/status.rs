@@ -21,6 +21,7 @@ macro_rules! statuses {
 statuses! {
     OK = 200 "OK";
     CREATED = 201 "Created";
+    ACCEPTED = 202 "Accepted";
     NO_CONTENT = 204 "No Content";
     PARTIAL_CONTENT = 206 "Partial Content";
     MULTI_STATUS = 207 "Multi-Status";

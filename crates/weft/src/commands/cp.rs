@@ -23,6 +23,7 @@ mod goal;
 mod links;
 pub mod moving;
 mod report;
+mod server;
 mod stream;
 mod transfer;
 mod tree;
@@ -39,7 +40,8 @@ const FILLED_WITH: u16 = 0o700;
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub struct CpArgs {
-    /// What to copy, then where to: weft:/a/b in the tree, a/b on this machine, - standard input
+    /// What to copy, then where to: weft:/a/b in the tree, a/b on this machine, https://host/a/b on a
+    /// server, - standard input
     #[arg(required = true)]
     paths: Vec<OsString>,
     /// Copy directories and what is in them
@@ -51,6 +53,8 @@ pub struct CpArgs {
     /// Only say what would be copied
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    server: server::ServerOptions,
 }
 
 const HELP: &str = "\
@@ -69,7 +73,8 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     let (sources, target) = super::sources_and_target(context, "cp", &args.paths);
     let report = Report::new(context, args.dry_run);
     let how = How { force: args.force, umask: weft_sys::process::umask(), ..How::default() };
-    let wanted = Wanted { recursive: args.recursive, dry_run: args.dry_run, ..Wanted::default() };
+    let server = args.server.clone();
+    let wanted = Wanted { recursive: args.recursive, dry_run: args.dry_run, server, ..Wanted::default() };
     let done = context.wait(async {
         let client = context.client().await?;
         let job = Job::new(context, &client, &wanted, &report, how);
@@ -92,6 +97,8 @@ pub struct Wanted {
     delete: bool,
     /// What is left out.
     rules: Rules,
+    /// How servers are spoken to.
+    server: server::ServerOptions,
 }
 
 /// What one side has no kind for.
@@ -182,9 +189,11 @@ impl<'a> Job<'a> {
         match (Side::parse(source)?, goal) {
             (Side::Local(from, ending), Goal::Tree(to)) => up::copy(self, &from, ending, to).await,
             (Side::Tree(from, ending), Goal::Local(to)) => down::copy(self, from, ending, to).await,
+            (Side::Server(from, ending), Goal::Tree(to)) => server::take(self, &from, ending, to).await,
+            (Side::Tree(from, ending), Goal::Server(to)) => server::give(self, from, ending, to).await,
             (Side::Standard, Goal::Tree(to)) => stream::from_input(self, to).await,
             (Side::Tree(from, ending), Goal::Tree(to)) => within::copy(self, from, ending, to).await,
-            (Side::Local(..) | Side::Standard, Goal::Local(_)) => {
+            (Side::Local(..) | Side::Standard | Side::Server(..), Goal::Local(_) | Goal::Server(_)) => {
                 Err(Error::invalid("one side must be in the tree")
                     .hint("write paths of the tree as weft:/a/b"))
             }

@@ -26,6 +26,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use weft_doors_listener::Files;
+use weft_remote::Network;
 
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
@@ -43,7 +44,17 @@ pub struct Config {
     /// The certificate that was given, and its key.
     given: Option<(PathBuf, PathBuf)>,
     hosts: Vec<String>,
+    third_party: ThirdParty,
     logging: Logging,
+}
+
+/// How third-party copies are made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ThirdParty {
+    /// Networks that they may reach besides the Internet.
+    pub to: Vec<Network>,
+    /// Authorities that are believed besides the machine's.
+    pub authorities: Option<PathBuf>,
 }
 
 /// Whether and where something listens beside HTTP.
@@ -72,6 +83,9 @@ impl Config {
         let monitor = one(Setting::Monitor).first().and_then(|text| listen(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
         let hosts = one(Setting::Hosts);
+        let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
+        let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
+        let third_party = ThirdParty { to, authorities };
         let filter = one(Setting::Log).pop().unwrap_or_default();
         let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
         let file = one(Setting::LogTo).pop().filter(|text| text != "stderr").map(PathBuf::from);
@@ -89,7 +103,7 @@ impl Config {
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
             (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, hosts, logging })
+                Ok(Self { http, https, monitor, given, hosts, third_party, logging })
             }
             _ => Err(mistakes),
         }
@@ -110,7 +124,13 @@ impl Config {
         };
         let given = self.given.clone().map(|(chain, key)| Files { chain, key });
         let https = address.map(|address| HttpsSettings { address, given });
-        NodeSettings { http: self.http, https, monitor, hosts: self.hosts.clone() }
+        NodeSettings {
+            http: self.http,
+            https,
+            monitor,
+            hosts: self.hosts.clone(),
+            third_party: self.third_party.clone(),
+        }
     }
 
     /// Returns what is logged, how and where.
@@ -126,6 +146,8 @@ impl Config {
             (Setting::Certificate, self.given != new.given),
             (Setting::Monitor, self.monitor != new.monitor),
             (Setting::Hosts, self.hosts != new.hosts),
+            (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),
+            (Setting::ThirdPartyAuthorities, self.third_party.authorities != new.third_party.authorities),
             (Setting::LogFormat, self.logging.format != new.logging.format),
             (Setting::LogTo, self.logging.file != new.logging.file),
             (Setting::LogBytes, self.logging.bytes != new.logging.bytes),

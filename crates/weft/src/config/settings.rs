@@ -2,6 +2,7 @@
 
 use tracing_subscriber::EnvFilter;
 use weft_core::limits;
+use weft_remote::Network;
 
 /// Something that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,10 @@ pub enum Setting {
     CertificateKey,
     /// Host names that requests may use.
     Hosts,
+    /// Networks that third-party copies may reach besides the Internet.
+    ThirdPartyTo,
+    /// Authorities that third-party copies believe besides the machine's.
+    ThirdPartyAuthorities,
     /// What is logged.
     Log,
     /// How a line of the log is written.
@@ -59,13 +64,15 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
         Self::CertificateKey,
         Self::Monitor,
         Self::Hosts,
+        Self::ThirdPartyTo,
+        Self::ThirdPartyAuthorities,
         Self::Log,
         Self::LogFormat,
         Self::LogTo,
@@ -131,6 +138,27 @@ impl Setting {
                 default: "",
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
+            },
+            Self::ThirdPartyTo => &About {
+                name: "http.third-party-to",
+                variable: "WEFT_THIRD_PARTY_TO",
+                flag: None,
+                kind: Kind::List,
+                default: "",
+                live: false,
+                meaning: "networks, such as 10.1.0.0/16, where this node may read and write files of other servers for its \
+                          callers; those of the Internet it may always, its own machine and private networks only if they \
+                          stand here",
+            },
+            Self::ThirdPartyAuthorities => &About {
+                name: "http.third-party-authorities",
+                variable: "WEFT_THIRD_PARTY_AUTHORITIES",
+                flag: None,
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "a PEM file, or a directory of them named by their hashes, of authorities that may vouch for \
+                          those servers besides the machine's own",
             },
             Self::Log => &About {
                 name: "log",
@@ -240,6 +268,12 @@ impl Setting {
                 Some(0..=limits::LOG_FILES_MAX) => Ok(()),
                 _ => Err(format!("is no number from 0 to {}", limits::LOG_FILES_MAX)),
             },
+            (Self::ThirdPartyTo, _) => match values.iter().find_map(|text| text.parse::<Network>().err()) {
+                Some(error) => Err(error.detail().to_owned()),
+                None => Ok(()),
+            },
+            (Self::ThirdPartyAuthorities, Some("")) => Err("names no file".to_owned()),
+            (Self::ThirdPartyAuthorities, _) => Ok(()),
             (Self::Log, text) => match EnvFilter::builder().parse(text.unwrap_or_default()) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(format!("it cannot be read: {error}")),

@@ -37,6 +37,7 @@ use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{OpenTables, Services as NativeServices};
 use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
+use weft_remote::{Reach, Remote, Roots};
 use weft_store::Directory;
 use weft_sys::net::Peer;
 use weft_sys::{Sys, Task};
@@ -44,6 +45,7 @@ use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
 use weft_volume::name_locks::KeptNameLocks;
 
+use crate::config::ThirdParty;
 pub use directory::NodeDirectory;
 pub use https::HttpsSettings;
 use https::Shown;
@@ -62,6 +64,12 @@ const NAME_LOCKS_SPACE: SpaceId = SpaceId(b'n');
 /// The root of the tree. What is shared has volumes of its own below it.
 const VOLUME: VolumeId = VolumeId(0);
 
+/// Returns what speaks to other servers for callers of the node.
+fn remote(sys: &Sys, settings: &ThirdParty) -> Result<Remote> {
+    let roots = Roots { also: settings.authorities.clone() };
+    Remote::new(sys.clone(), Reach::public(settings.to.clone()), &roots)
+}
+
 /// How to run a node.
 pub struct NodeSettings {
     /// Where HTTP listens.
@@ -72,6 +80,8 @@ pub struct NodeSettings {
     pub monitor: Option<SocketAddr>,
     /// Host names that HTTP requests may use besides those of the loopback.
     pub hosts: Vec<String>,
+    /// How third-party copies are made.
+    pub third_party: ThirdParty,
 }
 
 /// A node that runs.
@@ -208,6 +218,7 @@ impl Running {
             locks: Arc::new(locks),
             links: Some(self.links(sys)),
             mover: self.mover.clone(),
+            remote: Some(remote(sys, &settings.third_party)?),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
         for (scheme, listener) in listeners {

@@ -144,7 +144,7 @@ fn a_log_that_cannot_be_written_fails_the_start_and_says_why() {
     for (log_to, words) in [("/none/of/these/log", "/none/of/these/log"), ("/dev/null", "regular file")] {
         let file = node.write("weft.toml", format!("log_to = \"{log_to}\"\n"));
         node.start_with(&["--config", file.to_str().expect("plain")]);
-        let said = node.try_up().err().expect("it cannot start");
+        let said = node.try_up().expect_err("it cannot start");
         assert!(said.code != 0 && said.err.contains(words), "{}", said.err);
     }
 }

@@ -148,6 +148,9 @@ fields! {
     Cookie = "cookie",
     Origin = "origin",
     Guard = "x-weft-guard",
+    Source = "source",
+    Credential = "credential",
+    RequireChecks = "requirechecksumverification",
 }
 
 impl Field {
@@ -361,6 +364,19 @@ impl Head {
     /// Returns whether a field came at all.
     pub fn has(&self, field: Field) -> bool {
         self.values[field as usize].is_some()
+    }
+
+    /// Returns the fields whose names begin so, in whatever case: what follows in the name, and the value as it was sent.
+    pub fn beginning(&self, prefix: &str) -> Vec<(&str, &[u8])> {
+        let mut space = [httparse::EMPTY_HEADER; limits::HTTP_FIELDS_MAX];
+        let mut request = httparse::Request::new(&mut space);
+        // It was parsed before, so it can be again.
+        if request.parse(&self.bytes).is_err() {
+            return Vec::new();
+        }
+        let rest = |name: &str| name.get(..prefix.len()).is_some_and(|own| own.eq_ignore_ascii_case(prefix));
+        let found = request.headers.iter().filter(|header| rest(header.name));
+        found.map(|header| (&header.name[prefix.len()..], header.value)).collect()
     }
 
     fn at(&self, span: Span) -> &[u8] {

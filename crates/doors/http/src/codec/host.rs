@@ -18,6 +18,16 @@ impl Hosts {
         Self { any: names.iter().any(|name| name == "*"), names }
     }
 
+    /// Returns whether every name is this door's.
+    pub fn is_any(&self) -> bool {
+        self.any
+    }
+
+    /// Returns whether an operator named this host, without its port.
+    pub fn names(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own.eq_ignore_ascii_case(name.trim_end_matches('.')))
+    }
+
     /// Returns whether a request for `host` (with or without a port) is for this door. `own` is the
     /// address the connection came to: asked only where nothing else says yes.
     pub fn admits(&self, host: &[u8], own: impl FnOnce() -> Option<IpAddr>) -> bool {

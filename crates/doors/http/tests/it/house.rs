@@ -16,6 +16,7 @@ use weft_core::{Clock, RelPath, Rights, Tick, Time, VolumeId};
 use weft_doors_http::{Http, Services, Settings};
 use weft_doors_listener::{Bounds, Listener, Stopper, shutdown};
 use weft_mover::Mover;
+use weft_remote::{Reach, Remote, Roots};
 use weft_sys::Sys;
 
 use crate::secured;
@@ -30,6 +31,13 @@ impl Clock for SysClock {
     fn tick(&self) -> Tick {
         self.0.clock().tick()
     }
+}
+
+/// What speaks to other servers: those of 127.0.0.1, and no others of this machine.
+fn remote(sys: &Sys) -> Remote {
+    let loopback = "127.0.0.1".parse().expect("a network");
+    let reach = Reach::public(vec![loopback]);
+    Remote::new(sys.clone(), reach, &Roots::default()).expect("TLS can be set up")
 }
 
 pub struct House {
@@ -73,6 +81,7 @@ impl House {
             locks: Arc::new(TestNameLocks::default()),
             links: None,
             mover: mover.clone(),
+            remote: Some(remote(&sys)),
         };
         let http = Http::new(&Settings::default(), services);
         let port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

@@ -16,4 +16,5 @@ mod raw;
 mod secured;
 mod stalled;
 mod system_calls;
+mod third_party;
 mod webdav;

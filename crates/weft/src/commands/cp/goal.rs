@@ -13,6 +13,7 @@ use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Shown, limits};
 use weft_sys::{Folder, fault};
 
 use super::Job;
+use super::server::ServerGoal;
 use crate::paths::{Ending, Side};
 
 /// Where copies go.
@@ -21,6 +22,8 @@ pub enum Goal {
     Tree(TreeGoal),
     /// To this machine.
     Local(LocalGoal),
+    /// To a server that speaks HTTP.
+    Server(ServerGoal),
 }
 
 /// Where copies go in the tree.
@@ -81,9 +84,11 @@ impl Goal {
         let goal = match target {
             Side::Tree(path, ending) => Self::Tree(TreeGoal::find(job, path, *ending).await?),
             Side::Local(path, ending) => Self::Local(LocalGoal::find(path, *ending)?),
+            Side::Server(url, ending) => Self::Server(ServerGoal::find(job, url, *ending).await?),
             Side::Standard => return Err(Error::invalid("use `weft cat` to write to standard output")),
         };
-        let into = matches!(goal, Self::Tree(TreeGoal::Into { .. }) | Self::Local(LocalGoal::Into(_)));
+        let into = matches!(goal, Self::Tree(TreeGoal::Into { .. }) | Self::Local(LocalGoal::Into(_)))
+            || matches!(&goal, Self::Server(goal) if goal.is_directory);
         if several && !into {
             let refused = "several things can only be copied into a directory";
             return Err(Error::new(ErrorKind::NotDirectory, refused));

@@ -7,11 +7,13 @@ use std::process::ExitCode;
 
 use clap::Args;
 use weft_client::copy::{Attributes, How};
-use weft_core::{Error, Result};
+use weft_core::{Error, RelPath, Result};
+use weft_remote::Url;
 use weft_sys::fault;
 
 use super::goal::{Goal, LocalGoal, TreeGoal, not_a_directory};
 use super::report::Report;
+use super::server::{self, ServerGoal};
 use super::{Job, Wanted, down, up};
 use crate::context::Context;
 use crate::paths::{self, Ending, Side};
@@ -31,13 +33,15 @@ pub struct Options {
     /// Only say what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
+    #[command(flatten)]
+    server: server::ServerOptions,
 }
 
 /// Options of `weft import`.
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub struct ImportArgs {
-    /// A directory of this machine
+    /// A directory of this machine, or https://host/dir/ of a server
     #[arg(value_name = "DIR")]
     from: PathBuf,
     /// What is in it goes into this directory of the tree, which is made if it is not there
@@ -54,7 +58,8 @@ pub struct ExportArgs {
     /// A directory of the tree
     #[arg(value_name = "PATH")]
     from: OsString,
-    /// What is in it goes into this directory of this machine, which is made if it is not there
+    /// What is in it goes into this directory of this machine, or https://host/dir/ of a server, which
+    /// is made if it is not there
     #[arg(value_name = "DIR")]
     to: PathBuf,
     #[command(flatten)]
@@ -65,7 +70,7 @@ pub struct ExportArgs {
 #[derive(Args)]
 #[command(after_long_help = HELP)]
 pub struct SyncArgs {
-    /// A directory: weft:/a/b in the tree, a/b on this machine
+    /// A directory: weft:/a/b in the tree, a/b on this machine, https://host/a/b/ on a server
     #[arg(value_name = "FROM")]
     from: OsString,
     /// The directory that is made like it, on the other side
@@ -90,6 +95,9 @@ pub fn import(context: &Context, args: &ImportArgs) -> Result<ExitCode> {
     let (how, wanted) = asked(&args.options, false)?;
     run(context, &wanted, how, async |job| {
         let to = paths::tree_path(&args.to)?;
+        if let Side::Server(from, _) = Side::parse(&args.from.clone().into_os_string())? {
+            return from_server(job, &from, &Side::Tree(to, Ending::Name), &args.to).await;
+        }
         into_tree(job, &args.from, &Side::Tree(to, Ending::Name), &args.to).await
     })
 }
@@ -97,7 +105,11 @@ pub fn import(context: &Context, args: &ImportArgs) -> Result<ExitCode> {
 pub fn export(context: &Context, args: &ExportArgs) -> Result<ExitCode> {
     let (how, wanted) = asked(&args.options, false)?;
     run(context, &wanted, how, async |job| {
-        let from = Side::Tree(paths::tree_path(&args.from)?, Ending::Contents);
+        let from = paths::tree_path(&args.from)?;
+        if let Side::Server(to, _) = Side::parse(&args.to.clone().into_os_string())? {
+            return to_server(job, from, &to).await;
+        }
+        let from = Side::Tree(from, Ending::Contents);
         out_of_tree(job, from, &args.to, &args.from).await
     })
 }
@@ -108,6 +120,12 @@ pub fn sync(context: &Context, args: &SyncArgs) -> Result<ExitCode> {
     run(context, &wanted, how, async |job| match (Side::parse(&args.from)?, Side::parse(&args.to)?) {
         (Side::Local(from, _), to @ Side::Tree(..)) => into_tree(job, &from, &to, &args.to).await,
         (from @ Side::Tree(..), Side::Local(to, _)) => out_of_tree(job, from, &to, &args.from).await,
+        (Side::Server(..), Side::Tree(..)) | (Side::Tree(..), Side::Server(..)) if args.delete => {
+            Err(Error::unsupported("nothing is removed where one side is a server")
+                .hint("leave `--delete` out"))
+        }
+        (Side::Server(from, _), to @ Side::Tree(..)) => from_server(job, &from, &to, &args.to).await,
+        (Side::Tree(from, _), Side::Server(to, _)) => to_server(job, from, &to).await,
         (Side::Tree(..), Side::Tree(..)) => {
             Err(Error::unsupported("both are in the tree").hint("weft cp -r copies within the tree"))
         }
@@ -124,7 +142,8 @@ fn asked(options: &Options, delete: bool) -> Result<(How, Wanted)> {
         ..How::default()
     };
     let (rules, dry_run) = (options.chosen.rules()?, options.dry_run);
-    Ok((how, Wanted { recursive: true, dry_run, alike: true, delete, rules }))
+    let server = options.server.clone();
+    Ok((how, Wanted { recursive: true, dry_run, alike: true, delete, rules, server }))
 }
 
 fn run(
@@ -155,6 +174,23 @@ async fn into_tree(job: &Job<'_>, from: &Path, to: &Side, typed: &OsStr) -> Resu
     }
     job.report.began_alike();
     up::copy(job, from, Ending::Contents, &goal).await.map_err(|e| e.op("copy").about(from.display()))
+}
+
+/// Copies what is in a directory of a server.
+async fn from_server(job: &Job<'_>, from: &Url, to: &Side, typed: &OsStr) -> Result<()> {
+    let goal = Goal::find(job, to, false).await;
+    let goal = goal.map_err(|e| e.op("copy to").about(typed.to_string_lossy()))?;
+    let Goal::Tree(goal) = goal else { return Err(Error::internal("a path of the tree leads elsewhere")) };
+    job.report.began_alike();
+    server::take(job, from, Ending::Contents, &goal).await.map_err(|e| e.op("copy").about(from))
+}
+
+/// Copies what is in a directory to one of a server.
+async fn to_server(job: &Job<'_>, from: RelPath, to: &Url) -> Result<()> {
+    let goal = ServerGoal { url: to.directory(), is_directory: true };
+    job.report.began_alike();
+    let shown = paths::show(&from);
+    server::give(job, from, Ending::Contents, &goal).await.map_err(|e| e.op("copy").about(shown))
 }
 
 async fn out_of_tree(job: &Job<'_>, from: Side, to: &Path, typed: &OsStr) -> Result<()> {

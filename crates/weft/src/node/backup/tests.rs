@@ -32,7 +32,8 @@ impl Scene {
         let directory = NodeDirectory::take(data, true, "test").expect("it is ours");
         let uid = directory.owner();
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let settings = NodeSettings { http, https: None, monitor: None, hosts: Vec::new() };
+        let third_party = Default::default();
+        let settings = NodeSettings { http, https: None, monitor: None, hosts: Vec::new(), third_party };
         let node = Running::start(sys, directory, &settings, |_| {}).await.expect("it starts");
         let at = Origin { door: Door::Native, peer: None, uid: Some(uid) };
         let admin = node.auth.authority().authenticate(&Evidence::SocketUid(uid), at).await;
