@@ -291,6 +291,10 @@ pub const HTTP_LINGER: Duration = Duration::from_secs(2);
 pub const HTTP2_STREAMS_MAX: usize = 64;
 /// Those of all connections of a door: each takes two descriptors.
 pub const HTTP2_STREAMS_ALL_MAX: usize = 1024;
+/// Those of them from one machine.
+pub const HTTP2_STREAMS_PER_PEER_MAX: usize = 256;
+/// Callers that a connection remembers from streams that have ended: each has a session.
+pub const HTTP2_KNOWN_MAX: usize = 2;
 /// Bytes of a stream that may come before any of them are taken.
 pub const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes of a stream's answer that wait for its client to take them.
@@ -540,7 +544,7 @@ pub const DROP_PACE_BYTES: u64 = 256 << 10;
 /// The time that those are for.
 pub const DROP_PACE_WITHIN: Duration = Duration::from_secs(60);
 /// How long an abandoned stage of somebody who has proved nothing is kept.
-pub const DROP_STAGE_LIFE: Duration = Duration::from_secs(24 * 3600);
+pub const DROP_STAGE_LIFE: Duration = Duration::from_secs(3 * 24 * 3600);
 /// Drop-boxes of a node.
 pub const DROP_BOXES_MAX: usize = 1000;
 /// How long the root key's word for a signing key holds.

@@ -16,6 +16,8 @@ use crate::connect::Line;
 use crate::send::{Answer, Ask, lies, refused};
 use crate::{Fields, Remote, Url};
 
+/// Digests that are checked by whoever downloads, as the two fields name them: by another nothing is.
+const CHECKED: [&str; 5] = ["adler", "adler32", "md5", "sha-256", "sha-512"];
 /// Digests that grids keep go first: a server that keeps one need not read the file.
 const WANT_DIGEST: &str = "adler32;q=1.0, sha-256;q=0.8, md5;q=0.5";
 const WANT_REPR_DIGEST: &str = "sha-256=10, sha-512=8, adler=5, md5=3";
@@ -78,9 +80,12 @@ impl Said {
         }
     }
 
-    /// Returns whether the server says by which digest the bytes can be checked.
+    /// Returns whether the server gives a digest of those that everybody here checks.
     pub fn has_digest(&self) -> bool {
-        self.repr_digest.is_some() || self.digest.is_some()
+        let members =
+            [&self.repr_digest, &self.digest].into_iter().flatten().flat_map(|text| text.split(','));
+        let mut names = members.filter_map(|member| Some(member.split_once('=')?.0.trim()));
+        names.any(|name| CHECKED.iter().any(|known| name.eq_ignore_ascii_case(known)))
     }
 
     fn is_of_same(&self, other: &Self) -> bool {

@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tracing_subscriber::filter::{Directive, ParseError};
 use tracing_subscriber::fmt::{self, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -54,9 +55,13 @@ pub struct Log {
 impl Log {
     /// Starts it. Lines for stderr go beside what is shown there.
     pub fn start(beside: Beside, logging: &Logging) -> Result<Self> {
-        let parsed = |text: &str| EnvFilter::builder().parse(text);
-        let filter = parsed(&logging.filter)
-            .map_err(|e| Error::invalid("what is to be logged cannot be read").caused_by(e))?;
+        let unread = |e: ParseError| Error::invalid("what is to be logged cannot be read").caused_by(e);
+        // The library of HTTP/2 shows paths that it refuses, and with them secrets of links.
+        let quiet: Directive = "h2=off".parse().map_err(unread)?;
+        let parsed = move |text: &str| {
+            EnvFilter::builder().parse(text).map(|filter| filter.add_directive(quiet.clone()))
+        };
+        let filter = parsed(&logging.filter).map_err(unread)?;
         let rolling = |path: &PathBuf| Rolling::open(path, logging.bytes, logging.kept);
         let file = logging.file.as_ref().map(rolling).transpose()?;
         let file = file.map(|file| Arc::new(Mutex::new(file)));

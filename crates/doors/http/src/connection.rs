@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::io;
-use std::net::IpAddr;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -46,7 +46,7 @@ pub struct Front {
     /// Whether its bytes are encrypted.
     pub is_secured: bool,
     /// The address that it came to.
-    pub own_ip: Option<IpAddr>,
+    pub own: Option<SocketAddr>,
 }
 
 impl Front {

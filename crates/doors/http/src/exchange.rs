@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 use std::future::Future;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 
 use bytes::BytesMut;
@@ -261,11 +261,13 @@ impl<'c> Talk<'c> {
     }
 
     /// Returns the address that the connection came to.
+    pub fn own_address(&self) -> Option<SocketAddr> {
+        self.front.map_or_else(|| self.socket.own_address(), |front| front.own)
+    }
+
+    /// Returns the host of that.
     pub fn own_ip(&self) -> Option<IpAddr> {
-        match self.front {
-            Some(front) => front.own_ip,
-            None => self.socket.own_address().map(|own| own.ip()),
-        }
+        self.own_address().map(|own| own.ip())
     }
 
     /// Waits until the other end is gone. What it sends meanwhile waits for its turn.

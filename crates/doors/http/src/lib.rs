@@ -107,7 +107,7 @@ pub struct Http {
     /// For how many uploads there is room to read much at once.
     room: Arc<Semaphore>,
     /// For how many streams of HTTP/2 there is room.
-    streams: Arc<Semaphore>,
+    streams: http2::Room,
     /// Third-party copies under way.
     third_party: third_party::Room,
     /// Where traces start, and how many there were: random to others, unique here.
@@ -127,7 +127,7 @@ impl Http {
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
         let (third_party, traces) = (third_party::Room::default(), AtomicU64::new(0));
-        let streams = Arc::new(Semaphore::new(limits::HTTP2_STREAMS_ALL_MAX));
+        let streams = http2::Room::default();
         Arc::new(Self { services, hosts, sums, room, streams, third_party, trace_key, traces, boundary })
     }
 

@@ -73,16 +73,18 @@ impl View<'_> {
     pub(super) fn space(&self, at: &At) -> Result<Space> {
         let node = self.existing(at)?;
         self.need_any(&node)?;
+        let container = self.home(&node)?;
+        let max = self.governing(container)?.rules.bytes_max;
+        if self.drops_into(&node)? {
+            let bytes = max.unwrap_or(0);
+            return Ok(Space { bytes_total: bytes, bytes_free: bytes, files: 0 });
+        }
         let store = self.volume.store.space()?;
         let files = inodes::count(self.read)?;
-        let container = self.home(&node)?;
-        let max = self.governing(container)?.rules.bytes_max.filter(|max| *max < store.bytes_total);
+        let max = max.filter(|max| *max < store.bytes_total);
         let Some(max) = max else {
             return Ok(Space { bytes_total: store.bytes_total, bytes_free: store.bytes_free, files });
         };
-        if self.drops_into(&node)? {
-            return Ok(Space { bytes_total: max, bytes_free: max, files: 0 });
-        }
         let left = max.saturating_sub(containers::used(self.read, container)?);
         Ok(Space { bytes_total: max, bytes_free: left.min(store.bytes_free), files })
     }

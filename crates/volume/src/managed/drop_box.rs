@@ -93,6 +93,18 @@ impl View<'_> {
         row.fill.with(&row.limits, self.now.wall, bytes).map(drop).ok_or_else(is_too_much)
     }
 
+    /// Checks that a box could ever take so many bytes at once, and takes any now.
+    pub(super) fn could_take(&self, dir: &Node, length: u64) -> Result<()> {
+        let Some((container, row)) = self.box_of(dir)? else { return Ok(()) };
+        if self.governing(container)?.rules.bytes_max.is_some_and(|max| length > max) {
+            return Err(is_full());
+        }
+        if length > row.limits.rate_bytes {
+            return Err(is_too_much());
+        }
+        self.takes_bytes(dir, length.min(1))
+    }
+
     fn record_of(&self, dir: &Node, container: ContainerId, row: &DropRow) -> Result<DropBoxRecord> {
         let limits = row.limits;
         let level = row.fill.now(&limits, self.now.wall).level;

@@ -13,7 +13,7 @@ use weft_core::form::{
     StageHint, SyncScope, VersionIs, Want,
 };
 use weft_core::proof::Caller;
-use weft_core::{ErrorKind, FileId, Result, Rights};
+use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 use weft_volume::managed::Managed;
 
 use super::site::Volume;
@@ -267,6 +267,36 @@ async fn a_box_shows_strangers_the_same_whatever_was_dropped() {
 }
 
 #[tokio::test]
+async fn a_length_that_is_announced_measures_nothing_of_what_is_left() {
+    let volume = Volume::fresh(16).await;
+    let limits = DropLimits { bytes: 1 << 50, rate_bytes: 1 << 20, ..LIMITS };
+    let (managed, _, _) = boxed(&volume, &limits).await;
+    let site = Site::of(&volume);
+    let dir = site.find("box").await.works();
+    let stranger = site.call_of(&Caller::anyone(), 30);
+    let mut told = Vec::new();
+    for round in 0..2 {
+        let mut answers = Vec::new();
+        for length in [1, 300 << 10, 1 << 20, (1 << 20) + 1, 1 << 51] {
+            let hint = StageHint { length: Some(length), ..StageHint::default() };
+            let stage = managed.stage(&stranger, &at("box/f"), &hint).await;
+            answers.push(stage.as_ref().map(drop).map_err(|error| error.kind()));
+            if let Ok(stage) = stage {
+                stage.discard(&stranger).await.works();
+            }
+        }
+        // The box's limit is larger than the disk: what is free there is not told instead.
+        let space = managed.space(&stranger, &At::id(dir)).await.works();
+        told.push((answers, space));
+        if round == 0 {
+            dropped(&managed, &stranger, "box/a", &pattern(900 << 10, 1)).await.works();
+        }
+    }
+    assert_eq!(told[0], told[1]);
+    assert_eq!(told[0].0, [Ok(()), Ok(()), Ok(()), Err(ErrorKind::NoQuota), Err(ErrorKind::NoSpace)]);
+}
+
+#[tokio::test]
 async fn a_refusal_tells_neither_how_much_a_box_takes_nor_whose_it_is() {
     let volume = Volume::fresh(13).await;
     let (managed, stranger, _) = boxed(&volume, &LIMITS).await;
@@ -307,14 +337,14 @@ async fn a_drop_that_stands_still_is_given_up_and_a_steady_one_is_not() {
 }
 
 #[tokio::test]
-async fn what_strangers_abandon_keeps_its_room_for_a_day() {
+async fn what_strangers_abandon_keeps_its_room_for_three_days() {
     let volume = Volume::fresh(15).await;
     let (managed, stranger, _) = boxed(&volume, &LIMITS).await;
     let stage = managed.stage(&stranger, &at("box/a"), &StageHint::default()).await.works();
     stage.put(&stranger, 1, 0, &mut BytesSource::new(pattern(1000 << 10, 1))).await.works();
     let used = || managed.drop_boxes(&Site::of(&volume).call()).works()[0].bytes;
     assert!(used() > 1000 << 10);
-    volume.pass(Duration::from_secs(24 * 3600)).await;
+    volume.pass(limits::DROP_STAGE_LIFE).await;
     let node = volume.domain.call(&volume.domain.caller("node:n1"), 0);
     managed.sweep(&node).await.works();
     assert!(used() < 1000, "{}", used());

@@ -49,6 +49,10 @@ impl Rolling {
     }
 
     fn turn_over(&mut self) -> io::Result<()> {
+        if !self.path.try_exists()? {
+            // Somebody took it away: there is nothing to put aside.
+            return self.begin();
+        }
         // From the oldest on, so that each name is free when it is needed.
         for number in (1..self.kept).rev() {
             match std::fs::rename(self.aside(number), self.aside(number + 1)) {
@@ -60,7 +64,11 @@ impl Rolling {
             0 => std::fs::remove_file(&self.path)?,
             _ => std::fs::rename(&self.path, self.aside(1))?,
         }
-        // Until here and from here on, lines go to one of them.
+        self.begin()
+    }
+
+    /// Until here and from here on, lines go to one of them.
+    fn begin(&mut self) -> io::Result<()> {
         (self.file, self.length) = open(&self.path)?;
         self.full = self.bytes_max;
         Ok(())
@@ -129,6 +137,25 @@ mod tests {
         assert_eq!(names, first.map(|(name, line)| (name.to_owned(), line.to_owned())));
         log.write(&[b'x'; 300]).expect("a long line is written all the same");
         assert_eq!(lines(dir.path())[0].1, ["x".repeat(300)]);
+    }
+
+    #[test]
+    fn a_file_that_was_taken_away_is_begun_anew_and_costs_none_of_those_before() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let mut log = Rolling::open(&path, 100, 3).expect("it opens");
+        let ten = |log: &mut Rolling, from: usize| {
+            for number in from..from + 10 {
+                log.write(format!("line {number:04}\n").as_bytes()).expect("it is written");
+            }
+        };
+        (0..3).for_each(|tens| ten(&mut log, tens * 10));
+        std::fs::remove_file(&path).expect("it is there");
+        ten(&mut log, 30);
+        let names: Vec<_> =
+            lines(dir.path()).into_iter().map(|(name, lines)| (name, lines[0].clone())).collect();
+        let first = [("log", "line 0030"), ("log.1", "line 0010"), ("log.2", "line 0000")];
+        assert_eq!(names, first.map(|(name, line)| (name.to_owned(), line.to_owned())));
     }
 
     #[test]

@@ -23,6 +23,7 @@
 
 mod head;
 mod pipe;
+mod room;
 
 use std::future::poll_fn;
 use std::io;
@@ -48,13 +49,15 @@ use crate::connection::{Connection, Front};
 use crate::exchange::{self, After};
 use crate::identity::Identity;
 
+pub use room::Room;
+
 /// What a client that speaks HTTP/2 begins with looks like the head of a request.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// Serves a connection on which the preface came, until it ends.
 pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
     let Connection { http, socket, origin, buffer, identity, .. } = connection;
-    let front = Front { is_secured: socket.is_secured(), own_ip: socket.own_address().map(|own| own.ip()) };
+    let front = Front { is_secured: socket.is_secured(), own: socket.own_address() };
     let sys = &http.services.sys;
     let shaken = tokio::select! {
         biased;
@@ -77,7 +80,9 @@ pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
         tokio::select! {
             biased;
             Some(done) = streams.join_next(), if !streams.is_empty() => match done {
-                Ok(identity) => known.push(identity),
+                // A few are remembered for the next: each has a session, of which the node has only so many.
+                Ok(identity) if known.len() < limits::HTTP2_KNOWN_MAX => known.push(identity),
+                Ok(identity) => identities(&http, [identity]),
                 Err(error) => tracing::error!(%error, "a stream's task panicked: a defect"),
             },
             asked = poll_fn(|context| match is_full {
@@ -147,7 +152,7 @@ impl Door {
         mut respond: SendResponse<Bytes>,
         identity: Identity,
     ) -> Identity {
-        let Ok(_room) = self.http.streams.clone().try_acquire_owned() else {
+        let Some(_place) = self.http.streams.enter(self.origin) else {
             respond.send_reset(Reason::REFUSED_STREAM);
             return identity;
         };

@@ -3,6 +3,8 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
@@ -48,7 +50,7 @@ pub async fn carry(
 ) {
     let (from, into) = tokio::io::split(socket);
     let answered = async {
-        let mut answered = pin!(Answer { sys, from, buffer: BytesMut::new() }.send(&mut respond, is_head));
+        let mut answered = pin!(Answer::new(sys, from).send(&mut respond, is_head));
         tokio::select! {
             biased;
             answered = &mut answered => answered,
@@ -96,11 +98,18 @@ struct Answer<'a> {
     from: ReadHalf<Socket>,
     /// Read and not sent yet.
     buffer: BytesMut,
+    /// How long whoever asked was waited for since [`limits::TRANSFER_PROGRESS_BYTES`] were taken last.
+    waited: Duration,
+    taken: u64,
 }
 
-impl Answer<'_> {
+impl<'a> Answer<'a> {
+    fn new(sys: &'a Sys, from: ReadHalf<Socket>) -> Self {
+        Self { sys, from, buffer: BytesMut::new(), waited: Duration::ZERO, taken: 0 }
+    }
+
     async fn send(mut self, respond: &mut SendResponse<Bytes>, is_head: bool) -> Result<(), Broken> {
-        let Answered { head, length } = self.head().await?;
+        let Answered { head, length } = self.head(respond).await?;
         let is_empty = is_head || length == Some(0) || matches!(head.status().as_u16(), 204 | 304);
         let mut stream = respond.send_response(head, is_empty)?;
         let sent = match length {
@@ -116,7 +125,7 @@ impl Answer<'_> {
     }
 
     /// Reads the head, and those before it that only say that something goes on.
-    async fn head(&mut self) -> Result<Answered, Broken> {
+    async fn head(&mut self, respond: &mut SendResponse<Bytes>) -> Result<Answered, Broken> {
         loop {
             if let Some(end) = self.buffer.windows(4).position(|four| four == b"\r\n\r\n") {
                 let bytes = self.buffer.split_to(end + 4);
@@ -129,22 +138,28 @@ impl Answer<'_> {
             if self.buffer.len() > limits::HTTP_HEAD_BYTES_MAX {
                 return Err(Broken::Exchange);
             }
-            self.fill().await?;
+            self.fill(|context| respond.poll_reset(context)).await?;
         }
     }
 
-    async fn fill(&mut self) -> Result<(), Broken> {
+    /// Reads on, unless whoever asked wants no more: `reset` tells.
+    async fn fill(
+        &mut self,
+        reset: impl FnMut(&mut Context<'_>) -> Poll<Result<Reason, h2::Error>>,
+    ) -> Result<(), Broken> {
         self.buffer.reserve(READ_BYTES);
-        match self.from.read_buf(&mut self.buffer).await? {
-            0 => Err(Broken::Exchange),
-            _ => Ok(()),
-        }
+        let read = tokio::select! {
+            biased;
+            read = self.from.read_buf(&mut self.buffer) => read?,
+            _ = poll_fn(reset) => return Err(Broken::Asker),
+        };
+        if read == 0 { Err(Broken::Exchange) } else { Ok(()) }
     }
 
     async fn send_length(&mut self, stream: &mut SendStream<Bytes>, mut left: u64) -> Result<(), Broken> {
         while left > 0 {
             if self.buffer.is_empty() {
-                self.fill().await?;
+                self.fill(|context| stream.poll_reset(context)).await?;
             }
             let length = left.min(self.buffer.len() as u64);
             left -= length;
@@ -163,7 +178,7 @@ impl Answer<'_> {
                 return Ok(stream.send_data(Bytes::new(), true)?);
             }
             match step.content {
-                0 => self.fill().await?,
+                0 => self.fill(|context| stream.poll_reset(context)).await?,
                 content => {
                     let bytes = self.buffer.split_to(content).freeze();
                     self.pass(stream, bytes, false).await?;
@@ -174,19 +189,27 @@ impl Answer<'_> {
 
     /// Sends bytes as fast as they are taken.
     async fn pass(
-        &self,
+        &mut self,
         stream: &mut SendStream<Bytes>,
         mut bytes: Bytes,
         is_last: bool,
     ) -> Result<(), Broken> {
         while !bytes.is_empty() {
             stream.reserve_capacity(bytes.len());
+            let since = self.sys.clock().tick();
             let room = tokio::select! {
                 biased;
                 room = poll_fn(|context| stream.poll_capacity(context)) => room.ok_or(Broken::Asker)??,
-                // The exchange may have ended: nobody else waits for who takes nothing.
-                () = self.sys.sleep(limits::TRANSFER_IDLE) => return Err(Broken::Exchange),
+                // The exchange may have ended: nobody else waits for who takes next to nothing.
+                () = self.sys.sleep(limits::TRANSFER_IDLE.saturating_sub(self.waited)) => {
+                    return Err(Broken::Exchange);
+                }
             };
+            self.waited += self.sys.clock().tick().since(since);
+            self.taken += room.min(bytes.len()) as u64;
+            if self.taken >= limits::TRANSFER_PROGRESS_BYTES {
+                (self.waited, self.taken) = (Duration::ZERO, 0);
+            }
             let piece = bytes.split_to(room.min(bytes.len()));
             stream.send_data(piece, is_last && bytes.is_empty())?;
         }

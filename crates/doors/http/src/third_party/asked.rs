@@ -111,7 +111,7 @@ fn is_here(x: &Exchange<'_, '_>, url: &Url) -> bool {
     }
     let usual = if url.is_secure() { 443 } else { 80 };
     let hosts = &x.talk.http.hosts;
-    let own = x.talk.socket.own_address();
+    let own = x.talk.own_address();
     let is_own_port = own.is_some_and(|own| own.port() == url.port());
     // Behind a server in front the port is that one's.
     hosts.names(url.host()) && (is_own_port || url.port() == usual)

@@ -81,7 +81,9 @@ impl Markers {
             (Some(_), Err(problem)) => {
                 let text: String =
                     problem.detail().chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
-                tracing::debug!(trace = %talk.trace, why = text, "a third-party copy failed");
+                // The words may hold an address, and that a secret.
+                let (status, kind) = (problem.status.code(), problem.kind.name());
+                tracing::debug!(trace = %talk.trace, status, kind, "a third-party copy failed");
                 self.say(talk, &format!("failure: {} {text}\n", problem.status.code()), true).await
             }
         }

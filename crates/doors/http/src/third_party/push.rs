@@ -21,7 +21,7 @@ use crate::status::Status;
 use crate::sums::Summed;
 
 /// What the other server may give a digest by: what grids keep, and what the Web has.
-const SUMMED: [Algorithm; 3] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm::Md5];
+const SUMMED: [Algorithm; 4] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5];
 
 /// Copies what has the request's name to another server.
 pub async fn serve(mut x: Exchange<'_, '_>, asked: &Asked, remote: &Remote) -> Served {

@@ -35,14 +35,17 @@ impl View<'_> {
         let spot = match dropped {
             Some(spot) => {
                 self.takes_a_file(&spot.dir)?;
-                self.takes_bytes(&spot.dir, length)?;
+                self.could_take(&spot.dir, length)?;
                 spot
             }
             None => self.spot(target)?,
         };
         self.may_publish(&spot)?;
         let (container, frees) = self.published_into(&spot)?;
-        let room = self.room(container, length.saturating_sub(frees));
+        // Of a drop only whether there is any room: a length that is announced costs nothing, and would
+        // measure what is left.
+        let more = if drops { length.min(1) } else { length.saturating_sub(frees) };
+        let room = self.room(container, more);
         room.map_err(|error| if drops { full(error) } else { error })?;
         Ok(StageRow {
             caller: self.call.caller.name().id(),

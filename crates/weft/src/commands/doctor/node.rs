@@ -16,8 +16,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Returns whether a node runs there, and what is wrong with it.
 pub fn check(context: &Context, dir: &Path) -> Result<(bool, Vec<Trouble>)> {
     let holder = std::fs::read_to_string(dir.join("lock.holder")).unwrap_or_default();
-    let pid = holder.rsplit_once("pid ").and_then(|(_, pid)| pid.trim().parse::<u32>().ok());
-    let lives = pid.is_some_and(|pid| Path::new("/proc").join(pid.to_string()).exists());
+    let lives = is_at_work(&holder);
     if !dir.join("node.sock").exists() {
         return Ok((lives, Vec::new()));
     }
@@ -35,15 +34,10 @@ pub fn check(context: &Context, dir: &Path) -> Result<(bool, Vec<Trouble>)> {
         Err(error) if error.kind() == ErrorKind::Unsupported => return Ok((true, Vec::new())),
         Err(error) if lives => {
             let what = format!("{holder} has the directory, and does not answer: {}", error.detail());
-            let why = "nothing is served";
-            return Ok((
-                true,
-                vec![Trouble::wrong(
-                    what,
-                    why,
-                    format!("look at its log; weft down; kill {}", pid.unwrap_or(0)),
-                )],
-            ));
+            // It may be going over what a crash left, or mending: nothing is to be killed for that.
+            let why = "nothing is served until it is through";
+            let mend = "look at its log and wait; if it makes no progress: weft down";
+            return Ok((true, vec![Trouble::wrong(what, why, mend)]));
         }
         Err(_) => {
             let why =
@@ -65,4 +59,25 @@ pub fn check(context: &Context, dir: &Path) -> Result<(bool, Vec<Trouble>)> {
         Trouble::doubtful(what, "the node runs, and not all of it works", "weft status; look at its log")
     });
     Ok((true, refused.into_iter().chain(degraded).collect()))
+}
+
+/// Returns whether the process that a holder's note names is there, and is a `weft` still: its number may be
+/// another's by now.
+fn is_at_work(holder: &str) -> bool {
+    let pid = holder.rsplit_once("pid ").and_then(|(_, pid)| pid.trim().parse::<u32>().ok());
+    let name = pid.and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok());
+    name.is_some_and(|name| name.trim_end() == "weft")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_is_no_weft_is_not_taken_for_the_node() {
+        // This test's own: it lives, and is called something else.
+        for holder in [format!("weft up, pid {}", std::process::id()), String::new(), "pid x".to_owned()] {
+            assert!(!is_at_work(&holder), "{holder}");
+        }
+    }
 }

@@ -11,7 +11,7 @@ use crate::commands::cp::interrupted;
 use crate::progress::Count;
 
 /// What a server may give a digest by.
-const SUMMED: [Algorithm; 3] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm::Md5];
+const SUMMED: [Algorithm; 4] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5];
 
 /// A source whose bytes are counted and summed up as they pass.
 pub struct Checked<'a, S> {
