@@ -44,6 +44,7 @@ mod list;
 pub mod map;
 pub mod notices;
 mod page;
+mod places;
 mod put;
 mod remove;
 mod small_body;
@@ -53,19 +54,21 @@ mod sums;
 mod third_party;
 mod webdav;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Semaphore;
 use weft_core::form::FileSystem;
 use weft_core::service::{Authority, Links, NameLocks, Sessions};
-use weft_core::{TraceId, limits};
+use weft_core::{CallerId, TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
 use weft_remote::Remote;
 use weft_sys::Sys;
 
 use codec::host::Hosts;
+use places::Places;
 use sums::Sums;
 
 /// What the door speaks over TLS, by the registered names, the best first.
@@ -107,9 +110,9 @@ pub struct Http {
     /// For how many uploads there is room to read much at once.
     room: Arc<Semaphore>,
     /// For how many streams of HTTP/2 there is room.
-    streams: http2::Room,
+    streams: Places<Option<IpAddr>>,
     /// Third-party copies under way.
-    third_party: third_party::Room,
+    third_party: Places<CallerId>,
     /// Where traces start, and how many there were: random to others, unique here.
     trace_key: u64,
     traces: AtomicU64,
@@ -126,8 +129,9 @@ impl Http {
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
-        let (third_party, traces) = (third_party::Room::default(), AtomicU64::new(0));
-        let streams = http2::Room::default();
+        let third_party = Places::new(limits::THIRD_PARTY_MAX, limits::THIRD_PARTY_PER_CALLER_MAX);
+        let streams = Places::new(limits::HTTP2_STREAMS_ALL_MAX, limits::HTTP2_STREAMS_PER_PEER_MAX);
+        let traces = AtomicU64::new(0);
         Arc::new(Self { services, hosts, sums, room, streams, third_party, trace_key, traces, boundary })
     }
 

@@ -23,7 +23,6 @@
 
 mod head;
 mod pipe;
-mod room;
 
 use std::future::poll_fn;
 use std::io;
@@ -36,7 +35,7 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinSet;
-use weft_core::form::Origin;
+use weft_core::form::{Origin, one_machine};
 use weft_core::limits;
 use weft_doors_listener::{Shutdown, Stay};
 use weft_sys::net::Socket;
@@ -48,8 +47,6 @@ use crate::codec::head::Head;
 use crate::connection::{Connection, Front};
 use crate::exchange::{self, After};
 use crate::identity::Identity;
-
-pub use room::Room;
 
 /// What a client that speaks HTTP/2 begins with looks like the head of a request.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
@@ -152,7 +149,7 @@ impl Door {
         mut respond: SendResponse<Bytes>,
         identity: Identity,
     ) -> Identity {
-        let Some(_place) = self.http.streams.enter(self.origin) else {
+        let Ok(_place) = self.http.streams.enter(self.origin.peer.map(one_machine)) else {
             respond.send_reset(Reason::REFUSED_STREAM);
             return identity;
         };

@@ -17,7 +17,6 @@ mod asked;
 mod markers;
 mod pull;
 mod push;
-mod room;
 
 use std::borrow::Cow;
 
@@ -25,12 +24,12 @@ use weft_core::{Error, ErrorKind};
 use weft_remote::Said;
 
 pub use asked::is_asked;
-pub use room::Room;
 
 use crate::answer::Problem;
 use crate::codec::digest::{self, Value};
 use crate::exchange::{Exchange, Served};
 use crate::map::{self, Act};
+use crate::places::Full;
 use crate::status::Status;
 use asked::{Asked, Way};
 
@@ -45,11 +44,20 @@ pub async fn serve(x: Exchange<'_, '_>) -> Served {
         return Err(Problem::new(Status::NOT_IMPLEMENTED, ErrorKind::Unsupported, why).into());
     };
     let place = x.talk.http.third_party.enter(x.call.caller.name().id());
-    let _place = place.map_err(|error| Problem::of(&error, Act::Make))?;
+    let _place = place.map_err(|full| Problem::of(&busy(full), Act::Make))?;
     match asked.way {
         Way::Pull => pull::serve(x, &asked, &remote).await,
         Way::Push => push::serve(x, &asked, &remote).await,
     }
+}
+
+/// Each copy holds a connection, maybe two, and bytes for somebody who need not do anything for it.
+fn busy(full: Full) -> Error {
+    let why = match full {
+        Full::All => "as many third-party copies are under way as this node makes at once",
+        Full::Own => "as many of your third-party copies are under way as one caller may have",
+    };
+    Error::new(ErrorKind::Busy, why).hint("ask again later")
 }
 
 /// Why a copy failed.
