@@ -71,8 +71,13 @@ use codec::host::Hosts;
 use places::Places;
 use sums::Sums;
 
-/// What the door speaks over TLS, by the registered names, the best first.
-pub const PROTOCOLS: &[&[u8]] = &[b"h2", b"http/1.1"];
+/// Returns what the door speaks over TLS, by the registered names, the best first.
+pub const fn protocols(http2: bool) -> &'static [&'static [u8]] {
+    match http2 {
+        true => &[b"h2", b"http/1.1"],
+        false => &[b"http/1.1"],
+    }
+}
 
 /// What an operator may choose.
 #[derive(Clone, Debug, Default)]

@@ -101,13 +101,13 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
         return detach(context, &dir);
     }
     let config = args.config(&dir)?;
+    let shown = progress::waiting(context, "starting");
     // Before the log is made: that may lie in it, and a directory that holds something is no new node's.
     let directory = NodeDirectory::take(&dir, true, "up")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    let shown = progress::waiting(context, "starting");
     let log = Log::start(shown.room(), &logging(&config))?;
     runtime.block_on(serve(context, args, directory, (config, log), shown)).map(|()| ExitCode::SUCCESS)
 }

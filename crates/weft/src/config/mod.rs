@@ -43,6 +43,8 @@ pub struct Config {
     monitor: Listen,
     /// The certificate that was given, and its key.
     given: Option<(PathBuf, PathBuf)>,
+    /// Whether HTTPS offers HTTP/2.
+    http2: bool,
     hosts: Vec<String>,
     third_party: ThirdParty,
     logging: Logging,
@@ -82,6 +84,7 @@ impl Config {
         let https = one(Setting::Https).first().and_then(|text| listen(text));
         let monitor = one(Setting::Monitor).first().and_then(|text| listen(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
+        let http2 = one(Setting::Http2).iter().any(|text| text == "on");
         let hosts = one(Setting::Hosts);
         let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
         let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
@@ -103,7 +106,7 @@ impl Config {
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
             (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, hosts, third_party, logging })
+                Ok(Self { http, https, monitor, given, http2, hosts, third_party, logging })
             }
             _ => Err(mistakes),
         }
@@ -123,7 +126,7 @@ impl Config {
             Listen::Beside => Some((Ipv4Addr::LOCALHOST, port_beside(self.http.port(), 2)).into()),
         };
         let given = self.given.clone().map(|(chain, key)| Files { chain, key });
-        let https = address.map(|address| HttpsSettings { address, given });
+        let https = address.map(|address| HttpsSettings { address, given, http2: self.http2 });
         NodeSettings {
             http: self.http,
             https,
@@ -144,6 +147,7 @@ impl Config {
             (Setting::Http, self.http != new.http),
             (Setting::Https, self.https != new.https),
             (Setting::Certificate, self.given != new.given),
+            (Setting::Http2, self.http2 != new.http2),
             (Setting::Monitor, self.monitor != new.monitor),
             (Setting::Hosts, self.hosts != new.hosts),
             (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),

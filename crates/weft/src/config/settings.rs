@@ -17,6 +17,8 @@ pub enum Setting {
     Certificate,
     /// Its key.
     CertificateKey,
+    /// Whether HTTPS offers HTTP/2.
+    Http2,
     /// Host names that requests may use.
     Hosts,
     /// Networks that third-party copies may reach besides the Internet.
@@ -64,11 +66,12 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
         Self::CertificateKey,
+        Self::Http2,
         Self::Monitor,
         Self::Hosts,
         Self::ThirdPartyTo,
@@ -129,6 +132,16 @@ impl Setting {
                 default: "",
                 live: false,
                 meaning: "a PEM file with the key of that certificate, which nobody but the node's user can read",
+            },
+            Self::Http2 => &About {
+                name: "https.http2",
+                variable: "WEFT_HTTP2",
+                flag: None,
+                kind: Kind::Text,
+                default: "on",
+                live: false,
+                meaning: "whether HTTPS offers HTTP/2: `on`, or `off` for clients that ask for it and fail, as XRootD 5.5 \
+                          where it pushes files",
             },
             Self::Hosts => &About {
                 name: "hosts",
@@ -247,6 +260,8 @@ impl Setting {
             (Self::Http | Self::Https | Self::Monitor, None) => Err("is set to nothing".to_owned()),
             (Self::Certificate | Self::CertificateKey, Some("")) => Err("names no file".to_owned()),
             (Self::Certificate | Self::CertificateKey, _) => Ok(()),
+            (Self::Http2, Some("on" | "off")) => Ok(()),
+            (Self::Http2, text) => Err(format!("`{}` is neither `on` nor `off`", text.unwrap_or_default())),
             (Self::Hosts, _) => match values.iter().find(|host| !is_host(host)) {
                 Some(host) => Err(format!("`{host}` is no host name: it holds no port, no `/` and no space")),
                 None => Ok(()),

@@ -57,6 +57,7 @@ fn every_mistake_is_told_with_its_line() {
         ("hosts = \"a\"\n", vec![(1, "takes a list")]),
         ("hosts = [\"a.example/x\"]\n", vec![(1, "no host name")]),
         ("[https]\ncertificate = \"/c\"\n", vec![(2, "needs `https.key`")]),
+        ("[https]\nhttp2 = \"no\"\n", vec![(2, "neither `on` nor `off`")]),
         ("log = \"info\"\nlog = \"warn\"\n", vec![(2, "duplicate key")]),
         ("log = \"info\n", vec![(1, "")]),
         ("log = \"a=b=c\"\n", vec![(1, "cannot be read")]),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weft_core::{Result, limits};
-use weft_doors_http::PROTOCOLS;
+use weft_doors_http::protocols;
 use weft_doors_listener::certificate::{self, Said};
 use weft_doors_listener::{Files, Identity};
 use weft_sys::{Sys, Task, fault, net, process};
@@ -23,6 +23,8 @@ pub struct HttpsSettings {
     pub address: SocketAddr,
     /// The certificate that was given; the node's own without one.
     pub given: Option<Files>,
+    /// Whether HTTP/2 is offered.
+    pub http2: bool,
 }
 
 /// The certificate that a node shows, kept up to date.
@@ -53,7 +55,7 @@ impl Shown {
                 (files, Some(asked))
             }
         };
-        let identity = Identity::load(files, PROTOCOLS)?;
+        let identity = Identity::load(files, protocols(settings.http2))?;
         Ok(Arc::new(Self { sys: sys.clone(), identity, own }))
     }
 
@@ -133,7 +135,7 @@ fn is_name(host: &str) -> bool {
 
 fn is_good(sys: &Sys, files: &Files, asked: &[String]) -> bool {
     let Some(said) = said(&files.chain) else { return false };
-    let usable = Identity::load(files.clone(), PROTOCOLS).is_ok();
+    let usable = Identity::load(files.clone(), protocols(true)).is_ok();
     usable && !ends_soon(sys, files) && asked.iter().all(|host| said.hosts.contains(host))
 }
 

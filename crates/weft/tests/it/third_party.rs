@@ -91,6 +91,11 @@ struct Scene {
 impl Scene {
     /// A node that may speak to this machine, XRootD beside it, and a large file on each: `big` on XRootD, `/d/big` here.
     fn open() -> Self {
+        Self::speaking("on")
+    }
+
+    /// The same where HTTP/2 is offered or not: XRootD's server is left behind by it where it pushes (decision 019).
+    fn speaking(http2: &str) -> Self {
         let mut node = Node::unstarted();
         node.sh(AUTHORITY);
         let place = node.path("");
@@ -99,7 +104,7 @@ impl Scene {
             "weft.toml",
             format!(
                 "[http]\nthird-party-to = [\"127.0.0.1\", \"::1\"]\nthird-party-authorities = \"{place}/certs\"\n\
-                 [https]\ncertificate = \"{place}/host.pem\"\nkey = \"{place}/host.key\"\n"
+                 [https]\ncertificate = \"{place}/host.pem\"\nkey = \"{place}/host.key\"\nhttp2 = \"{http2}\"\n"
             ),
         );
         node.start_with(&["--config".as_ref(), config.as_os_str()]);
@@ -164,19 +169,31 @@ fn curl_has_a_node_pull_from_xrootd_and_push_to_it() {
     scene.assert_kept_there("pushed");
 }
 
+/// Has XRootD's server copy.
+const COPY: &str =
+    r#"curl -sSf --cacert ca.pem -X COPY -H "TransferHeaderAuthorization: Bearer $T" -H "Credential: none""#;
+
 #[test]
-fn xrootd_pulls_from_a_node_and_pushes_to_it() {
-    if !programs("third_party::xrootd", &[]) {
+fn xrootd_pulls_from_a_node_whichever_http_is_offered() {
+    if !programs("third_party::xrootd_pulls", &[]) {
         return;
     }
-    let scene = Scene::open();
-    let said = scene.sh(
-        r#"copy() { curl -sSf --cacert ca.pem -X COPY -H "TransferHeaderAuthorization: Bearer $T" -H "Credential: none" "$@"; }
-        copy -H "Source: $U/big" "$X/theirs"
-        copy -H "Destination: $U/given" "$X/big""#,
-    );
-    assert_eq!(said.matches("success: ").count(), 2, "{said}");
-    scene.assert_kept_there("theirs");
+    for http2 in ["on", "off"] {
+        let scene = Scene::speaking(http2);
+        let said = scene.sh(&format!(r#"{COPY} -H "Source: $U/big" "$X/theirs""#));
+        assert_eq!(said.matches("success: ").count(), 1, "{said}");
+        scene.assert_kept_there("theirs");
+    }
+}
+
+#[test]
+fn xrootd_pushes_to_a_node_that_does_not_offer_http_2() {
+    if !programs("third_party::xrootd_pushes", &[]) {
+        return;
+    }
+    let scene = Scene::speaking("off");
+    let said = scene.sh(&format!(r#"{COPY} -H "Destination: $U/given" "$X/big""#));
+    assert_eq!(said.matches("success: ").count(), 1, "{said}");
     scene.assert_kept_here("given");
 }
 
@@ -185,7 +202,7 @@ fn gfal_copies_between_a_node_and_xrootd_without_touching_a_byte() {
     if !programs("third_party::gfal", &["gfal-copy"]) {
         return;
     }
-    let scene = Scene::open();
+    let scene = Scene::speaking("off");
     let said = scene.sh(r#"D=$(echo "$U" | sed s/https/davs/) Y=$(echo "$X" | sed s/https/davs/)
         go() { gfal-copy -f -vv -n 2 -K ADLER32 --copy-mode "$@" 2>&1; }
         for mode in pull push; do

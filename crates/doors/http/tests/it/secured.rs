@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Arc, OnceLock};
 
 use weft_conformance::TestTls;
-use weft_doors_http::PROTOCOLS;
+use weft_doors_http::protocols;
 use weft_doors_listener::{Files, Identity};
 
 /// Set where houses are secured.
@@ -28,7 +28,7 @@ pub fn identity(tls: &TestTls) -> Arc<Identity> {
     std::fs::write(&files.chain, &tls.chain).expect("it is written");
     std::fs::write(&files.key, &tls.key).expect("it is written");
     std::fs::set_permissions(&files.key, PermissionsExt::from_mode(0o600)).expect("it is ours");
-    Identity::load(files, PROTOCOLS).expect("it is good")
+    Identity::load(files, protocols(true)).expect("it is good")
 }
 
 #[test]
