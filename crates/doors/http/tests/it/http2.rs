@@ -45,7 +45,9 @@ impl Line {
         let socket = TcpStream::connect(house.address).await.expect("it connects");
         // What one stream does not take is no other's window.
         let mut settings = h2::client::Builder::new();
-        let shaken = settings.initial_connection_window_size(1 << 20).handshake(socket).await;
+        // More streams than the other end allows are refused, and it tells how many those are after the first may begin.
+        settings.initial_connection_window_size(1 << 20).initial_max_send_streams(1);
+        let shaken = settings.handshake(socket).await;
         let (send, connection) = shaken.expect("it speaks HTTP/2");
         Self { alice: format!("Bearer {}", house.token()), send, driven: tokio::spawn(connection) }
     }
