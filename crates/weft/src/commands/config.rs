@@ -90,6 +90,7 @@ fn check(context: &Context, args: &WhereArgs) -> Result<ExitCode> {
 
 fn show(context: &Context, args: &ShowArgs) -> Result<ExitCode> {
     let layers = args.place.layers(context)?;
+    let width = Setting::ALL.iter().map(|key| key.about().name.len()).max().unwrap_or_default();
     for key in Setting::ALL {
         let set = layers.effective(key);
         if set.origin == Origin::Default && !args.effective {
@@ -110,9 +111,9 @@ fn show(context: &Context, args: &ShowArgs) -> Result<ExitCode> {
             )?;
             continue;
         }
-        out!("{:18} {:28} {}", about.name, shown(&set.values), set.origin)?;
+        out!("{:width$} {:28} {}", about.name, shown(&set.values), set.origin)?;
         if args.effective {
-            overruled.iter().try_for_each(|origin| out!("{:18} {:28} overrules {origin}", "", ""))?;
+            overruled.iter().try_for_each(|origin| out!("{:width$} {:28} overrules {origin}", "", ""))?;
         }
     }
     let mistakes = Config::of(&layers).err().unwrap_or_default();

@@ -97,7 +97,7 @@ fn list(context: &Context) -> Result<()> {
             }
             let limits = &known.limits;
             out!(
-                "/{}  {} of {}  {} of {} files  {} now, {} each {} s",
+                "/{}  {} of {}  {} of {} files  {} now, {} per {}",
                 OneLine(&known.path.to_string()),
                 show::size(known.bytes),
                 show::size(limits.bytes),
@@ -105,7 +105,7 @@ fn list(context: &Context) -> Result<()> {
                 limits.files,
                 show::size(known.rate_left),
                 show::size(limits.rate_bytes),
-                limits.rate_per.as_secs(),
+                spans::show(limits.rate_per),
             )?;
         }
         Ok(())

@@ -129,7 +129,7 @@ fn all_hosts(asked: &[String]) -> Vec<String> {
 }
 
 /// Returns whether a certificate can be for it: `*`, which stands for any, is none.
-fn is_name(host: &str) -> bool {
+pub fn is_name(host: &str) -> bool {
     !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 

@@ -107,6 +107,8 @@ pub struct Running {
     /// Where monitors ask, if they may; it stops last.
     monitored: Option<Monitored>,
     addresses: Vec<(String, String)>,
+    /// What others call the machine, if somebody said.
+    host: Option<String>,
     stop_asked: Arc<tokio::sync::Notify>,
 }
 
@@ -185,6 +187,7 @@ impl Running {
             shown: shown.map(|shown| (shown.clone(), shown.watch())),
             monitored: None,
             addresses: Vec::new(),
+            host: settings.hosts.iter().find(|host| https::is_name(host)).cloned(),
             stop_asked: Arc::default(),
         };
         running.open_http(sys, &fs, http, settings, &stopping).await?;

@@ -1,5 +1,6 @@
 //! What a running node tells of itself, and does for its operator.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -42,7 +43,7 @@ impl Operator {
             sys: sys.clone(),
             started: sys.clock().now(),
             data: node.directory.path().display().to_string(),
-            doors: node.addresses.clone(),
+            doors: node.addresses.iter().map(|door| reached(door, node.host.as_deref())).collect(),
             auth: node.auth.clone(),
             engine: node.engine.clone(),
             store: node.store.clone(),
@@ -167,6 +168,18 @@ impl Node for Operator {
     }
 }
 
+/// Returns a door as others reach it: by what they call the machine, where it listens for others.
+fn reached((scheme, bound): &(String, String), host: Option<&str>) -> (String, String) {
+    let address = bound.split_once("://").and_then(|(_, address)| address.parse::<SocketAddr>().ok());
+    let shown = match (address, host) {
+        (Some(address), Some(host)) if !address.ip().is_loopback() => {
+            format!("{scheme}://{host}:{}", address.port())
+        }
+        _ => bound.clone(),
+    };
+    (scheme.clone(), shown)
+}
+
 /// A check stops where the tables cannot be read: it is not the asker's row that is of use, but
 /// what to do.
 fn of_tables(error: Error) -> Error {
@@ -177,4 +190,26 @@ fn of_tables(error: Error) -> Error {
         .op("check the node")
         .hint("stop the node and restore a backup to another directory; what is read meanwhile is whole")
         .caused_by(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_door_is_told_as_others_reach_it() {
+        let door = |scheme: &str, bound: &str| (scheme.to_owned(), bound.to_owned());
+        let shown = |scheme, bound, host| reached(&door(scheme, bound), host).1;
+        let named = Some("files.example.org");
+        assert_eq!(shown("https", "https://0.0.0.0:8421", named), "https://files.example.org:8421");
+        assert_eq!(shown("http", "http://[2001:db8::1]:8420", named), "http://files.example.org:8420");
+        for (scheme, bound, host) in [
+            ("https", "https://0.0.0.0:8421", None),
+            // What is in front of it has another port.
+            ("http", "http://127.0.0.1:8420", named),
+            ("native", "/srv/weft/node.sock", named),
+        ] {
+            assert_eq!(shown(scheme, bound, host), bound);
+        }
+    }
 }

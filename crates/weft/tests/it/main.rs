@@ -27,6 +27,7 @@ mod drop_boxes;
 mod exports;
 mod faulty_line;
 mod full;
+mod guides;
 mod http;
 mod http2;
 mod https;

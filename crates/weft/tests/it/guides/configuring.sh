@@ -1,0 +1,2 @@
+starts
+block 1
