@@ -270,6 +270,12 @@ pub trait DiskFile: OpenedFile {
         let _ = (at, len);
     }
 
+    /// Has the machine give up what it keeps in memory of a range, as far as that is on the disk already:
+    /// for who reads much once, and leaves to others what they had there. A wish.
+    fn forget(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
     /// Makes every write so far durable, with what is needed to read it back (`fdatasync`).
     /// After an error the unflushed bytes may be lost though they can still be read, and a later
     /// success does not bring them back.

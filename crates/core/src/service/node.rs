@@ -114,6 +114,46 @@ pub struct BackupReport {
     pub damaged: Vec<Finding>,
 }
 
+/// How far a node is with comparing what it keeps with what was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// Bytes that it reads in a second at most; 0 if it does not.
+    pub bytes_per_second: u64,
+    /// Rounds that were begun, in all.
+    pub rounds: u64,
+    /// When the round under way was begun, if one is.
+    pub began: Option<Time>,
+    /// When the last round came to its end.
+    pub ended: Option<Time>,
+    /// Objects that were looked at in the round under way, or else in the last.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// What is damaged, as far as it is remembered by name.
+    pub damaged: Vec<Damage>,
+    /// Objects that are damaged and not remembered by name.
+    pub beyond: u64,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// Which.
+    pub object: ObjectId,
+    /// The first byte of the first block that is not as it was written.
+    pub from: u64,
+    /// The end of the last such block.
+    pub to: u64,
+    /// How many such blocks there are; those between may be whole.
+    pub blocks: u64,
+    /// Whether the disk does not give the bytes at all.
+    pub unread: bool,
+    /// When it was found.
+    pub since: Time,
+    /// The files whose bytes they are, as people write them.
+    pub files: Vec<String>,
+}
+
 /// A directory of the node's machine that is served in place, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
@@ -154,6 +194,10 @@ pub trait Node: Send + Sync {
 
     /// Checks every structure of the running node without changing anything.
     async fn check(&self, caller: &Caller) -> Result<CheckReport>;
+
+    /// Returns how far the scrubber is; with `begin`, has it begin a round unless one is under way.
+    /// `Conflict` if it is to begin and is switched off.
+    async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub>;
 
     /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is
     /// free. The directory is an absolute path there. An administrator may share any; who is none, and asks

@@ -253,6 +253,7 @@ impl Calling {
         let (node, caller) = (&self.services.node, &self.call.caller);
         Ok(match ask {
             NodeAsk::Status => Answer::Status(node.status(caller).await?),
+            NodeAsk::Scrub { begin } => Answer::Scrub(node.scrub(caller, begin).await?),
             NodeAsk::Health => Answer::Health(node.health(caller).await?),
             NodeAsk::Stop => {
                 node.stop(caller).await?;

@@ -9,7 +9,7 @@ use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
     GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeHealth,
-    NodeStatus, Revoke, Share, UserEdit, UserRecord,
+    NodeStatus, Revoke, Scrub, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
 
@@ -23,6 +23,8 @@ const SHARES_SINCE: u16 = 4;
 const LINKS_SINCE: u16 = 5;
 /// The same of how well it is.
 const HEALTH_SINCE: u16 = 6;
+/// The same of its scrubber.
+const SCRUB_SINCE: u16 = 7;
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -157,6 +159,14 @@ impl Node for Remote {
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), limits::UPKEEP_WITHIN).await?, Answer::Check(report) => report)
+    }
+
+    async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub> {
+        if self.0.connection.welcome().version < SCRUB_SINCE {
+            return Err(Error::unsupported("the node is too old to have a scrubber"));
+        }
+        let body = CallBody::Node(NodeAsk::Scrub { begin });
+        take!(self.0.call_as(caller, body, limits::CALL_DEADLINE).await?, Answer::Scrub(scrub) => scrub)
     }
 
     /// The node knows itself from where it is asked.

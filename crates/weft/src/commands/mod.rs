@@ -27,6 +27,7 @@ mod mv;
 mod resolve;
 mod revoke;
 mod rm;
+mod scrub;
 mod share;
 mod shell;
 mod stat;
@@ -67,6 +68,8 @@ pub enum Command {
     Backup(backup::BackupArgs),
     /// Check a node's data, and mend them
     Fsck(fsck::FsckArgs),
+    /// Have a running node compare everything with what was written
+    Scrub(scrub::ScrubArgs),
     /// Make a node from a backup
     Restore(backup::RestoreArgs),
     /// Show how a node is configured, and find mistakes
@@ -191,6 +194,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Umount(args) => mount::umount(&args),
         Command::Backup(args) => return backup::backup(context, &args),
         Command::Fsck(args) => return fsck::run(context, &args),
+        Command::Scrub(args) => return scrub::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
         Command::Status => return status::run(context),

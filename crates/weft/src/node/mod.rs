@@ -20,6 +20,7 @@ mod links;
 mod monitor;
 mod operator;
 mod ready;
+mod scrub;
 mod shares;
 mod upkeep;
 
@@ -82,6 +83,8 @@ pub struct NodeSettings {
     pub hosts: Vec<String>,
     /// How third-party copies are made.
     pub third_party: ThirdParty,
+    /// Bytes that the scrubber reads in a second at most; 0 if it is off.
+    pub scrub: u64,
 }
 
 /// A node that runs.
@@ -150,8 +153,11 @@ impl Running {
             founding(founded);
         }
         let auth = Arc::new(auth);
-        let options =
-            weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
+        let options = weft_store::Options {
+            records_flushed_by_caller: true,
+            scrub_bytes_per_second: settings.scrub,
+            ..weft_store::Options::default()
+        };
         let store = Arc::new(
             Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?,
         );
@@ -284,6 +290,11 @@ impl Running {
     /// Returns the certificate that HTTPS shows, if it is spoken.
     pub fn shown(&self) -> Option<&Shown> {
         self.shown.as_ref().map(|(shown, _)| &**shown)
+    }
+
+    /// Sets how many bytes the scrubber reads in a second at most; 0 is off.
+    pub fn set_scrub_rate(&self, bytes_per_second: u64) {
+        self.store.set_scrub_rate(bytes_per_second);
     }
 
     /// Reads again what may change while the node runs.

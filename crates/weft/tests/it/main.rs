@@ -50,6 +50,7 @@ mod programs;
 mod progress;
 mod rights;
 mod scripts;
+mod scrubbing;
 mod servers;
 mod shared_node;
 mod shares;

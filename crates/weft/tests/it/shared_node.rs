@@ -18,7 +18,7 @@ use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, Authority, BackupReport, CheckReport,
     DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGrant, LinkRecord, Links, NewLink, NewUser,
-    Node as NodeService, NodeHealth, NodeStatus, Revoke, Sessions, Share, UserEdit, UserRecord,
+    Node as NodeService, NodeHealth, NodeStatus, Revoke, Scrub, Sessions, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
@@ -199,6 +199,9 @@ impl NodeService for Home {
         not_asked()
     }
     async fn health(&self, _: &Caller) -> Result<NodeHealth> {
+        not_asked()
+    }
+    async fn scrub(&self, _: &Caller, _: bool) -> Result<Scrub> {
         not_asked()
     }
     async fn stop(&self, _: &Caller) -> Result<()> {
