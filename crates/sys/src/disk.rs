@@ -79,6 +79,10 @@ flush_sites! {
     BackupFile,
     /// The names of a backup's or a restored node's parts, and its own name.
     BackupDir,
+    /// The file that says in which format a node's directory is.
+    NodeFormat,
+    /// The name of that file.
+    NodeFormatDir,
 }
 
 /// Bytes copied at once where the machine cannot copy by itself.

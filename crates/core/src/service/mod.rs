@@ -20,7 +20,8 @@ pub use links::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
 pub use memberships::Memberships;
 pub use name_locks::NameLocks;
 pub use node::{
-    BackupReport, CheckReport, Damage, Finding, Node, NodeHealth, NodeStatus, Scrub, Severity, Share,
+    BackupReport, CheckReport, Damage, Finding, KeyRecord, Keys, Node, NodeHealth, NodeStatus, Scrub,
+    Severity, Share,
 };
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};

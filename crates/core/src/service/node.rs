@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::caller::CallerName;
 use crate::error::Result;
 use crate::form::Origin;
-use crate::id::{DomainId, ObjectId, VolumeId};
+use crate::id::{DomainId, KeyId, ObjectId, VolumeId};
 use crate::name::RelPath;
-use crate::proof::Caller;
+use crate::proof::{Caller, Purpose};
 use crate::time::Time;
 
 /// How a node is.
@@ -154,6 +154,32 @@ pub struct Damage {
     pub files: Vec<String>,
 }
 
+/// The keys of a node's domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Where on the node's machine the root key lies, if it was not put away.
+    pub root: Option<String>,
+    /// Those that sign, or signed.
+    pub keys: Vec<KeyRecord>,
+}
+
+/// A key that signs, or signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// Which.
+    pub id: KeyId,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Whether it signs now.
+    pub current: bool,
+    /// Whether what it signed is no longer believed.
+    pub ended: bool,
+    /// When it was made.
+    pub made: Time,
+    /// Until when what it signed is believed, unless it was ended.
+    pub until: Time,
+}
+
 /// A directory of the node's machine that is served in place, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
@@ -198,6 +224,18 @@ pub trait Node: Send + Sync {
     /// Returns how far the scrubber is; with `begin`, has it begin a round unless one is under way.
     /// `Conflict` if it is to begin and is switched off.
     async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub>;
+
+    /// Returns the domain's keys.
+    async fn keys(&self, caller: &Caller) -> Result<Keys>;
+
+    /// Makes new keys that sign from now on, certified by the root key, and returns them all. What the old ones
+    /// signed stays good until it runs out; with `revoke_old`, what any old one signed is dead at once, but for
+    /// the audit log. `root_key` is an absolute path on the node's machine: `None` is where a start
+    /// left it. It is read for this, and not kept.
+    ///
+    /// `Unavailable` if the root key is not where it should be, `Invalid` if it is another domain's,
+    /// `NotPermitted` if others than the node's user can read it.
+    async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys>;
 
     /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is
     /// free. The directory is an absolute path there. An administrator may share any; who is none, and asks

@@ -16,6 +16,7 @@ mod find;
 mod fsck;
 mod group;
 mod head;
+mod key;
 mod link;
 mod ln;
 mod login;
@@ -68,6 +69,9 @@ pub enum Command {
     Backup(backup::BackupArgs),
     /// Check a node's data, and mend them
     Fsck(fsck::FsckArgs),
+    /// List the keys of a node's domain, and replace them
+    #[command(subcommand)]
+    Key(key::KeyCommand),
     /// Have a running node compare everything with what was written
     Scrub(scrub::ScrubArgs),
     /// Make a node from a backup
@@ -204,6 +208,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Logout => login::logout(context),
         Command::Whoami => whoami::run(context),
         Command::User(command) => user::run(context, &command),
+        Command::Key(command) => key::run(context, &command),
         Command::Group(command) => group::run(context, &command),
         Command::Ls(args) => return ls::run(context, &args),
         Command::Cat(args) => return cat::run(context, &args),

@@ -323,7 +323,7 @@ pub fn down(context: &Context) -> Result<()> {
         let dir = context.directory(None)?;
         let until = weft_core::Deadline::within(context.sys().clock(), weft_core::limits::DRAIN_DEADLINE * 3);
         loop {
-            match NodeDirectory::take(&dir, false, "down") {
+            match NodeDirectory::take_any(&dir, false, "down") {
                 Ok(directory) => return directory.release(),
                 Err(e) if e.kind() != ErrorKind::Busy || until.passed(context.sys().clock()) => {
                     return Err(e);

@@ -15,7 +15,9 @@ mod audit;
 pub mod backup;
 pub mod check;
 mod directory;
+mod format;
 mod https;
+mod keys;
 mod links;
 mod monitor;
 mod operator;
@@ -35,7 +37,7 @@ use weft_core::service::{Links, Node, ObjectStore};
 use weft_core::{Clock, Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings, notices};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
-use weft_doors_native::{OpenTables, Services as NativeServices};
+use weft_doors_native::{Certificates, OpenTables, Services as NativeServices};
 use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
 use weft_remote::{Reach, Remote, Roots};
@@ -48,6 +50,7 @@ use weft_volume::name_locks::KeptNameLocks;
 
 use crate::config::ThirdParty;
 pub use directory::NodeDirectory;
+pub use format::Format;
 pub use https::HttpsSettings;
 use https::Shown;
 use links::NodeLinks;
@@ -139,6 +142,8 @@ impl Running {
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
         let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
+        // Before anything is changed that an older program would not understand.
+        directory.upgrade()?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
@@ -262,7 +267,7 @@ impl Running {
             node: Arc::new(operator) as Arc<dyn Node>,
             links: self.links(sys),
             domain: self.auth.domain(),
-            certificates: self.auth.certificates()?,
+            certificates: certificates(&self.auth),
             opens,
             uids: weft_doors_native::Uids::default(),
         });
@@ -360,6 +365,15 @@ async fn listeners(sys: &Sys, directory: &NodeDirectory, settings: &NodeSettings
     let shown = Shown::open(sys, directory, https, &settings.hosts)?;
     let secured = secured.secured(shown.identity());
     Ok(Listeners { http: vec![("http", plain), ("https", secured)], shown: Some(shown), monitor })
+}
+
+/// Returns what tells which keys vouch for the domain's credentials.
+fn certificates(auth: &Arc<Auth>) -> Certificates {
+    let auth = Arc::downgrade(auth);
+    Arc::new(move || match auth.upgrade() {
+        Some(auth) => auth.certificates(),
+        None => Err(Error::new(ErrorKind::Unavailable, "the node is stopping")),
+    })
 }
 
 /// Copies the audit records of writes from the commits they came with into the log.

@@ -8,7 +8,8 @@ use weft_core::form::{At, FileSystem, Origin};
 use weft_core::metrics::Way;
 use weft_core::proof::Caller;
 use weft_core::service::{
-    BackupReport, CheckReport, Finding, Node, NodeHealth, NodeStatus, ObjectStore, Scrub, Severity, Share,
+    BackupReport, CheckReport, Finding, Keys, Node, NodeHealth, NodeStatus, ObjectStore, Scrub, Severity,
+    Share,
 };
 use weft_core::{Clock, Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_kv::Engine;
@@ -19,7 +20,7 @@ use weft_volume::managed::{Managed, Unfinished};
 use super::monitor::Monitor;
 use super::shares::NodeShares;
 use super::upkeep::{Chore, Upkeep};
-use super::{Running, backup, call_of, scrub};
+use super::{Running, backup, call_of, keys, scrub};
 
 pub struct Operator {
     sys: Sys,
@@ -166,6 +167,14 @@ impl Node for Operator {
             self.store.scrub_now()?;
         }
         self.damaged.scrub(&self.sys, caller, &self.store, &self.volume)
+    }
+
+    async fn keys(&self, caller: &Caller) -> Result<Keys> {
+        keys::list(&self.auth, caller, &self.data)
+    }
+
+    async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys> {
+        keys::rotate(&self.auth, caller, &self.data, root_key, revoke_old).await
     }
 
     async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {

@@ -92,7 +92,7 @@ fn the_scrubber_is_switched_off_and_on_while_the_node_runs() {
         soon("it was read", || node.log().matches("was read again").count() > before);
     };
     say(&node, "scrub = \"off\"\n");
-    node.run(&["scrub"]).fails(1, &["error: cannot scrub", "switched off", "hint: set `scrub`"]);
+    node.run(&["scrub"]).fails(1, &["error: the scrubber is switched off", "hint: set `scrub`"]);
     assert!(node.run(&["scrub", "status"]).ok().starts_with("switched off; last to its end: never"));
     say(&node, "scrub = \"64M\"\n");
     assert_eq!(document(&node.run(&["scrub", "status", "--json"]))["bytes_per_second"], 64 << 20);

@@ -10,12 +10,12 @@ use weft_core::acl::Network;
 use weft_core::attr::Version;
 use weft_core::drop_box::DropLimits;
 use weft_core::form::{Ack, Door, Origin, Supports, Wire};
-use weft_core::proof::{Attenuation, KeyCertificate, Signed};
+use weft_core::proof::{Attenuation, KeyCertificate, Purpose, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
-    Damage, DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant,
-    LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Scrub, Secret, SessionGrant, Severity,
-    Share, UserEdit, UserRecord,
+    Damage, DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, KeyRecord, Keys, LinkGives,
+    LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Scrub, Secret, SessionGrant,
+    Severity, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
@@ -197,7 +197,7 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
 }
 
 fn node(dice: &mut Dice) -> NodeAsk {
-    match dice.roll(9) {
+    match dice.roll(11) {
         0 => NodeAsk::Status,
         1 => NodeAsk::Stop,
         2 => NodeAsk::Backup(text(dice)),
@@ -206,6 +206,8 @@ fn node(dice: &mut Dice) -> NodeAsk {
         5 => NodeAsk::Unshare(path(dice)),
         6 => NodeAsk::Health,
         7 => NodeAsk::Scrub { begin: coin(dice) },
+        8 => NodeAsk::Keys,
+        9 => NodeAsk::RotateKeys { root_key: maybe(dice, text), revoke_old: coin(dice) },
         _ => NodeAsk::Shares,
     }
 }
@@ -373,6 +375,19 @@ fn scrub(dice: &mut Dice) -> Scrub {
     }
 }
 
+fn keys(dice: &mut Dice) -> Keys {
+    let purposes = [Purpose::Certificate, Purpose::Credential, Purpose::Capability, Purpose::Audit];
+    let key = |dice: &mut Dice| KeyRecord {
+        id: KeyId(wide(dice)),
+        purpose: *dice.pick(&purposes),
+        current: coin(dice),
+        ended: coin(dice),
+        made: time(dice),
+        until: time(dice),
+    };
+    Keys { root: maybe(dice, text), keys: several(dice, key) }
+}
+
 fn status(dice: &mut Dice) -> NodeStatus {
     NodeStatus {
         version: text(dice),
@@ -449,7 +464,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(23) {
+    match dice.roll(24) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -491,6 +506,7 @@ fn answer(dice: &mut Dice) -> Answer {
         19 => Answer::DropBoxes(several(dice, drop_box)),
         20 => Answer::Health(health(dice)),
         21 => Answer::Scrub(scrub(dice)),
+        22 => Answer::Keys(keys(dice)),
         _ => Answer::Done,
     }
 }
@@ -563,7 +579,7 @@ mod complete {
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
         });
-        met(9, node, |ask| match ask {
+        met(11, node, |ask| match ask {
             NodeAsk::Status => 0,
             NodeAsk::Stop => 1,
             NodeAsk::Backup(_) => 2,
@@ -573,6 +589,8 @@ mod complete {
             NodeAsk::Shares => 6,
             NodeAsk::Health => 7,
             NodeAsk::Scrub { .. } => 8,
+            NodeAsk::Keys => 9,
+            NodeAsk::RotateKeys { .. } => 10,
         });
         met(6, links, |ask| match ask {
             LinksAsk::Make { .. } => 0,
@@ -661,7 +679,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(23, answer, |answer| match answer {
+        met(24, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -685,6 +703,7 @@ mod complete {
             Answer::DropBoxes(_) => 20,
             Answer::Health(_) => 21,
             Answer::Scrub(_) => 22,
+            Answer::Keys(_) => 23,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }
