@@ -284,7 +284,7 @@ fn a_round_that_was_killed_goes_on_where_it_was() {
         let (scrub, took) = rest_of_round(&node).await;
         let read = metric(&node).1;
         // Half a minute is done again at most; and it waits a minute first.
-        assert!(read < 81 * BLOCK && read >= 39 * BLOCK, "{read}");
+        assert!((39 * BLOCK..81 * BLOCK).contains(&read), "{read}");
         assert!(took > limits::SCRUB_AFTER_START, "{took:?}");
         assert_eq!((scrub.rounds, scrub.objects), (1, 2));
         // What it found in the part that it did not look at again stays.

@@ -155,27 +155,7 @@ impl Setting {
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
-            Self::ThirdPartyTo => &About {
-                name: "http.third-party-to",
-                variable: "WEFT_THIRD_PARTY_TO",
-                flag: None,
-                kind: Kind::List,
-                default: "",
-                live: false,
-                meaning: "networks, such as 10.1.0.0/16, where this node may read and write files of other servers for its \
-                          callers; those of the Internet it may always, its own machine and private networks only if they \
-                          stand here",
-            },
-            Self::ThirdPartyAuthorities => &About {
-                name: "http.third-party-authorities",
-                variable: "WEFT_THIRD_PARTY_AUTHORITIES",
-                flag: None,
-                kind: Kind::Text,
-                default: "",
-                live: false,
-                meaning: "a PEM file, or a directory of them named by their hashes, of authorities that may vouch for \
-                          those servers besides the machine's own",
-            },
+            Self::ThirdPartyTo | Self::ThirdPartyAuthorities => self.about_third_party(),
             Self::Scrub => &About {
                 name: "scrub",
                 variable: "WEFT_SCRUB",
@@ -196,6 +176,33 @@ impl Setting {
                 meaning: "what is logged: error, warn, info, debug or trace; `warn,weft_kv=debug` says it of a part",
             },
             Self::LogFormat | Self::LogTo | Self::LogBytes | Self::LogKept => self.about_log_files(),
+        }
+    }
+
+    /// The same of third-party copies.
+    const fn about_third_party(self) -> &'static About {
+        match self {
+            Self::ThirdPartyTo => &About {
+                name: "http.third-party-to",
+                variable: "WEFT_THIRD_PARTY_TO",
+                flag: None,
+                kind: Kind::List,
+                default: "",
+                live: false,
+                meaning: "networks, such as 10.1.0.0/16, where this node may read and write files of other servers for its \
+                          callers; those of the Internet it may always, its own machine and private networks only if they \
+                          stand here",
+            },
+            _ => &About {
+                name: "http.third-party-authorities",
+                variable: "WEFT_THIRD_PARTY_AUTHORITIES",
+                flag: None,
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "a PEM file, or a directory of them named by their hashes, of authorities that may vouch for \
+                          those servers besides the machine's own",
+            },
         }
     }
 
