@@ -325,7 +325,7 @@ fn root_missing() -> Error {
     Error::new(ErrorKind::Unavailable, "the domain's root key is not here")
         .op("certify a key with")
         .about(file::ROOT)
-        .hint("weft key rotate --root-key FILE takes it from where it was put away; a start wants it in its place")
+        .hint("weft key rotate --root-key FILE takes it from where it was put away; a start wants it back as root.key")
 }
 
 async fn renew_if_needed(
