@@ -16,7 +16,7 @@ use crate::check;
 use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
-use crate::keys::{self, KeyRing, KeyState};
+use crate::keys::{self, KeyRing, KeyState, RootFile};
 use crate::links::{self, TableLinks};
 use crate::password::{PasswordHash, random_password};
 use crate::remembered::Remembered;
@@ -309,15 +309,33 @@ impl Auth {
         self.home.keys.states()
     }
 
+    /// Returns where the root key lies below the directory that auth was given, if it was not put away.
+    /// Administrators only.
+    pub fn root_key(&self, caller: &Caller) -> Result<Option<String>> {
+        self.home.demand_administrator(caller)?;
+        Ok(self.home.keys.root_here().map(|name| format!("{KEYS}/{name}")))
+    }
+
     /// Replaces the key for `purpose`: new things are signed by the new one, what the old one
     /// signed stays good until it runs out by itself, and the old one's secret is destroyed.
     /// Administrators only. `Unavailable` while the root key is away.
     pub async fn rotate(&self, caller: &Caller, purpose: Purpose) -> Result<KeyId> {
+        self.rotate_by(caller, purpose, None).await
+    }
+
+    /// Does the same by a root key that was put away.
+    pub async fn rotate_by(
+        &self,
+        caller: &Caller,
+        purpose: Purpose,
+        root: Option<RootFile>,
+    ) -> Result<KeyId> {
         self.home.demand_administrator(caller)?;
         let (home, caller) = (self.home.clone(), caller.clone());
         let change = async move {
             let _gate = home.gate.write().await;
-            let answer = home.keys.rotate(purpose).await.map_err(|error| error.op("rotate a key"));
+            let answer =
+                home.keys.rotate(purpose, root.as_ref()).await.map_err(|error| error.op("rotate a key"));
             home.tell_edit(&caller, "rotate-key", answer, format!("{purpose:?}")).await
         };
         self.home.to_the_end(change).await
@@ -335,6 +353,28 @@ impl Auth {
                 home.revocations.end_leases();
             }
             home.tell_edit(&caller, "end-key", answer, key.to_string()).await
+        };
+        self.home.to_the_end(change).await
+    }
+
+    /// Does so with every key that was rotated out, but for those of the audit log, whose past rests on them. The
+    /// caller's own proof may be dead after that.
+    pub async fn end_old_keys(&self, caller: &Caller) -> Result<()> {
+        self.home.demand_administrator(caller)?;
+        let (home, caller) = (self.home.clone(), caller.clone());
+        let change = async move {
+            let _gate = home.gate.write().await;
+            for key in home.keys.states()? {
+                if key.current || key.ended || key.purpose == Purpose::Audit {
+                    continue;
+                }
+                let answer = home.keys.end(key.id).await.map_err(|error| error.op("end a key"));
+                if answer.is_ok() {
+                    home.revocations.end_leases();
+                }
+                home.tell_edit(&caller, "end-key", answer, key.id.to_string()).await?;
+            }
+            Ok(())
         };
         self.home.to_the_end(change).await
     }

@@ -47,6 +47,15 @@ pub struct KeyState {
     pub until: Time,
 }
 
+/// Where the root key lies when it was put away: a file that nobody but the node's user can read.
+#[derive(Clone)]
+pub struct RootFile {
+    /// The directory.
+    pub disk: Arc<dyn Disk>,
+    /// The file's name in it.
+    pub name: String,
+}
+
 /// The keys that sign now.
 struct Current {
     credential: SigningKey,
@@ -89,6 +98,13 @@ pub(crate) struct Root(SigningKey);
 impl Root {
     pub(crate) fn read(disk: &dyn Disk) -> Result<Option<Self>> {
         Ok(file::read(disk, Purpose::Certificate, file::ROOT)?.map(Self))
+    }
+
+    /// Reads it from where it was put away.
+    fn read_from(from: &RootFile) -> Result<Self> {
+        let found = file::read(&*from.disk, Purpose::Certificate, &from.name)?;
+        let missing = || Error::new(ErrorKind::Unavailable, "there is no such file on the node's machine");
+        found.map(Self).ok_or_else(|| missing().op("read the root key from").about(&from.name))
     }
 
     /// Returns the domain that this key is the root of.
@@ -231,6 +247,11 @@ impl KeyRing {
         rows.into_iter().map(state).collect()
     }
 
+    /// Returns the name of the root key's file, if it is where it was made.
+    pub(crate) fn root_here(&self) -> Option<&'static str> {
+        self.disk.measure(file::ROOT).is_ok().then_some(file::ROOT)
+    }
+
     /// Returns the certificates of every key that is still believed: what others need to
     /// verify what this domain signs.
     pub(crate) fn certificates(&self) -> Result<Vec<KeyCertificate>> {
@@ -245,13 +266,18 @@ impl KeyRing {
 
     /// Replaces the key for `purpose`. What the old one signed stays believed. `Unavailable`
     /// without the root key.
-    pub(crate) async fn rotate(&self, purpose: Purpose) -> Result<KeyId> {
+    /// The root key is where it was made, unless `from` says where else.
+    pub(crate) async fn rotate(&self, purpose: Purpose, from: Option<&RootFile>) -> Result<KeyId> {
         if purpose == Purpose::Certificate {
             return Err(Error::unsupported("a root key is not replaced: it is the domain"));
         }
-        let root = Root::read(&*self.disk)?.ok_or_else(root_missing)?;
+        let root = match from {
+            Some(from) => Root::read_from(from)?,
+            None => Root::read(&*self.disk)?.ok_or_else(root_missing)?,
+        };
         if root.domain() != self.domain {
-            return Err(Error::invalid("the root key here is another domain's").about(file::ROOT));
+            let about = from.map_or(file::ROOT, |from| &from.name);
+            return Err(Error::invalid("the root key there is another domain's").about(about));
         }
         let made = root.certify(&self.sys, &*self.disk, purpose, &self.volumes)?;
         drop(root);
@@ -299,7 +325,7 @@ fn root_missing() -> Error {
     Error::new(ErrorKind::Unavailable, "the domain's root key is not here")
         .op("certify a key with")
         .about(file::ROOT)
-        .hint("put root.key back into the directory of keys, try again, and take it away after that")
+        .hint("weft key rotate --root-key FILE takes it from where it was put away; a start wants it back as root.key")
 }
 
 async fn renew_if_needed(

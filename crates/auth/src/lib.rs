@@ -54,5 +54,6 @@ mod throttle;
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
 pub use check::{check, mend};
-pub use keys::KeyState;
+pub use keys::{KeyState, RootFile};
 pub use links::{LinkTarget, TableLinks};
+pub use tables::SCHEMA_VERSION;

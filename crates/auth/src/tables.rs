@@ -29,10 +29,13 @@ use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Txn, prefix_end};
 
 use crate::password::PasswordHash;
 
+/// The version of the tables, for whoever says what a directory holds.
+pub const SCHEMA_VERSION: u32 = 2;
+
 /// How the tables look. Version 1 had no checksums, a line only for whoever had lost something, and
 /// did not count withdrawals: see `docs/decisions/005-sealed-rows-of-identities.md`.
 pub(crate) static SCHEMA: Schema =
-    Schema { version: 2, migrations: &[Migration { from: 1, step: seal_all }] };
+    Schema { version: SCHEMA_VERSION, migrations: &[Migration { from: 1, step: seal_all }] };
 
 /// Bytes of the checksum that values begin with.
 const SEAL_BYTES: usize = 8;

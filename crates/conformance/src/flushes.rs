@@ -23,11 +23,13 @@ pub enum ShownBy {
     StoreBackup,
     /// A node's backup of what is neither metadata nor objects.
     NodeBackup,
+    /// The file that says in which format a node's directory is.
+    NodeFormat,
 }
 
 impl ShownBy {
     /// Every test, by the file that it stands in.
-    pub const ALL: [(Self, &str); 7] = [
+    pub const ALL: [(Self, &str); 8] = [
         (Self::KvCrashes, "kv/tests/it/crash.rs"),
         (Self::KvBackup, "kv/tests/it/crash.rs"),
         (Self::AuthKeys, "auth/tests/it/keys.rs"),
@@ -35,6 +37,7 @@ impl ShownBy {
         (Self::StoreCrashes, "store/tests/it/crash.rs"),
         (Self::StoreBackup, "store/tests/it/backup.rs"),
         (Self::NodeBackup, "weft/src/node/backup/tests.rs"),
+        (Self::NodeFormat, "weft/src/node/format/tests.rs"),
     ];
 
     /// Returns the flushes that this test is to switch off.
@@ -61,6 +64,7 @@ fn shown_by(site: FlushSite) -> ShownBy {
         | FlushSite::StoreRemoveDir => ShownBy::StoreCrashes,
         FlushSite::StoreBackup | FlushSite::StoreBackupDir => ShownBy::StoreBackup,
         FlushSite::BackupFile | FlushSite::BackupDir => ShownBy::NodeBackup,
+        FlushSite::NodeFormat | FlushSite::NodeFormatDir => ShownBy::NodeFormat,
     }
 }
 

@@ -17,8 +17,8 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
-    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke,
-    SessionGrant, Share, UserEdit, UserRecord,
+    GroupRecord, Identity, Keys, LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke,
+    Scrub, SessionGrant, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
@@ -26,7 +26,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -295,6 +295,20 @@ pub enum NodeAsk {
     Shares,
     /// `health`. From version 6 on.
     Health,
+    /// `scrub`. From version 7 on.
+    Scrub {
+        /// Whether a round is to begin.
+        begin: bool,
+    },
+    /// `keys`. From version 7 on.
+    Keys,
+    /// `rotate_keys`. From version 7 on.
+    RotateKeys {
+        /// Where the root key was put away.
+        root_key: Option<String>,
+        /// Whether what old keys signed dies at once.
+        revoke_old: bool,
+    },
 }
 
 /// A method of the audit log.
@@ -471,6 +485,10 @@ pub enum Answer {
     DropBoxes(Vec<DropBoxRecord>),
     /// How well the node is. From version 6 on.
     Health(NodeHealth),
+    /// How far the scrubber is. From version 7 on.
+    Scrub(Scrub),
+    /// The domain's keys. From version 7 on.
+    Keys(Keys),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

@@ -79,6 +79,10 @@ flush_sites! {
     BackupFile,
     /// The names of a backup's or a restored node's parts, and its own name.
     BackupDir,
+    /// The file that says in which format a node's directory is.
+    NodeFormat,
+    /// The name of that file.
+    NodeFormatDir,
 }
 
 /// Bytes copied at once where the machine cannot copy by itself.
@@ -267,6 +271,12 @@ pub trait DiskFile: OpenedFile {
     /// Has the machine begin to write what was changed in a range to the disk, without waiting for
     /// it: so a later [`DiskFile::sync`] finds less left to do. A wish; it makes nothing durable.
     fn write_behind(&self, at: u64, len: u64) {
+        let _ = (at, len);
+    }
+
+    /// Has the machine give up what it keeps in memory of a range, as far as that is on the disk already:
+    /// for who reads much once, and leaves to others what they had there. A wish.
+    fn forget(&self, at: u64, len: u64) {
         let _ = (at, len);
     }
 

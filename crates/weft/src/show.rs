@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use weft_core::Time;
 use weft_core::attr::{Attr, Kind};
-use weft_core::service::Finding;
+use weft_core::service::{Damage, Finding};
 
 /// Shows a size: exact below 1 KiB, else three digits and a binary unit.
 pub fn size(bytes: u64) -> String {
@@ -72,6 +72,18 @@ pub fn finding(finding: &Finding) -> String {
     let Finding { structure, detail, repair, .. } = finding;
     let after = if repair.is_empty() { "" } else { "; " };
     format!("{structure}: {detail}{after}{repair}")
+}
+
+/// Says what is wrong with a stored object, and since when that is known.
+pub fn damage(damage: &Damage) -> String {
+    let Damage { from, to, blocks, unread, since, .. } = damage;
+    let since = time(*since);
+    let what = if *unread { "cannot be read" } else { "do not match their checksum" };
+    match (from == to, blocks) {
+        (true, _) => format!("nothing of it can be read (found {since} UTC)"),
+        (false, 1) => format!("bytes {from} to {to} {what} (found {since} UTC)"),
+        (false, _) => format!("{blocks} blocks between bytes {from} and {to} {what} (found {since} UTC)"),
+    }
 }
 
 #[cfg(test)]

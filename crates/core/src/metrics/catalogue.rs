@@ -70,6 +70,14 @@ catalogue! {
     store_size: Gauge<()> = "weft_store_size_bytes", Bytes, Stable;
     /// Bytes of it that are free.
     store_free: Gauge<()> = "weft_store_free_bytes", Bytes, Stable;
+    /// Objects that the scrubber looked at.
+    store_scrubbed: Counter<()> = "weft_store_scrubbed_total", Count, Stable;
+    /// Bytes that the scrubber compared with what was written.
+    store_scrubbed_bytes: Counter<()> = "weft_store_scrubbed_bytes_total", Bytes, Stable;
+    /// When a round of the scrubber last came to its end, in seconds since 1970; 0 if none did.
+    store_scrub_ended: Gauge<()> = "weft_store_scrub_ended_seconds", Seconds, Stable;
+    /// Objects that are known to be damaged: must stay 0.
+    store_damaged: Gauge<()> = "weft_store_damaged", Count, Stable;
     /// Sessions.
     auth_sessions: Gauge<()> = "weft_auth_sessions", Count, Stable;
     /// Logins: evidence that was looked at anew.

@@ -19,6 +19,9 @@ pub use issuer::Issuer;
 pub use links::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink, Portion};
 pub use memberships::Memberships;
 pub use name_locks::NameLocks;
-pub use node::{BackupReport, CheckReport, Finding, Node, NodeHealth, NodeStatus, Severity, Share};
+pub use node::{
+    BackupReport, CheckReport, Damage, Finding, KeyRecord, Keys, Node, NodeHealth, NodeStatus, Scrub,
+    Severity, Share,
+};
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::caller::CallerName;
 use crate::error::Result;
 use crate::form::Origin;
-use crate::id::{DomainId, ObjectId, VolumeId};
+use crate::id::{DomainId, KeyId, ObjectId, VolumeId};
 use crate::name::RelPath;
-use crate::proof::Caller;
+use crate::proof::{Caller, Purpose};
 use crate::time::Time;
 
 /// How a node is.
@@ -114,6 +114,72 @@ pub struct BackupReport {
     pub damaged: Vec<Finding>,
 }
 
+/// How far a node is with comparing what it keeps with what was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scrub {
+    /// Bytes that it reads in a second at most; 0 if it does not.
+    pub bytes_per_second: u64,
+    /// Rounds that were begun, in all.
+    pub rounds: u64,
+    /// When the round under way was begun, if one is.
+    pub began: Option<Time>,
+    /// When the last round came to its end.
+    pub ended: Option<Time>,
+    /// Objects that were looked at in the round under way, or else in the last.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// What is damaged, as far as it is remembered by name.
+    pub damaged: Vec<Damage>,
+    /// Objects that are damaged and not remembered by name.
+    pub beyond: u64,
+}
+
+/// What is wrong with an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Damage {
+    /// Which.
+    pub object: ObjectId,
+    /// The first byte of the first block that is not as it was written.
+    pub from: u64,
+    /// The end of the last such block.
+    pub to: u64,
+    /// How many such blocks there are; those between may be whole.
+    pub blocks: u64,
+    /// Whether the disk does not give the bytes at all.
+    pub unread: bool,
+    /// When it was found.
+    pub since: Time,
+    /// The files whose bytes they are, as people write them.
+    pub files: Vec<String>,
+}
+
+/// The keys of a node's domain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    /// Where on the node's machine the root key lies, if it was not put away.
+    pub root: Option<String>,
+    /// Those that sign, or signed.
+    pub keys: Vec<KeyRecord>,
+}
+
+/// A key that signs, or signed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// Which.
+    pub id: KeyId,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// Whether it signs now.
+    pub current: bool,
+    /// Whether what it signed is no longer believed.
+    pub ended: bool,
+    /// When it was made.
+    pub made: Time,
+    /// Until when what it signed is believed, unless it was ended.
+    pub until: Time,
+}
+
 /// A directory of the node's machine that is served in place, and where.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Share {
@@ -154,6 +220,22 @@ pub trait Node: Send + Sync {
 
     /// Checks every structure of the running node without changing anything.
     async fn check(&self, caller: &Caller) -> Result<CheckReport>;
+
+    /// Returns how far the scrubber is; with `begin`, has it begin a round unless one is under way.
+    /// `Conflict` if it is to begin and is switched off.
+    async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub>;
+
+    /// Returns the domain's keys.
+    async fn keys(&self, caller: &Caller) -> Result<Keys>;
+
+    /// Makes new keys that sign from now on, certified by the root key, and returns them all. What the old ones
+    /// signed stays good until it runs out; with `revoke_old`, what any old one signed is dead at once, but for
+    /// the audit log. `root_key` is an absolute path on the node's machine: `None` is where a start
+    /// left it. It is read for this, and not kept.
+    ///
+    /// `Unavailable` if the root key is not where it should be, `Invalid` if it is another domain's,
+    /// `NotPermitted` if others than the node's user can read it.
+    async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys>;
 
     /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is
     /// free. The directory is an absolute path there. An administrator may share any; who is none, and asks

@@ -253,6 +253,11 @@ impl Calling {
         let (node, caller) = (&self.services.node, &self.call.caller);
         Ok(match ask {
             NodeAsk::Status => Answer::Status(node.status(caller).await?),
+            NodeAsk::Scrub { begin } => Answer::Scrub(node.scrub(caller, begin).await?),
+            NodeAsk::Keys => Answer::Keys(node.keys(caller).await?),
+            NodeAsk::RotateKeys { root_key, revoke_old } => {
+                Answer::Keys(node.rotate_keys(caller, root_key.as_deref(), revoke_old).await?)
+            }
             NodeAsk::Health => Answer::Health(node.health(caller).await?),
             NodeAsk::Stop => {
                 node.stop(caller).await?;

@@ -253,7 +253,7 @@ impl Connection {
         let welcome = Welcome {
             version: VERSION.min(newest),
             domain: self.services.domain,
-            certificates: self.services.certificates.clone(),
+            certificates: (self.services.certificates)()?,
             supports: self.services.fs.supports(VolumeId(0)),
         };
         self.replies.send(Frame::new(0, &ToClient::Welcome(Box::new(welcome)), Bytes::new())).await

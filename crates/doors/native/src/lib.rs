@@ -27,15 +27,18 @@ mod upload;
 
 use std::sync::Arc;
 
-use weft_core::DomainId;
 use weft_core::form::FileSystem;
 use weft_core::proof::KeyCertificate;
 use weft_core::service::{Accounts, Audit, Authority, Links, Node, Sessions};
+use weft_core::{DomainId, Result};
 use weft_sys::Sys;
 
 pub use connection::{serve, too_many_connections};
 pub use held::Uids;
 pub use sessions::OpenTables;
+
+/// Tells which keys vouch for a domain's credentials: others after a rotation.
+pub type Certificates = Arc<dyn Fn() -> Result<Vec<KeyCertificate>> + Send + Sync>;
 
 /// What the door opens onto.
 pub struct Services {
@@ -57,8 +60,8 @@ pub struct Services {
     pub links: Arc<dyn Links>,
     /// The node's domain.
     pub domain: DomainId,
-    /// The keys that vouch for its credentials, shown to clients.
-    pub certificates: Vec<KeyCertificate>,
+    /// The keys that vouch for its credentials, shown to clients as they are when those connect.
+    pub certificates: Certificates,
     /// What is open, by session. Give it to `sessions` as a watcher.
     pub opens: Arc<OpenTables>,
     /// What is held for each uid.

@@ -8,8 +8,8 @@ use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
-    GroupEdit, GroupRecord, Identity, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeHealth,
-    NodeStatus, Revoke, Share, UserEdit, UserRecord,
+    GroupEdit, GroupRecord, Identity, Keys, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeHealth,
+    NodeStatus, Revoke, Scrub, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
 
@@ -23,6 +23,8 @@ const SHARES_SINCE: u16 = 4;
 const LINKS_SINCE: u16 = 5;
 /// The same of how well it is.
 const HEALTH_SINCE: u16 = 6;
+/// The same of its scrubber and its keys.
+const UPKEEP_SINCE: u16 = 7;
 
 impl Remote {
     async fn authority(&self, caller: &Caller, ask: AuthorityAsk) -> Result<Answer> {
@@ -36,6 +38,13 @@ impl Remote {
     async fn about_shares(&self, caller: &Caller, ask: NodeAsk) -> Result<Answer> {
         if self.0.connection.welcome().version < SHARES_SINCE {
             return Err(Error::unsupported("the node is too old to share directories of its machine"));
+        }
+        self.0.call_as(caller, CallBody::Node(ask), limits::CALL_DEADLINE).await
+    }
+
+    async fn about_upkeep(&self, caller: &Caller, ask: NodeAsk) -> Result<Answer> {
+        if self.0.connection.welcome().version < UPKEEP_SINCE {
+            return Err(Error::unsupported("the node is too old to be asked about its scrubber and keys"));
         }
         self.0.call_as(caller, CallBody::Node(ask), limits::CALL_DEADLINE).await
     }
@@ -157,6 +166,19 @@ impl Node for Remote {
 
     async fn check(&self, caller: &Caller) -> Result<CheckReport> {
         take!(self.0.call_as(caller, CallBody::Node(NodeAsk::Check), limits::UPKEEP_WITHIN).await?, Answer::Check(report) => report)
+    }
+
+    async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub> {
+        take!(self.about_upkeep(caller, NodeAsk::Scrub { begin }).await?, Answer::Scrub(scrub) => scrub)
+    }
+
+    async fn keys(&self, caller: &Caller) -> Result<Keys> {
+        take!(self.about_upkeep(caller, NodeAsk::Keys).await?, Answer::Keys(keys) => keys)
+    }
+
+    async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys> {
+        let ask = NodeAsk::RotateKeys { root_key: root_key.map(str::to_owned), revoke_old };
+        take!(self.about_upkeep(caller, ask).await?, Answer::Keys(keys) => keys)
     }
 
     /// The node knows itself from where it is asked.

@@ -655,7 +655,7 @@ impl Inner {
 
     /// Returns the first block from `block` on that holds bytes or may have a seal for some: what
     /// lies between are holes that nothing else is said of.
-    async fn next_block(&self, live: &Arc<super::Live>, block: u64) -> Result<u64> {
+    pub(super) async fn next_block(&self, live: &Arc<super::Live>, block: u64) -> Result<u64> {
         let reading = live.clone();
         let data = self.sys.blocking(move || reading.file.seek(extent(block, 0).0, Seek::Data)).await??;
         let fresh = live.state().next_fresh(block);

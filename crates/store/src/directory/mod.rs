@@ -7,6 +7,7 @@ mod files;
 mod live;
 mod read;
 mod rows;
+mod scrub;
 mod seal;
 mod seals;
 mod shape;
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use weft_core::form::{Ack, Range, Seek, Shape, Source, Verifier, WriteAt};
 use weft_core::proof::Granted;
-use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
+use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, Scrub, StoreSpace};
 use weft_core::{Clock, ContainerId, Error, ErrorKind, ObjectId, Result, Rights, limits};
 use weft_kv::{Engine, Order, Read, Space, Txn, prefix_end};
 use weft_sys::{Disk, Sys};
@@ -29,6 +30,7 @@ use self::files::Files;
 use self::live::{Live, Phase, Was};
 use self::rows::{FILES, FileNumber, OBJECTS, ObjectRow, REMOVED, SEALS, SPARES, WRITING};
 use self::rows::{member_key, object_at, object_key};
+use self::scrub::Scrubber;
 use crate::proof::{self, Permit, absent};
 
 pub use self::backup::{BackedUp, Copied, Restored, restore};
@@ -45,6 +47,8 @@ pub struct Options {
     /// before: `sync` then flushes only the bytes, and that commit brings the store's records
     /// along, since the engine's log is in order. One flush less for each durable object.
     pub records_flushed_by_caller: bool,
+    /// Bytes that the scrubber reads in a second at most; 0 has it rest.
+    pub scrub_bytes_per_second: u64,
 }
 
 /// What a store has done since it was opened.
@@ -101,6 +105,7 @@ struct Inner {
     /// Whether objects that were open when the node stopped are still to be looked at.
     unsure_at_start: AtomicBool,
     closing: tokio::sync::watch::Sender<bool>,
+    scrubber: Scrubber,
 }
 
 impl Directory {
@@ -117,6 +122,7 @@ impl Directory {
         let space = Space::open(engine, SPACE, &SCHEMA).await?;
         let files = Files::open(disk, &space, sys.clock().tick()).await?;
         let boot = sys.random().u64();
+        let scrubber = Scrubber::open(&space, options.scrub_bytes_per_second, sys.clock().tick())?;
         let inner = Arc::new(Inner {
             sys,
             space,
@@ -133,8 +139,10 @@ impl Directory {
             written: Arc::default(),
             unsure_at_start: AtomicBool::new(true),
             closing: tokio::sync::watch::Sender::new(false),
+            scrubber,
         });
         tend::start(&inner);
+        scrub::start(&inner);
         Ok(Self { inner })
     }
 
@@ -146,6 +154,7 @@ impl Directory {
             failed = self.inner.seal(&live).await.err().or(failed);
         }
         self.inner.wake_all();
+        failed = self.inner.note_round().await.err().or(failed);
         self.inner.space.flush().await?;
         failed.map_or(Ok(()), Err)
     }
@@ -163,6 +172,21 @@ impl Directory {
     /// Looks at every structure: records, files and, if asked, every block.
     pub async fn check(&self, how: Check) -> Result<weft_core::service::CheckReport> {
         check::check(&self.inner, how).await
+    }
+
+    /// Returns how far the scrubber is, and what it found damaged.
+    pub fn scrub(&self) -> Result<Scrub> {
+        self.inner.scrubbed()
+    }
+
+    /// Has the scrubber begin a round, unless one is under way. `Conflict` if it is switched off.
+    pub fn scrub_now(&self) -> Result<()> {
+        self.inner.scrubber.ask()
+    }
+
+    /// Sets how many bytes the scrubber reads in a second at most; 0 has it rest.
+    pub fn set_scrub_rate(&self, bytes_per_second: u64) {
+        self.inner.scrubber.set_rate(bytes_per_second);
     }
 
     /// Returns what was done since the start.
@@ -195,6 +219,7 @@ impl Inner {
     fn wake_all(&self) {
         self.wake.notify_one();
         self.written.notify_one();
+        self.scrubber.wake();
     }
 
     fn shard(&self, object: ObjectId) -> &tokio::sync::Mutex<()> {

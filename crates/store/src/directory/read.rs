@@ -23,8 +23,8 @@ use crate::proof::Permit;
 static ZEROS: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(vec![0; SEAL_BLOCK_BYTES as usize]));
 
 /// How many blocks after one that is read from the disk may come along by the kernel's own
-/// read-ahead, unseen.
-const READ_AHEAD_BLOCKS: u64 = 4;
+/// read-ahead, unseen. Disks are set to as much as 8 MiB.
+pub(super) const READ_AHEAD_BLOCKS: u64 = 16;
 
 /// How a block can be served.
 pub(super) enum Block {
@@ -210,7 +210,7 @@ impl Inner {
     }
 
     /// Reads a block. Returns its bytes if they match the seal.
-    async fn checked(
+    pub(super) async fn checked(
         &self,
         live: &Arc<Live>,
         block: u64,
@@ -237,7 +237,7 @@ impl Inner {
     }
 }
 
-fn holds_data(live: &Live, at: u64, length: u64) -> Result<bool> {
+pub(super) fn holds_data(live: &Live, at: u64, length: u64) -> Result<bool> {
     Ok(live.file.seek(at, Seek::Data)?.is_some_and(|data| data < at + length))
 }
 

@@ -9,6 +9,8 @@
 //!   w object             → nothing: open for writing, its seals are not to be trusted
 //!   b object, group      → seals of 64 blocks
 //!   n                    → number of the next file
+//!   r                    → the scrubber's round: its number, when it began, where it is
+//!   x object             → what the scrubber found wrong with it; may be left of one that is gone
 //! ```
 
 use weft_core::{ContainerId, Error, ObjectId, Result};
@@ -22,6 +24,8 @@ pub const SCHEMA: Schema = Schema { version: 1, migrations: MIGRATIONS };
 const MIGRATIONS: &[Migration] = &[];
 
 pub(super) const NEXT_FILE: &[u8] = b"n";
+pub(super) const ROUND: &[u8] = b"r";
+pub(super) const DAMAGED: u8 = b'x';
 pub(super) const OBJECTS: u8 = b'o';
 pub(super) const MEMBERS: u8 = b'c';
 pub(super) const FILES: u8 = b'f';

@@ -151,8 +151,11 @@ impl Run {
         let random = SeededRandom::new(seed);
         let disk = SimDisk::new();
         disk.set_faults(|faults| faults.ignore.extend(ignore));
-        let options =
-            Options { verify_always: random.below(2) == 0, records_flushed_by_caller: random.below(4) == 0 };
+        let options = Options {
+            verify_always: random.below(2) == 0,
+            records_flushed_by_caller: random.below(4) == 0,
+            ..Options::default()
+        };
         let node = Node::start(&sys, Arc::new(disk.clone()), options).await.map_err(said)?;
         let proof = |container| {
             (container, weft_conformance::object_store::bench::proof(&node, container, Rights::ALL))

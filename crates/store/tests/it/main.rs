@@ -6,4 +6,5 @@ mod contract;
 mod crash;
 mod faults;
 mod node;
+mod scrub;
 mod upkeep;

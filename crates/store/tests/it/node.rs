@@ -193,7 +193,7 @@ pub fn law_simulated(law: Law) {
 
 /// Runs a law over a simulated disk where every block is compared each time.
 pub fn law_always_verified(law: Law) {
-    let options = Options { verify_always: true, records_flushed_by_caller: true };
+    let options = Options { verify_always: true, records_flushed_by_caller: true, ..Options::default() };
     simulated(2, options, async |node, _| law(&node).await);
 }
 

@@ -345,6 +345,14 @@ impl DiskFile for RealFile {
         begin_writing(self.file.as_fd(), at, len);
     }
 
+    fn forget(&self, at: u64, len: u64) {
+        // Of a length of none the machine would take all that follows.
+        if let Some(len) = std::num::NonZeroU64::new(len) {
+            // It is a wish.
+            let _ = fs::fadvise(&self.file, at, Some(len), fs::Advice::DontNeed);
+        }
+    }
+
     fn sync(&self, _site: FlushSite) -> Result<()> {
         fs::fdatasync(&self.file).map_err(|errno| self.failed(errno, "flush"))
     }
@@ -422,6 +430,23 @@ mod tests {
             .expect("it can be listed");
         names.sort_by(|a, b| a.0.cmp(&b.0));
         assert_eq!(names, [("b".to_owned(), Entry::File), ("lock".to_owned(), Entry::File)]);
+    }
+
+    #[test]
+    fn what_is_forgotten_left_the_memory_and_not_the_disk() {
+        let home = tempfile::tempdir().expect("a directory");
+        let disk = RealDisk::open(home.path()).expect("it opens");
+        let file = disk.open("a", Open::MakeNew).expect("a file is made");
+        file.write_at(&vec![7; 3 << 20], 0).expect("room");
+        file.sync(FlushSite::StoreObject).expect("it can");
+        file.forget(0, 0);
+        assert!(file.resident(0, 3 << 20), "nothing is nothing");
+        // Not of a part: what was written at once may be in memory as one page of any size.
+        file.forget(0, 3 << 20);
+        assert!(!file.resident(1 << 20, 1 << 20));
+        let mut bytes = vec![0; 1 << 20];
+        file.read_exact_at(&mut bytes, 1 << 20).expect("bytes");
+        assert!(bytes.iter().all(|byte| *byte == 7));
     }
 
     /// A restore that failed takes its lock's file away again.

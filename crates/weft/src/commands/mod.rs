@@ -16,6 +16,7 @@ mod find;
 mod fsck;
 mod group;
 mod head;
+mod key;
 mod link;
 mod ln;
 mod login;
@@ -27,6 +28,7 @@ mod mv;
 mod resolve;
 mod revoke;
 mod rm;
+mod scrub;
 mod share;
 mod shell;
 mod stat;
@@ -67,6 +69,11 @@ pub enum Command {
     Backup(backup::BackupArgs),
     /// Check a node's data, and mend them
     Fsck(fsck::FsckArgs),
+    /// List the keys of a node's domain, and replace them
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Have a running node compare everything with what was written
+    Scrub(scrub::ScrubArgs),
     /// Make a node from a backup
     Restore(backup::RestoreArgs),
     /// Show how a node is configured, and find mistakes
@@ -191,6 +198,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Umount(args) => mount::umount(&args),
         Command::Backup(args) => return backup::backup(context, &args),
         Command::Fsck(args) => return fsck::run(context, &args),
+        Command::Scrub(args) => return scrub::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
         Command::Status => return status::run(context),
@@ -200,6 +208,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Logout => login::logout(context),
         Command::Whoami => whoami::run(context),
         Command::User(command) => user::run(context, &command),
+        Command::Key(command) => key::run(context, &command),
         Command::Group(command) => group::run(context, &command),
         Command::Ls(args) => return ls::run(context, &args),
         Command::Cat(args) => return cat::run(context, &args),

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde_json::json;
 use weft_client::Client;
 use weft_core::form::Space;
-use weft_core::service::{Node, NodeHealth, NodeStatus, Share};
+use weft_core::service::{Node, NodeHealth, NodeStatus, Scrub, Share};
 use weft_core::{ErrorKind, Result, Time};
 
 use crate::context::Context;
@@ -19,6 +19,8 @@ struct Shown {
     status: NodeStatus,
     /// Nothing of a node that is too old to say.
     health: Option<NodeHealth>,
+    /// To administrators.
+    scrub: Option<Scrub>,
     /// Each with its space, as far as that can be told.
     shares: Vec<(Share, Option<Space>)>,
 }
@@ -41,6 +43,10 @@ async fn look(client: &Client) -> Result<Shown> {
     let (node, caller) = (client.remote(), client.caller());
     let status = node.status(caller).await?;
     let health = unless_old(node.health(caller).await)?;
+    let scrub = match node.scrub(caller, false).await {
+        Err(error) if error.kind() == ErrorKind::NotPermitted => None,
+        scrub => unless_old(scrub)?,
+    };
     let shares = unless_old(node.shares(caller).await)?.unwrap_or_default();
     let mut with_space = Vec::new();
     for share in shares {
@@ -51,7 +57,7 @@ async fn look(client: &Client) -> Result<Shown> {
         };
         with_space.push((share, space));
     }
-    Ok(Shown { status, health, shares: with_space })
+    Ok(Shown { status, health, scrub, shares: with_space })
 }
 
 /// Returns an answer; none of a node that is too old for the question.
@@ -64,7 +70,7 @@ fn unless_old<T>(answer: Result<T>) -> Result<Option<T>> {
 
 impl Shown {
     fn json(&self) -> serde_json::Value {
-        let Self { status, health, shares } = self;
+        let Self { status, health, scrub, shares } = self;
         let shares = shares.iter().map(|(share, space)| {
             json!({
                 "at": share.at,
@@ -100,11 +106,14 @@ impl Shown {
             value["check"] = json!(seconds(health.check));
             value["sweep"] = json!(seconds(health.sweep));
         }
+        if let Some(scrub) = scrub {
+            value["scrub"] = super::scrub::json(scrub);
+        }
         value
     }
 
     fn print(&self) -> Result<()> {
-        let Self { status, health, shares } = self;
+        let Self { status, health, scrub, shares } = self;
         out!("weft     {}", status.version)?;
         out!("domain   {}", status.domain)?;
         out!("started  {} UTC, pid {}", show::time(status.started), status.pid)?;
@@ -129,6 +138,9 @@ impl Shown {
         }
         for (door, address) in &status.doors {
             out!("door     {door} at {address}")?;
+        }
+        if let Some(scrub) = scrub {
+            out!("scrub    {}", super::scrub::line(scrub))?;
         }
         health.as_ref().map_or(Ok(()), |health| print_health(health, !status.data.is_empty()))
     }

@@ -138,7 +138,9 @@ async fn serve(
             asked = signals.next() => match asked {
                 Asked::Stop(name) => tracing::info!(signal = name, "stopping"),
                 Asked::Reload => {
-                    reload(args, &path, &config, &log);
+                    if let Some(new) = reload(args, &path, &config, &log) {
+                        running.set_scrub_rate(new.scrub());
+                    }
                     running.reload();
                     continue;
                 }
@@ -226,18 +228,23 @@ impl Signals {
     }
 }
 
-/// Reads the configuration again, and takes up what a node that runs can. What has a mistake is left as it was.
-fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) {
+/// Reads the configuration again, and takes up what of it is about the log. Returns it for the rest; nothing if
+/// it has a mistake: then what was stays.
+fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) -> Option<Config> {
     let place = Place::of(args.config.clone(), dir);
     let new = match Layers::gather(&place, &args.flags()) {
         Ok(layers) => Config::of(&layers),
-        Err(error) => return tracing::error!(%error, "the configuration could not be read: what was stays"),
+        Err(error) => {
+            tracing::error!(%error, "the configuration could not be read: what was stays");
+            return None;
+        }
     };
     match new {
         Err(mistakes) => {
             for mistake in mistakes {
                 tracing::error!(%mistake, "the configuration has a mistake: what was stays");
             }
+            None
         }
         Ok(new) => {
             log.change(&new.logging().filter);
@@ -246,6 +253,7 @@ fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) {
                 tracing::warn!(key = key.about().name, "a changed setting waits for the next start");
             }
             tracing::info!(log = new.logging().filter, "the configuration was read again");
+            Some(new)
         }
     }
 }
@@ -315,7 +323,7 @@ pub fn down(context: &Context) -> Result<()> {
         let dir = context.directory(None)?;
         let until = weft_core::Deadline::within(context.sys().clock(), weft_core::limits::DRAIN_DEADLINE * 3);
         loop {
-            match NodeDirectory::take(&dir, false, "down") {
+            match NodeDirectory::take_any(&dir, false, "down") {
                 Ok(directory) => return directory.release(),
                 Err(e) if e.kind() != ErrorKind::Busy || until.passed(context.sys().clock()) => {
                     return Err(e);

@@ -47,6 +47,8 @@ pub struct Config {
     http2: bool,
     hosts: Vec<String>,
     third_party: ThirdParty,
+    /// Bytes in a second; 0 is off.
+    scrub: u64,
     logging: Logging,
 }
 
@@ -89,6 +91,7 @@ impl Config {
         let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
         let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
         let third_party = ThirdParty { to, authorities };
+        let scrub = one(Setting::Scrub).pop().and_then(|text| scrub_rate(&text).ok()).unwrap_or(0);
         let filter = one(Setting::Log).pop().unwrap_or_default();
         let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
         let file = one(Setting::LogTo).pop().filter(|text| text != "stderr").map(PathBuf::from);
@@ -106,7 +109,7 @@ impl Config {
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
             (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, http2, hosts, third_party, logging })
+                Ok(Self { http, https, monitor, given, http2, hosts, third_party, scrub, logging })
             }
             _ => Err(mistakes),
         }
@@ -133,7 +136,13 @@ impl Config {
             monitor,
             hosts: self.hosts.clone(),
             third_party: self.third_party.clone(),
+            scrub: self.scrub,
         }
+    }
+
+    /// Returns how many bytes the scrubber reads in a second at most; 0 if it is off.
+    pub fn scrub(&self) -> u64 {
+        self.scrub
     }
 
     /// Returns what is logged, how and where.
@@ -158,6 +167,17 @@ impl Config {
             (Setting::LogKept, self.logging.kept != new.logging.kept),
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
+    }
+}
+
+/// Reads how many bytes are scrubbed in a second; 0 for none.
+fn scrub_rate(text: &str) -> Result<u64, &'static str> {
+    match text {
+        "off" => Ok(0),
+        size => match sizes::read(size)? {
+            0 => Err("0 bytes is `off`"),
+            bytes => Ok(bytes),
+        },
     }
 }
 

@@ -25,6 +25,8 @@ pub enum Setting {
     ThirdPartyTo,
     /// Authorities that third-party copies believe besides the machine's.
     ThirdPartyAuthorities,
+    /// How fast the scrubber reads.
+    Scrub,
     /// What is logged.
     Log,
     /// How a line of the log is written.
@@ -66,7 +68,7 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
@@ -76,6 +78,7 @@ impl Setting {
         Self::Hosts,
         Self::ThirdPartyTo,
         Self::ThirdPartyAuthorities,
+        Self::Scrub,
         Self::Log,
         Self::LogFormat,
         Self::LogTo,
@@ -152,26 +155,16 @@ impl Setting {
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
-            Self::ThirdPartyTo => &About {
-                name: "http.third-party-to",
-                variable: "WEFT_THIRD_PARTY_TO",
-                flag: None,
-                kind: Kind::List,
-                default: "",
-                live: false,
-                meaning: "networks, such as 10.1.0.0/16, where this node may read and write files of other servers for its \
-                          callers; those of the Internet it may always, its own machine and private networks only if they \
-                          stand here",
-            },
-            Self::ThirdPartyAuthorities => &About {
-                name: "http.third-party-authorities",
-                variable: "WEFT_THIRD_PARTY_AUTHORITIES",
+            Self::ThirdPartyTo | Self::ThirdPartyAuthorities => self.about_third_party(),
+            Self::Scrub => &About {
+                name: "scrub",
+                variable: "WEFT_SCRUB",
                 flag: None,
                 kind: Kind::Text,
-                default: "",
-                live: false,
-                meaning: "a PEM file, or a directory of them named by their hashes, of authorities that may vouch for \
-                          those servers besides the machine's own",
+                default: "8M",
+                live: true,
+                meaning: "how many bytes of files the node reads in a second, at most, to find what is no longer as it was \
+                          written: once a week, slower while it is in use; `off` for not at all",
             },
             Self::Log => &About {
                 name: "log",
@@ -183,6 +176,33 @@ impl Setting {
                 meaning: "what is logged: error, warn, info, debug or trace; `warn,weft_kv=debug` says it of a part",
             },
             Self::LogFormat | Self::LogTo | Self::LogBytes | Self::LogKept => self.about_log_files(),
+        }
+    }
+
+    /// The same of third-party copies.
+    const fn about_third_party(self) -> &'static About {
+        match self {
+            Self::ThirdPartyTo => &About {
+                name: "http.third-party-to",
+                variable: "WEFT_THIRD_PARTY_TO",
+                flag: None,
+                kind: Kind::List,
+                default: "",
+                live: false,
+                meaning: "networks, such as 10.1.0.0/16, where this node may read and write files of other servers for its \
+                          callers; those of the Internet it may always, its own machine and private networks only if they \
+                          stand here",
+            },
+            _ => &About {
+                name: "http.third-party-authorities",
+                variable: "WEFT_THIRD_PARTY_AUTHORITIES",
+                flag: None,
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "a PEM file, or a directory of them named by their hashes, of authorities that may vouch for \
+                          those servers besides the machine's own",
+            },
         }
     }
 
@@ -265,6 +285,11 @@ impl Setting {
             (Self::Hosts, _) => match values.iter().find(|host| !is_host(host)) {
                 Some(host) => Err(format!("`{host}` is no host name: it holds no port, no `/` and no space")),
                 None => Ok(()),
+            },
+            (Self::Scrub, text) => match super::scrub_rate(text.unwrap_or_default()) {
+                Ok(0 | limits::SCRUB_BYTES_PER_SECOND_MIN..) => Ok(()),
+                Ok(_) => Err("is too slow to come to an end: 64K at least, or `off`".to_owned()),
+                Err(why) => Err(format!("is neither `off` nor a size: {why}")),
             },
             (Self::LogFormat, text) => match super::log_format(text.unwrap_or_default()) {
                 Some(_) => Ok(()),

@@ -3,6 +3,7 @@
 //! ```text
 //!   BACKUP/ meta/     the metadata, consistent      auth/keys/   the signing keys, not the root key
 //!           objects/  the bytes                     auth/audit/  the log so far
+//!           format    which program wrote it, and how
 //!           complete  written last: every file above with its length and hash; without it
 //!                     there is nothing to restore
 //! ```
@@ -32,6 +33,7 @@ use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open, RealDisk, Sys, fault};
 use weft_volume::managed;
 
+use super::format::Format;
 use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
 
 #[cfg(test)]
@@ -95,6 +97,7 @@ async fn write_into<F: Future<Output = Result<Commit>>>(
         Ok(commit)
     };
     let made = store.backup(metadata, disk.beneath("objects")?).await?;
+    Format::own().write(&*disk)?;
     let metadata_bytes = tree_bytes(&*disk, "meta")?;
     let copy = disk.clone();
     let list = sys.blocking(move || list_of(&*copy)).await??;
@@ -115,6 +118,7 @@ pub async fn verify(sys: &Sys, from: &Path) -> Result<()> {
     let no_backup = |e| unusable("it is no whole backup").caused_by(e);
     let disk = Arc::new(RealDisk::open(from).map_err(no_backup)?);
     let list = read(&*disk, COMPLETE).map_err(no_backup)?;
+    Format::read(&*disk)?.check("restore from", from)?;
     let damaged = |file: &str| {
         Error::corrupt(format!("the backup is damaged: {file} is not what was written"))
             .op("restore from")
@@ -227,6 +231,7 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     engine.close().await?;
     let (kept, auth) = (source.beneath("auth")?, directory.disk("auth")?);
     copy_tree(&*kept.beneath("audit")?, &*auth.beneath("audit-before-restore")?)?;
+    Format::own().write(&RealDisk::open(directory.path())?)?;
     // The keys come last: they make it a node that was founded.
     copy_tree(&*kept.beneath("keys")?, &*auth.beneath("keys")?)?;
     auth.sync_dir("", FlushSite::BackupDir)?;

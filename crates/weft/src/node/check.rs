@@ -24,6 +24,9 @@ pub async fn check(sys: &Sys, directory: &NodeDirectory, repair: bool) -> Result
     }
     directory.check_metadata()?;
     directory.check_engine(sys)?;
+    if repair {
+        directory.upgrade()?;
+    }
     let engine = directory.engine(sys)?;
     let auth_disk = directory.disk("auth")?;
     // Also of a shadow: the rest is looked at through keys, and by callers.

@@ -11,6 +11,8 @@ use weft_kv::{Embedded, Engine, Options};
 use weft_sys::disk::DiskLock;
 use weft_sys::{Disk, RealDisk, ShadowDisk, Sys, fault, process};
 
+use super::format::{self, Format};
+
 const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
 const META: &str = "meta";
@@ -18,7 +20,8 @@ const SOCKET: &str = "node.sock";
 const TLS: &str = "tls";
 /// What lies in a node's directory, or in one that may become a node's: what a start makes, were
 /// it cut off anywhere, and what a new file system has.
-const OWN: [&str; 9] = [LOCK, HOLDER, META, "auth", "objects", TLS, SOCKET, "log", "lost+found"];
+const OWN: [&str; 10] =
+    [LOCK, HOLDER, META, "auth", "objects", TLS, SOCKET, "log", "lost+found", format::FILE];
 /// What only a node has. Any of them marks one, so that a damaged node is still known for one.
 const MARKS: [&str; 3] = ["auth/keys", "meta/tree", "objects/objects"];
 
@@ -50,7 +53,7 @@ impl NodeDirectory {
             return refused(Error::not_permitted("it belongs to somebody else"));
         }
         if MARKS.iter().any(|mark| path.join(mark).exists()) {
-            return Ok(());
+            return Format::read(&RealDisk::open(path)?)?.check("use the node's directory", path);
         }
         if !make {
             return refused(Error::not_found("there is no node"));
@@ -70,8 +73,15 @@ impl NodeDirectory {
     ///
     /// Fails with `Busy` if another process has it, and says which; with `NotFound` if it
     /// is not there; with `NotPermitted` if it belongs to somebody else.
+    ///
+    /// Fails with `Unsupported` if a newer program wrote it; nothing is touched then.
     pub fn take(path: &Path, make: bool, doing: &str) -> Result<Self> {
         Self::look(path, make)?;
+        Self::take_any(path, make, doing)
+    }
+
+    /// Takes a directory of whatever program, to look whether somebody has it.
+    pub fn take_any(path: &Path, make: bool, doing: &str) -> Result<Self> {
         if make {
             Self::make(path)?;
         }
@@ -181,6 +191,29 @@ impl NodeDirectory {
             .hint("put it back, with all of `meta`; else restore a backup to another directory"))
     }
 
+    /// Says, durably, that this program writes the directory from now on.
+    pub fn upgrade(&self) -> Result<()> {
+        let (found, own) = (Format::read(&*self.disk)?, Format::own());
+        // Another may have had it between the look and the lock.
+        found.check("use the node's directory", &self.path)?;
+        if found == own {
+            return Ok(());
+        }
+        if self.is_founded() && found.number < own.number {
+            let (from, to) = (found.number, own.number);
+            tracing::info!(
+                from,
+                to,
+                "the node's directory is upgraded: older programs refuse it from now on"
+            );
+        }
+        match own.write(&*self.disk) {
+            // It would only name another version of the same format: on a full disk the node starts as well.
+            Err(error) if found.number == own.number && error.kind() == ErrorKind::NoSpace => Ok(()),
+            written => written,
+        }
+    }
+
     /// Returns the part below a name, closed to everybody else.
     pub fn disk(&self, name: &str) -> Result<Arc<dyn Disk>> {
         let below = self.disk.beneath(name)?;
@@ -243,6 +276,7 @@ impl NodeDirectory {
         for name in [META, "auth", "objects"] {
             let _ = std::fs::remove_dir_all(self.path.join(name));
         }
+        let _ = std::fs::remove_file(self.path.join(format::FILE));
         self.clear()?;
         for path in &self.made {
             let _ = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };

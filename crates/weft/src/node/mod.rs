@@ -15,11 +15,14 @@ mod audit;
 pub mod backup;
 pub mod check;
 mod directory;
+mod format;
 mod https;
+mod keys;
 mod links;
 mod monitor;
 mod operator;
 mod ready;
+mod scrub;
 mod shares;
 mod upkeep;
 
@@ -34,7 +37,7 @@ use weft_core::service::{Links, Node, ObjectStore};
 use weft_core::{Clock, Deadline, Error, ErrorKind, Result, SessionId, TraceId, VolumeId, limits};
 use weft_doors_http::{Http, Services as HttpServices, Settings as HttpSettings, notices};
 use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
-use weft_doors_native::{OpenTables, Services as NativeServices};
+use weft_doors_native::{Certificates, OpenTables, Services as NativeServices};
 use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
 use weft_remote::{Reach, Remote, Roots};
@@ -47,6 +50,7 @@ use weft_volume::name_locks::KeptNameLocks;
 
 use crate::config::ThirdParty;
 pub use directory::NodeDirectory;
+pub use format::Format;
 pub use https::HttpsSettings;
 use https::Shown;
 use links::NodeLinks;
@@ -82,6 +86,8 @@ pub struct NodeSettings {
     pub hosts: Vec<String>,
     /// How third-party copies are made.
     pub third_party: ThirdParty,
+    /// Bytes that the scrubber reads in a second at most; 0 if it is off.
+    pub scrub: u64,
 }
 
 /// A node that runs.
@@ -138,6 +144,8 @@ impl Running {
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
         let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
+        // Before anything is changed that an older program would not understand.
+        directory.upgrade()?;
         let engine = directory.engine(sys)?;
         let auth_settings = AuthSettings {
             founder_uid: Some(directory.owner()),
@@ -152,8 +160,11 @@ impl Running {
             founding(founded);
         }
         let auth = Arc::new(auth);
-        let options =
-            weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
+        let options = weft_store::Options {
+            records_flushed_by_caller: true,
+            scrub_bytes_per_second: settings.scrub,
+            ..weft_store::Options::default()
+        };
         let store = Arc::new(
             Directory::open(sys.clone(), directory.disk("objects")?, engine.clone(), options).await?,
         );
@@ -259,7 +270,7 @@ impl Running {
             node: Arc::new(operator) as Arc<dyn Node>,
             links: self.links(sys),
             domain: self.auth.domain(),
-            certificates: self.auth.certificates()?,
+            certificates: certificates(&self.auth),
             opens,
             uids: weft_doors_native::Uids::default(),
         });
@@ -287,6 +298,11 @@ impl Running {
     /// Returns the certificate that HTTPS shows, if it is spoken.
     pub fn shown(&self) -> Option<&Shown> {
         self.shown.as_ref().map(|(shown, _)| &**shown)
+    }
+
+    /// Sets how many bytes the scrubber reads in a second at most; 0 is off.
+    pub fn set_scrub_rate(&self, bytes_per_second: u64) {
+        self.store.set_scrub_rate(bytes_per_second);
     }
 
     /// Reads again what may change while the node runs.
@@ -352,6 +368,15 @@ async fn listeners(sys: &Sys, directory: &NodeDirectory, settings: &NodeSettings
     let shown = Shown::open(sys, directory, https, &settings.hosts)?;
     let secured = secured.secured(shown.identity());
     Ok(Listeners { http: vec![("http", plain), ("https", secured)], shown: Some(shown), monitor })
+}
+
+/// Returns what tells which keys vouch for the domain's credentials.
+fn certificates(auth: &Arc<Auth>) -> Certificates {
+    let auth = Arc::downgrade(auth);
+    Arc::new(move || match auth.upgrade() {
+        Some(auth) => auth.certificates(),
+        None => Err(Error::new(ErrorKind::Unavailable, "the node is stopping")),
+    })
 }
 
 /// Copies the audit records of writes from the commits they came with into the log.

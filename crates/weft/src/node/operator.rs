@@ -9,7 +9,8 @@ use weft_core::form::{At, FileSystem, Origin};
 use weft_core::metrics::Way;
 use weft_core::proof::Caller;
 use weft_core::service::{
-    BackupReport, CheckReport, Finding, Node, NodeHealth, NodeStatus, ObjectStore, Severity, Share,
+    BackupReport, CheckReport, Finding, Keys, Node, NodeHealth, NodeStatus, ObjectStore, Scrub, Severity,
+    Share,
 };
 use weft_core::{Clock, Error, ErrorKind, FileId, RelPath, Result, Time};
 use weft_kv::Engine;
@@ -20,7 +21,7 @@ use weft_volume::managed::{Managed, Unfinished};
 use super::monitor::Monitor;
 use super::shares::NodeShares;
 use super::upkeep::{Chore, Upkeep};
-use super::{Running, backup, call_of};
+use super::{Running, backup, call_of, keys, scrub};
 
 pub struct Operator {
     sys: Sys,
@@ -35,6 +36,7 @@ pub struct Operator {
     monitor: Arc<Monitor>,
     upkeep: Arc<Upkeep>,
     stop_asked: Arc<tokio::sync::Notify>,
+    damaged: scrub::Named,
 }
 
 impl Operator {
@@ -52,6 +54,7 @@ impl Operator {
             monitor: node.monitor.clone(),
             upkeep: node.upkeep.clone(),
             stop_asked: node.stop_asked.clone(),
+            damaged: scrub::Named::new(),
         }
     }
 
@@ -112,6 +115,10 @@ impl Node for Operator {
         for share in self.shares.all(caller).await? {
             degraded.extend(share.away.map(|why| format!("the share at {} is away: {why}", share.at)));
         }
+        match self.damaged.scrub(&self.sys, caller, &self.store, &self.volume) {
+            Ok(scrub) => degraded.extend(scrub::lines(&scrub)),
+            Err(error) => degraded.push(format!("it cannot be told what is damaged: {error}")),
+        }
         let done = self.upkeep.done();
         let time = |seconds: Option<i64>| seconds.map(|seconds| Time::from_unix(seconds, 0));
         let (backup, check, sweep) = (time(done.backup), time(done.check), time(done.sweep));
@@ -153,6 +160,22 @@ impl Node for Operator {
             self.upkeep.did(Chore::Check, self.sys.now());
         }
         Ok(report)
+    }
+
+    async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub> {
+        self.auth.demand_administrator(caller)?;
+        if begin {
+            self.store.scrub_now()?;
+        }
+        self.damaged.scrub(&self.sys, caller, &self.store, &self.volume)
+    }
+
+    async fn keys(&self, caller: &Caller) -> Result<Keys> {
+        keys::list(&self.auth, caller, &self.data)
+    }
+
+    async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys> {
+        keys::rotate(&self.auth, caller, &self.data, root_key, revoke_old).await
     }
 
     async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {

@@ -17,8 +17,8 @@ use weft_core::model::Model;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, Authority, BackupReport, CheckReport,
-    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGrant, LinkRecord, Links, NewLink, NewUser,
-    Node as NodeService, NodeHealth, NodeStatus, Revoke, Sessions, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, Keys, LinkGrant, LinkRecord, Links, NewLink, NewUser,
+    Node as NodeService, NodeHealth, NodeStatus, Revoke, Scrub, Sessions, Share, UserEdit, UserRecord,
 };
 use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
@@ -84,7 +84,7 @@ impl SharedNode {
             node: home.clone(),
             links: home.clone(),
             domain: domain.id(),
-            certificates: Vec::new(),
+            certificates: Arc::new(|| Ok(Vec::new())),
             opens,
             uids: Uids::default(),
         });
@@ -199,6 +199,15 @@ impl NodeService for Home {
         not_asked()
     }
     async fn health(&self, _: &Caller) -> Result<NodeHealth> {
+        not_asked()
+    }
+    async fn scrub(&self, _: &Caller, _: bool) -> Result<Scrub> {
+        not_asked()
+    }
+    async fn keys(&self, _: &Caller) -> Result<Keys> {
+        not_asked()
+    }
+    async fn rotate_keys(&self, _: &Caller, _: Option<&str>, _: bool) -> Result<Keys> {
         not_asked()
     }
     async fn stop(&self, _: &Caller) -> Result<()> {

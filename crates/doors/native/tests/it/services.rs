@@ -11,8 +11,8 @@ use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport,
-    DropBoxRecord, Evidence, GroupEdit, GroupRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
-    NewUser, Node, NodeHealth, NodeStatus, Secret, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, Keys, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
+    NewUser, Node, NodeHealth, NodeStatus, Scrub, Secret, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, VolumeId,
@@ -181,6 +181,18 @@ impl Node for Home {
 
     async fn health(&self, caller: &Caller) -> Result<NodeHealth> {
         Ok(NodeHealth { not_ready: Some(caller.name().to_string()), ..NodeHealth::default() })
+    }
+
+    async fn scrub(&self, _: &Caller, begin: bool) -> Result<Scrub> {
+        Ok(Scrub { rounds: u64::from(begin), ..Scrub::default() })
+    }
+
+    async fn keys(&self, caller: &Caller) -> Result<Keys> {
+        self.rotate_keys(caller, None, false).await
+    }
+
+    async fn rotate_keys(&self, _: &Caller, root_key: Option<&str>, _: bool) -> Result<Keys> {
+        Ok(Keys { root: root_key.map(str::to_owned), keys: Vec::new() })
     }
 
     async fn stop(&self, _: &Caller) -> Result<()> {

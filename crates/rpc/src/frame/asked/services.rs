@@ -10,12 +10,12 @@ use weft_core::acl::Network;
 use weft_core::attr::Version;
 use weft_core::drop_box::DropLimits;
 use weft_core::form::{Ack, Door, Origin, Supports, Wire};
-use weft_core::proof::{Attenuation, KeyCertificate, Signed};
+use weft_core::proof::{Attenuation, KeyCertificate, Purpose, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
-    DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, LinkGives, LinkGrant, LinkRecord,
-    NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Secret, SessionGrant, Severity, Share, UserEdit,
-    UserRecord,
+    Damage, DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, KeyRecord, Keys, LinkGives,
+    LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Scrub, Secret, SessionGrant,
+    Severity, Share, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
@@ -197,7 +197,7 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
 }
 
 fn node(dice: &mut Dice) -> NodeAsk {
-    match dice.roll(8) {
+    match dice.roll(11) {
         0 => NodeAsk::Status,
         1 => NodeAsk::Stop,
         2 => NodeAsk::Backup(text(dice)),
@@ -205,6 +205,9 @@ fn node(dice: &mut Dice) -> NodeAsk {
         4 => NodeAsk::Share { directory: text(dice), at: path(dice) },
         5 => NodeAsk::Unshare(path(dice)),
         6 => NodeAsk::Health,
+        7 => NodeAsk::Scrub { begin: coin(dice) },
+        8 => NodeAsk::Keys,
+        9 => NodeAsk::RotateKeys { root_key: maybe(dice, text), revoke_old: coin(dice) },
         _ => NodeAsk::Shares,
     }
 }
@@ -350,6 +353,41 @@ fn health(dice: &mut Dice) -> NodeHealth {
     }
 }
 
+fn scrub(dice: &mut Dice) -> Scrub {
+    let damage = |dice: &mut Dice| Damage {
+        object: ObjectId(number(dice).into()),
+        from: number(dice),
+        to: number(dice),
+        blocks: number(dice),
+        unread: coin(dice),
+        since: time(dice),
+        files: several(dice, text),
+    };
+    Scrub {
+        bytes_per_second: number(dice),
+        rounds: number(dice),
+        began: maybe(dice, time),
+        ended: maybe(dice, time),
+        objects: number(dice),
+        bytes: number(dice),
+        damaged: several(dice, damage),
+        beyond: number(dice),
+    }
+}
+
+fn keys(dice: &mut Dice) -> Keys {
+    let purposes = [Purpose::Certificate, Purpose::Credential, Purpose::Capability, Purpose::Audit];
+    let key = |dice: &mut Dice| KeyRecord {
+        id: KeyId(wide(dice)),
+        purpose: *dice.pick(&purposes),
+        current: coin(dice),
+        ended: coin(dice),
+        made: time(dice),
+        until: time(dice),
+    };
+    Keys { root: maybe(dice, text), keys: several(dice, key) }
+}
+
 fn status(dice: &mut Dice) -> NodeStatus {
     NodeStatus {
         version: text(dice),
@@ -426,7 +464,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(22) {
+    match dice.roll(24) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -467,6 +505,8 @@ fn answer(dice: &mut Dice) -> Answer {
         18 => Answer::DropBox(drop_box(dice)),
         19 => Answer::DropBoxes(several(dice, drop_box)),
         20 => Answer::Health(health(dice)),
+        21 => Answer::Scrub(scrub(dice)),
+        22 => Answer::Keys(keys(dice)),
         _ => Answer::Done,
     }
 }
@@ -539,7 +579,7 @@ mod complete {
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
         });
-        met(8, node, |ask| match ask {
+        met(11, node, |ask| match ask {
             NodeAsk::Status => 0,
             NodeAsk::Stop => 1,
             NodeAsk::Backup(_) => 2,
@@ -548,6 +588,9 @@ mod complete {
             NodeAsk::Unshare(_) => 5,
             NodeAsk::Shares => 6,
             NodeAsk::Health => 7,
+            NodeAsk::Scrub { .. } => 8,
+            NodeAsk::Keys => 9,
+            NodeAsk::RotateKeys { .. } => 10,
         });
         met(6, links, |ask| match ask {
             LinksAsk::Make { .. } => 0,
@@ -636,7 +679,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(22, answer, |answer| match answer {
+        met(24, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -659,6 +702,8 @@ mod complete {
             Answer::DropBox(_) => 19,
             Answer::DropBoxes(_) => 20,
             Answer::Health(_) => 21,
+            Answer::Scrub(_) => 22,
+            Answer::Keys(_) => 23,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }

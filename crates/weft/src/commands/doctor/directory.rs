@@ -9,6 +9,7 @@ use weft_core::limits;
 use weft_sys::{Disk, RealDisk};
 
 use super::Trouble;
+use crate::node::Format;
 use crate::show;
 
 /// What only the node may look into.
@@ -38,6 +39,7 @@ pub fn check(dir: &Path) -> Vec<Trouble> {
     }
     found.extend(keys(&dir.join("auth/keys"), metadata.uid()));
     found.extend(metadata_there(dir));
+    found.extend(format(dir));
     found.extend(space(dir));
     found.extend(clock(dir, SystemTime::now()));
     found
@@ -99,6 +101,15 @@ fn metadata_there(dir: &Path) -> Option<Trouble> {
         let mend = "put `meta` back; else weft restore BACKUP OTHERDIR";
         Trouble::wrong(what, "without it nobody knows which file is where", mend)
     })
+}
+
+/// What a newer program wrote, or what does not say.
+fn format(dir: &Path) -> Option<Trouble> {
+    let read = RealDisk::open(dir).and_then(|disk| Format::read(&disk));
+    let error = read.and_then(|format| format.check("use the node's directory", dir)).err()?;
+    let why = "this program would not start it, nor check it";
+    let mend = error.advice().unwrap_or("look at the file `format` there").to_owned();
+    Some(Trouble::wrong(error.detail().to_owned(), why, mend))
 }
 
 fn space(dir: &Path) -> Option<Trouble> {

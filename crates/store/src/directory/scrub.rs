@@ -1,0 +1,423 @@
+//! The scrubber: reads everything there is, slowly, round after round, so that what rots on the disk is
+//! found while a backup has it still.
+//!
+//! A round goes over objects in the order of their ids, block by block, each compared with its seal as for a
+//! reader. What has no seal just now, because somebody writes it, is left to the next round. Where it is
+//! is recorded now and then, what it finds at once: a crash costs half a minute of reading, and tells nothing
+//! twice.
+//!
+//! It takes up one object at a time, as a reader would, since a block that comes into memory unseen must not
+//! be believed; and it forgets what it read unless that was in memory before. What is in memory is compared
+//! as it is there: of the disk it says nothing until it has left the memory.
+
+mod found;
+mod look;
+mod record;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use weft_core::form::Ack;
+use weft_core::service::Scrub;
+use weft_core::{Error, ErrorKind, ObjectId, Result, Tick, limits};
+use weft_kv::{Order, Read, Space, SpaceTxn, Txn, prefix_end};
+
+use self::look::{Ahead, Looked};
+use self::record::{Found, Place, Round};
+use super::Inner;
+use super::live::Live;
+use super::rows::{DAMAGED, OBJECTS, ROUND, object_at, object_key};
+use super::seals::blocks_in;
+
+/// What is known of it, and how it is told what to do.
+pub(super) struct Scrubber {
+    /// Bytes in a second; 0 is none.
+    rate: AtomicU64,
+    /// Whether somebody wants a round now.
+    asked: AtomicBool,
+    wake: Arc<tokio::sync::Notify>,
+    state: Mutex<State>,
+}
+
+struct State {
+    round: Round,
+    /// As it is recorded.
+    noted: Round,
+    /// When it is to be recorded again.
+    note_at: Tick,
+    found: BTreeMap<ObjectId, Found>,
+    /// The object that was last counted as one beyond those.
+    beyond: Option<ObjectId>,
+    /// Whether a block of the object under way could not be looked at.
+    skipped: bool,
+    /// What came into memory ahead of the next step.
+    ahead: Ahead,
+    /// When the next step is due.
+    due: Tick,
+    /// Until then no round begins that nobody asked for.
+    quiet_until: Tick,
+    /// Objects looked up in the store when the last step ended.
+    lookups: u64,
+    /// Whether somebody else used it between the last two steps.
+    in_use: bool,
+}
+
+/// Starts it. It ends when the store is dropped.
+pub(super) fn start(inner: &Arc<Inner>) {
+    inner.count_damaged();
+    inner.count_end();
+    let (weak, wake, sys) = (Arc::downgrade(inner), inner.scrubber.wake.clone(), inner.sys.clone());
+    // Nobody waits for it: it ends by itself.
+    drop(inner.sys.spawn(async move {
+        loop {
+            let next = match weak.upgrade() {
+                Some(inner) if !*inner.closing.borrow() => inner.scrub_on().await,
+                _ => return,
+            };
+            match next {
+                None => wake.notified().await,
+                Some(at) => {
+                    tokio::select! {
+                        () = wake.notified() => {}
+                        () = sys.sleep_until(at) => {}
+                    }
+                }
+            }
+        }
+    }));
+}
+
+impl Scrubber {
+    /// Takes up where it was. A record that cannot be read is as none: a round begins anew.
+    pub(super) fn open(space: &Space, rate: u64, now: Tick) -> Result<Self> {
+        let records = space.snapshot()?;
+        let round = records.get(ROUND)?.and_then(|row| Round::decode(&row).ok()).unwrap_or_default();
+        let mut found = BTreeMap::new();
+        for row in records.scan(&[DAMAGED], &prefix_end(&[DAMAGED]), Order::Rising) {
+            let (key, value) = row?;
+            if let (Ok(object), Ok(what)) = (object_at(&key, 1), Found::decode(&value)) {
+                found.insert(object, what);
+            }
+            if found.len() >= limits::SCRUB_DAMAGED_MAX {
+                break;
+            }
+        }
+        let state = State {
+            round,
+            noted: round,
+            note_at: now.plus(limits::SCRUB_NOTE_EVERY),
+            found,
+            beyond: None,
+            // Of an object that was under way nobody knows what was left out.
+            skipped: true,
+            ahead: Ahead::default(),
+            due: now,
+            quiet_until: now.plus(limits::SCRUB_AFTER_START),
+            lookups: 0,
+            in_use: false,
+        };
+        let (asked, wake) = (AtomicBool::new(false), Arc::default());
+        Ok(Self { rate: AtomicU64::new(rate), asked, wake, state: Mutex::new(state) })
+    }
+
+    /// Has a round begun unless one is under way.
+    pub(super) fn ask(&self) -> Result<()> {
+        if self.rate() == 0 {
+            return Err(Error::new(ErrorKind::Conflict, "the scrubber is switched off")
+                .op("scrub")
+                .hint("set `scrub` in weft.toml, and send SIGHUP"));
+        }
+        if self.state().round.at.is_none() {
+            self.asked.store(true, Ordering::Release);
+        }
+        // One that rests after a start goes on.
+        self.state().quiet_until = Tick(0);
+        self.wake();
+        Ok(())
+    }
+
+    pub(super) fn set_rate(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    fn rate(&self) -> u64 {
+        self.rate.load(Ordering::Relaxed)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// Returns how far it is, without what is damaged and was removed since.
+    pub(super) fn scrubbed(&self) -> Result<Scrub> {
+        let (round, found) = {
+            let state = self.scrubber.state();
+            (state.round, state.found.clone())
+        };
+        let records = self.space.snapshot()?;
+        let mut damaged = Vec::new();
+        for (object, what) in found {
+            if records.get(&object_key(OBJECTS, object))?.is_some() {
+                damaged.push(what.of(object));
+            }
+        }
+        Ok(Scrub {
+            bytes_per_second: self.scrubber.rate(),
+            rounds: round.number + u64::from(self.scrubber.asked.load(Ordering::Acquire)),
+            began: round.at.map(|_| round.began),
+            ended: round.ended,
+            objects: round.objects,
+            bytes: round.bytes,
+            damaged,
+            beyond: round.beyond,
+        })
+    }
+
+    /// Does what is due. Returns when to come again; `None` if it is switched off.
+    async fn scrub_on(self: &Arc<Self>) -> Option<Tick> {
+        let rate = self.scrubber.rate();
+        if rate == 0 {
+            return None;
+        }
+        let now = self.clock().tick();
+        let due = self.scrubber.state().due;
+        if due > now {
+            return Some(due);
+        }
+        match self.scrub_step().await {
+            Ok(Some(bytes)) => Some(self.pause(bytes, rate)),
+            Ok(None) => Some(self.clock().tick().plus(limits::SCRUB_REST)),
+            Err(error) => {
+                // The engine closes while this runs; the next start goes on.
+                if !*self.closing.borrow() {
+                    tracing::warn!(op = "scrub", error = ?error, "will be tried again");
+                }
+                Some(self.clock().tick().plus(limits::SCRUB_REST))
+            }
+        }
+    }
+
+    /// Returns when the next step is due after one that cost so many bytes: later if others use the store.
+    fn pause(&self, bytes: u64, rate: u64) -> Tick {
+        let mut state = self.scrubber.state();
+        let slower = if state.in_use { limits::SCRUB_SLOWER_IN_USE } else { 1 };
+        state.due = self.clock().tick().plus(time_for(bytes, rate) * slower);
+        state.due
+    }
+
+    /// Looks at a block, or begins or ends a round. Returns what that cost, in bytes; `None` if there is
+    /// nothing to do.
+    async fn scrub_step(self: &Arc<Self>) -> Result<Option<u64>> {
+        if self.clock().tick() < self.scrubber.state().quiet_until {
+            return Ok(None);
+        }
+        let at = self.scrubber.state().round.at;
+        let Some(place) = at else {
+            if self.begin_round().await? {
+                return Ok(Some(0));
+            }
+            self.tend_found().await?;
+            return Ok(None);
+        };
+        let next = if place == Place::LAST { None } else { self.next_object(place.object)? };
+        let Some(object) = next else {
+            self.end_round().await?;
+            return Ok(Some(0));
+        };
+        let place = if object == place.object { place } else { Place { object, block: 0 } };
+        let before = self.lookups.load(Ordering::Relaxed);
+        let cost = self.scrub_at(place).await?;
+        {
+            // Our own, of this step, are no use.
+            let after = self.lookups.load(Ordering::Relaxed);
+            let mut state = self.scrubber.state();
+            state.in_use = std::mem::replace(&mut state.lookups, after) != before;
+        }
+        if self.clock().tick() >= self.scrubber.state().note_at {
+            self.note_round().await?;
+            self.tend_found().await?;
+        }
+        Ok(Some(cost))
+    }
+
+    async fn begin_round(&self) -> Result<bool> {
+        let asked = self.scrubber.asked.swap(false, Ordering::AcqRel);
+        let now = self.clock().now();
+        {
+            let mut state = self.scrubber.state();
+            let Round { number, began, ended, .. } = state.round;
+            // Where the clock was set back nobody knows how long ago that was.
+            let over = now < began || now.since(began) >= limits::SCRUB_EVERY;
+            if !(asked || number == 0 || over) {
+                return Ok(false);
+            }
+            let (number, at) = (number + 1, Some(Place::FIRST));
+            state.round = Round { number, began: now, at, ended, ..Round::default() };
+        }
+        self.note_round().await?;
+        Ok(true)
+    }
+
+    async fn end_round(self: &Arc<Self>) -> Result<()> {
+        let round = {
+            let mut state = self.scrubber.state();
+            state.round.at = None;
+            state.round.ended = Some(self.clock().now());
+            state.round
+        };
+        self.note_round().await?;
+        self.count_end();
+        self.tend_found().await?;
+        let damaged = self.scrubber.state().found.len() as u64 + round.beyond;
+        let Round { objects, bytes, .. } = round;
+        tracing::info!(op = "scrub", objects, bytes, damaged, "a round of the scrubber has ended");
+        Ok(())
+    }
+
+    /// Tells monitors when a round last came to its end.
+    fn count_end(&self) {
+        let ended = self.scrubber.state().round.ended.map_or(0, |ended| ended.seconds());
+        self.sys.metrics().store_scrub_ended.set((), u64::try_from(ended).unwrap_or(0) * 1_000_000);
+    }
+
+    /// Records where it is.
+    pub(super) async fn note_round(&self) -> Result<()> {
+        let round = {
+            let mut state = self.scrubber.state();
+            state.note_at = self.clock().tick().plus(limits::SCRUB_NOTE_EVERY);
+            if state.round == state.noted {
+                return Ok(());
+            }
+            state.round
+        };
+        self.space.write(Ack::Applied, move |txn: &mut SpaceTxn<'_>| txn.put(ROUND, &round.encode())).await?;
+        self.scrubber.state().noted = round;
+        Ok(())
+    }
+
+    /// Returns the first object from `from` on.
+    fn next_object(&self, from: ObjectId) -> Result<Option<ObjectId>> {
+        let records = self.space.snapshot()?;
+        for row in records.scan(&object_key(OBJECTS, from), &prefix_end(&[OBJECTS]), Order::Rising) {
+            // A key of another length is found by `check`.
+            if let Ok(object) = object_at(&row?.0, 1) {
+                return Ok(Some(object));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks at the next block of an object from a place on, and moves on. Returns what that cost.
+    async fn scrub_at(self: &Arc<Self>, place: Place) -> Result<u64> {
+        let Place { object, block } = place;
+        if block == 0 {
+            let mut state = self.scrubber.state();
+            (state.skipped, state.ahead) = (false, Ahead::default());
+        }
+        let live = match self.borrow(object).await {
+            Ok(live) => live,
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                // Its record or its file is not there to be read.
+                self.found_wrong(object, (0, 0), true).await?;
+                self.next_after(object, None).await?;
+                return Ok(limits::SCRUB_OBJECT_BYTES);
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                // It was removed a moment ago.
+                self.next_after(object, None).await?;
+                return Ok(limits::SCRUB_OBJECT_BYTES);
+            }
+            Err(error) => return Err(error),
+        };
+        let cost = self.scrub_live(&live, block).await;
+        self.give_back(live);
+        cost
+    }
+
+    async fn scrub_live(self: &Arc<Self>, live: &Arc<Live>, block: u64) -> Result<u64> {
+        let begun = if block == 0 { limits::SCRUB_OBJECT_BYTES } else { 0 };
+        let block = self.next_block(live, block).await?;
+        let size = live.state().size;
+        if block >= blocks_in(size) {
+            self.next_after(live.id, Some(live)).await?;
+            return Ok(begun);
+        }
+        let mut ahead = std::mem::take(&mut self.scrubber.state().ahead);
+        let looked = self.look_at(live, block, &mut ahead).await;
+        self.scrubber.state().ahead = ahead;
+        let read = match looked? {
+            Looked::Whole(read) => read,
+            Looked::Skipped => {
+                self.scrubber.state().skipped = true;
+                0
+            }
+            Looked::Wrong { extent, unread } => {
+                self.found_wrong(live.id, extent, unread).await?;
+                extent.1
+            }
+        };
+        self.sys.metrics().store_scrubbed_bytes.add((), read);
+        {
+            let mut state = self.scrubber.state();
+            state.round.bytes += read;
+            state.round.at = Some(Place { object: live.id, block: block + 1 });
+        }
+        if block + 1 >= blocks_in(size) {
+            self.next_after(live.id, Some(live)).await?;
+        }
+        Ok(begun + read)
+    }
+
+    /// Goes on to the next object. What was found in this one before is over, if all of it was whole.
+    async fn next_after(&self, object: ObjectId, looked: Option<&Arc<Live>>) -> Result<()> {
+        let is_whole = {
+            let mut state = self.scrubber.state();
+            let number = state.round.number;
+            let next = object.0.checked_add(1).map(|id| Place { object: ObjectId(id), block: 0 });
+            state.round.at = Some(next.unwrap_or(Place::LAST));
+            state.round.objects += u64::from(looked.is_some());
+            looked.is_some()
+                && !state.skipped
+                && state.found.get(&object).is_some_and(|found| found.round < number)
+        };
+        if looked.is_some() {
+            self.sys.metrics().store_scrubbed.count(());
+        }
+        if is_whole { self.found_whole(object).await } else { Ok(()) }
+    }
+
+    /// Returns an object as a reader would have it.
+    async fn borrow(&self, object: ObjectId) -> Result<Arc<Live>> {
+        let known = self.table().get(&object).cloned();
+        match known {
+            Some(live) => Ok(live),
+            None => self.take_up(object).await,
+        }
+    }
+
+    /// Lets an object go that nobody else has in use: what readers will want again is more worth its place.
+    fn give_back(&self, live: Arc<Live>) {
+        let mut table = self.table();
+        // The table has it, and we; and whoever writes has it too.
+        if Arc::strong_count(&live) == 2 && table.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, &live))
+        {
+            table.remove(&live.id);
+        }
+    }
+}
+
+/// Returns how long reading so many bytes may take.
+fn time_for(bytes: u64, rate: u64) -> Duration {
+    let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX / 8))
+}
