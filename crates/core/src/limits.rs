@@ -523,6 +523,18 @@ pub const ACCOUNTS_PAGE_MAX: usize = 1000;
 pub const GROUPS_PAGE_MEMBERS: usize = 20_000;
 /// Credentials in the line from a login's to the one narrowed from it most.
 pub const LINEAGE_MAX: usize = 16;
+/// How long a token lasts if its maker does not say.
+pub const TOKEN_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long a token may last.
+pub const TOKEN_LIFE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Bytes in what its owner calls a token.
+pub const TOKEN_NAME_BYTES_MAX: usize = 64;
+/// Tokens one user may have, with those that ended lately.
+pub const TOKENS_OWNED_MAX: usize = 256;
+/// How long a token that ended is still listed.
+pub const TOKEN_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long it is not looked at again what a token's row says: when it was used last is no nearer than this.
+pub const TOKEN_REMEMBERED: Duration = Duration::from_secs(3600);
 /// How long a link lasts if its maker does not say.
 pub const LINK_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a link may last.

@@ -17,16 +17,16 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
-    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke,
-    SessionGrant, Share, UserEdit, UserRecord,
+    GroupRecord, Identity, LinkGrant, LinkRecord, NewLink, NewToken, NewUser, NodeHealth, NodeStatus, Revoke,
+    SessionGrant, Share, TokenGrant, TokenRecord, TokensOf, UserEdit, UserRecord,
 };
 use weft_core::{
-    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
-    VolumeId, limits,
+    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TokenId,
+    TraceId, VolumeId, limits,
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -161,6 +161,8 @@ pub enum CallBody {
     Links(LinksAsk),
     /// `put_whole`: this frame's payload holds the bytes. From version 5 on.
     Put(At, Box<Whole>),
+    /// Something of tokens. From version 7 on.
+    Tokens(TokensAsk),
 }
 
 /// A method of an open file.
@@ -338,6 +340,22 @@ pub enum LinksAsk {
     EndDropBox(RelPath),
 }
 
+/// A method of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TokensAsk {
+    /// `make_token`.
+    Make(NewToken),
+    /// `tokens`.
+    List {
+        /// Whose.
+        of: TokensOf,
+        /// After which.
+        after: Option<(CallerId, TokenId)>,
+    },
+    /// `end_token`.
+    End(TokenId),
+}
+
 /// What a server sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ToClient {
@@ -471,6 +489,12 @@ pub enum Answer {
     DropBoxes(Vec<DropBoxRecord>),
     /// How well the node is. From version 6 on.
     Health(NodeHealth),
+    /// A token that was made. From version 7 on, as the two below.
+    TokenMade(TokenGrant),
+    /// Tokens.
+    Tokens(Vec<TokenRecord>),
+    /// A token.
+    Token(TokenRecord),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

@@ -10,6 +10,7 @@ mod keys;
 mod links;
 mod login;
 mod mending;
+mod named_tokens;
 mod scene;
 mod sessions;
 mod tokens;
