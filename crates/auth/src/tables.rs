@@ -26,8 +26,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use weft_core::proof::{Attenuation, KeyCertificate, Purpose, Within};
 use weft_core::service::LinkGives;
-use weft_core::{CallerId, CallerName, CredentialId, DomainId, Error, KeyId, LinkId, Result, Time, TokenId};
-use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Txn, prefix_end};
+use weft_core::{
+    CallerId, CallerName, CredentialId, DomainId, Error, KeyId, LinkId, Result, Time, TokenId, limits,
+};
+use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Stepped, Txn, prefix_end};
 
 use crate::password::PasswordHash;
 
@@ -323,26 +325,43 @@ pub(crate) fn begin_line(txn: &mut impl Txn, id: CallerId) -> Result<()> {
     if txn.get(&key)?.is_some() { Ok(()) } else { write(txn, &key, &Line::default()) }
 }
 
-/// The step from version 1.
-fn seal_all(txn: &mut SpaceTxn<'_>) -> Result<()> {
-    let domain: Option<Domain> =
-        txn.get(&domain_key())?.map(|bytes| postcard::from_bytes(&bytes)).transpose().unwrap_or_default();
-    let rows: Vec<Row> = txn.scan(&[], &[], Order::Rising).collect::<Result<_>>()?;
+/// The step from version 1, so many rows at a time. Tables come in the order of their letters: the domain's
+/// row is sealed before that of a user is met, and so are all lines that there were.
+fn seal_all(txn: &mut SpaceTxn<'_>, from: &[u8]) -> Result<Stepped> {
+    let rows: Vec<Row> =
+        txn.scan(from, &[], Order::Rising).take(limits::AUTH_STEP_ROWS).collect::<Result<_>>()?;
+    let mut users = Vec::new();
     for (key, value) in &rows {
         match key.first() {
-            Some(b's') => continue,
+            // Counters of the engine's. The second is begun here.
+            Some(b's' | b'w') => continue,
             Some(b'c') => txn.bump(&withdrawals_key(), 1)?,
+            Some(b'u') => users.push(&key[1..]),
             _ => {}
         }
         txn.put(key, &sealed(key, value))?;
     }
-    if domain.is_some() && txn.get(&starts_key())?.is_none() {
+    begin_lines(txn, &users)?;
+    if let Some((last, _)) = rows.last().filter(|_| rows.len() == limits::AUTH_STEP_ROWS) {
+        // The least key behind it.
+        return Ok(Stepped::Until([last, &[0][..]].concat()));
+    }
+    if txn.get(&domain_key())?.is_some() && txn.get(&starts_key())?.is_none() {
         write(txn, &starts_key(), &0_u64)?;
     }
-    // A user whose domain or name cannot be told is for `check`.
-    for (key, _) in rows.iter().filter(|(key, _)| key.first() == Some(&b'u')) {
-        let name = domain.as_ref().zip(std::str::from_utf8(&key[1..]).ok());
-        if let Some(Ok(name)) = name.map(|(domain, local)| CallerName::user(local, domain.id)) {
+    Ok(Stepped::Done)
+}
+
+/// Gives users a line. One whose domain or name cannot be told is for `check`.
+fn begin_lines(txn: &mut SpaceTxn<'_>, users: &[&[u8]]) -> Result<()> {
+    let domain = match txn.get(&domain_key())? {
+        Some(value) if !users.is_empty() => opened::<Domain>(&domain_key(), &value).ok(),
+        _ => None,
+    };
+    let names = users.iter().filter_map(|local| std::str::from_utf8(local).ok());
+    for name in domain.iter().flat_map(|domain| names.clone().map(|local| CallerName::user(local, domain.id)))
+    {
+        if let Ok(name) = name {
             begin_line(txn, name.id())?;
         }
     }

@@ -68,7 +68,7 @@ pub const ATTENUATION_PATHS_MAX: usize = 16;
 /// Objects named in one object-scoped capability.
 pub const CAPABILITY_OBJECTS_MAX: usize = 64;
 /// Bytes in an encoded credential or capability.
-pub const PROOF_BYTES_MAX: usize = 16 << 10;
+pub const PROOF_BYTES_MAX: usize = 24 << 10;
 /// Bytes in a password.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// How far two clocks may differ before an expiry is judged wrongly.
@@ -512,9 +512,11 @@ pub const VOLUMES_OF_OWNERS: u16 = 192;
 
 /// Groups a user of this domain may be in: a credential that names them all still fits
 /// [`PROOF_BYTES_MAX`].
-pub const MEMBERSHIPS_MAX: usize = 512;
+pub const MEMBERSHIPS_MAX: usize = 1000;
 /// Members of one group.
-pub const GROUP_MEMBERS_MAX: usize = 10_000;
+pub const GROUP_MEMBERS_MAX: usize = 100_000;
+/// Members that are told with their group; of a group that has more they are asked for, so many at a time.
+pub const GROUP_MEMBERS_TOLD: usize = 1000;
 /// Groups one user may own.
 pub const GROUPS_OWNED_MAX: usize = 1024;
 /// Users or groups in one page of a listing.
@@ -565,6 +567,8 @@ pub const KEY_LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 pub const KEY_RENEW: Duration = Duration::from_secs(60 * 24 * 3600);
 /// How long the withdrawal of another domain's credential is remembered: longer than any lives.
 pub const REVOCATION_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Rows of auth that one transaction takes to another version of its tables.
+pub const AUTH_STEP_ROWS: usize = 1000;
 /// How often what has run out is forgotten.
 pub const AUTH_SWEEP: Duration = Duration::from_secs(600);
 /// KiB of memory one password check takes (argon2id, as OWASP has it).

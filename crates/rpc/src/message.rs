@@ -271,6 +271,8 @@ pub enum AccountsAsk {
     RemoveGroup(CallerName),
     /// `groups`.
     Groups(Option<CallerName>),
+    /// `members`. From version 7 on.
+    Members(CallerName, Option<CallerId>),
 }
 
 /// A method of the node.
@@ -495,6 +497,8 @@ pub enum Answer {
     Tokens(Vec<TokenRecord>),
     /// A token.
     Token(TokenRecord),
+    /// Members of a group. From version 7 on.
+    Members(Vec<CallerName>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

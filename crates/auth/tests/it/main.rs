@@ -11,6 +11,7 @@ mod links;
 mod login;
 mod mending;
 mod named_tokens;
+mod scale;
 mod scene;
 mod sessions;
 mod tokens;

@@ -247,6 +247,9 @@ impl Calling {
                 Answer::Done
             }
             AccountsAsk::Groups(after) => Answer::Groups(accounts.groups(caller, after.as_ref()).await?),
+            AccountsAsk::Members(group, after) => {
+                Answer::Members(accounts.members(caller, &group, after).await?)
+            }
         })
     }
 

@@ -23,6 +23,8 @@ const SHARES_SINCE: u16 = 4;
 const LINKS_SINCE: u16 = 5;
 /// The same of tokens.
 const TOKENS_SINCE: u16 = 7;
+/// The same of a group's members.
+const MEMBERS_SINCE: u16 = 7;
 /// The same of how well it is.
 const HEALTH_SINCE: u16 = 6;
 
@@ -136,6 +138,20 @@ impl Accounts for Remote {
 
     async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         take!(self.accounts(caller, AccountsAsk::Groups(after.cloned())).await?, Answer::Groups(groups) => groups)
+    }
+
+    /// An older node tells all members with their group.
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        if self.0.connection.welcome().version < MEMBERS_SINCE {
+            return Ok(Vec::new());
+        }
+        let ask = AccountsAsk::Members(group.clone(), after);
+        take!(self.accounts(caller, ask).await?, Answer::Members(members) => members)
     }
 }
 

@@ -202,6 +202,9 @@ impl Accounts for Home {
     async fn groups(&self, _: &Caller, _: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         not_asked()
     }
+    async fn members(&self, _: &Caller, _: &CallerName, _: Option<CallerId>) -> Result<Vec<CallerName>> {
+        not_asked()
+    }
 }
 
 #[async_trait::async_trait]

@@ -80,6 +80,15 @@ impl Accounts for Home {
     async fn groups(&self, _: &Caller, _: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         Ok(Vec::new())
     }
+
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        Ok(if after.is_none() { vec![caller.name().clone(), group.clone()] } else { Vec::new() })
+    }
 }
 
 #[async_trait]
@@ -308,6 +317,9 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     assert_eq!(remote.add_group(&alice, "team").await.expect("it is made").name, team);
     let group = remote.edit_group(&alice, &team, &GroupEdit::Add(bob.clone())).await.expect("it is edited");
     assert_eq!(group.members, [bob]);
+    let members = remote.members(&alice, &team, None).await.expect("a page");
+    assert_eq!(members, [alice.name().clone(), team.clone()]);
+    assert!(remote.members(&alice, &team, Some(team.id())).await.expect("a page").is_empty());
     remote.remove_group(&alice, &team).await.expect("it is removed");
     assert!(remote.groups(&alice, None).await.expect("a page").is_empty());
     assert_eq!(remote.status(&alice).await.expect("a status").version, alice.name().to_string());

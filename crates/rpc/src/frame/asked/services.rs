@@ -187,13 +187,14 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
         password: maybe(dice, secret),
         uid: maybe(dice, small),
     };
-    match dice.roll(7) {
+    match dice.roll(8) {
         0 => AccountsAsk::AddUser(new(dice)),
         1 => AccountsAsk::EditUser(caller(dice), user_edit(dice)),
         2 => AccountsAsk::Users(maybe(dice, caller)),
         3 => AccountsAsk::AddGroup(text(dice)),
         4 => AccountsAsk::EditGroup(caller(dice), group_edit(dice)),
         5 => AccountsAsk::RemoveGroup(caller(dice)),
+        6 => AccountsAsk::Members(caller(dice), maybe(dice, |dice| CallerId(wide(dice)))),
         _ => AccountsAsk::Groups(maybe(dice, caller)),
     }
 }
@@ -463,7 +464,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(25) {
+    match dice.roll(26) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -507,6 +508,7 @@ fn answer(dice: &mut Dice) -> Answer {
         21 => Answer::TokenMade(TokenGrant { record: token(dice), secret: secret(dice) }),
         22 => Answer::Tokens(several(dice, token)),
         23 => Answer::Token(token(dice)),
+        24 => Answer::Members(several(dice, caller)),
         _ => Answer::Done,
     }
 }
@@ -570,7 +572,7 @@ mod complete {
             AuthorityAsk::NamesOf(_) => 4,
             AuthorityAsk::Revoke(_) => 5,
         });
-        met(7, accounts, |ask| match ask {
+        met(8, accounts, |ask| match ask {
             AccountsAsk::AddUser(_) => 0,
             AccountsAsk::EditUser(..) => 1,
             AccountsAsk::Users(_) => 2,
@@ -578,6 +580,7 @@ mod complete {
             AccountsAsk::EditGroup(..) => 4,
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
+            AccountsAsk::Members(..) => 7,
         });
         met(8, node, |ask| match ask {
             NodeAsk::Status => 0,
@@ -688,7 +691,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(25, answer, |answer| match answer {
+        met(26, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -714,6 +717,7 @@ mod complete {
             Answer::TokenMade(_) => 22,
             Answer::Tokens(_) => 23,
             Answer::Token(_) => 24,
+            Answer::Members(_) => 25,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }
