@@ -358,10 +358,9 @@ fn begin_lines(txn: &mut SpaceTxn<'_>, users: &[&[u8]]) -> Result<()> {
         Some(value) if !users.is_empty() => opened::<Domain>(&domain_key(), &value).ok(),
         _ => None,
     };
-    let names = users.iter().filter_map(|local| std::str::from_utf8(local).ok());
-    for name in domain.iter().flat_map(|domain| names.clone().map(|local| CallerName::user(local, domain.id)))
-    {
-        if let Ok(name) = name {
+    let Some(domain) = domain else { return Ok(()) };
+    for local in users.iter().filter_map(|local| std::str::from_utf8(local).ok()) {
+        if let Ok(name) = CallerName::user(local, domain.id) {
             begin_line(txn, name.id())?;
         }
     }

@@ -3,6 +3,7 @@
 //! The order is the community's: `BEARER_TOKEN`, the file `BEARER_TOKEN_FILE` names,
 //! `$XDG_RUNTIME_DIR/bt_u$UID`, `/tmp/bt_u$UID`, then Weft's own file for the domain.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -28,7 +29,8 @@ pub enum Found {
 /// others, `Unauthenticated` if what it holds is no credential and no token of ours.
 pub fn discover(domain: DomainId) -> Result<Option<Found>> {
     if let Some(token) = variable("BEARER_TOKEN") {
-        return parse(&token, "BEARER_TOKEN").map(Some);
+        // What is no text is no token; passing it over would make one somebody else.
+        return parse(&token.to_string_lossy(), "BEARER_TOKEN").map(Some);
     }
     let uid = process::uid();
     if let Some(path) = variable("BEARER_TOKEN_FILE") {
@@ -96,8 +98,9 @@ fn own_file(domain: DomainId) -> Option<PathBuf> {
     Some(config.join("weft").join("credentials").join(domain.to_string()))
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+/// Returns a variable that is set to something: paths need not be text.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn read(path: &Path) -> Result<Option<String>> {

@@ -326,3 +326,59 @@ fn commands_find_a_token_where_they_find_a_credential_and_refuse_a_file_that_oth
     let wrong = format!("weft_{}", "a".repeat(32));
     run("BEARER_TOKEN", &wrong).fails(3, &["use the token", "no such token"]);
 }
+
+#[test]
+fn the_first_place_that_holds_something_says_who_one_is_and_the_others_are_not_looked_at() {
+    let scene = Scene::new();
+    let node = &scene.node;
+    let token = |user: &str| {
+        let login = node.add_user(user, "a word");
+        let made = node.run_with(&login, &["token", "create", "cron", "--json"]).json().remove(0);
+        made["token"].as_str().expect("text").to_owned()
+    };
+    let private = |name: &std::ffi::OsStr, text: &str| {
+        let path = node.path(name);
+        std::fs::write(&path, text).expect("written");
+        give(&path);
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).expect("it is ours");
+        path
+    };
+    // A path need not be text.
+    let strange = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"file-\xff");
+    let file = private(strange, &token("bob"));
+    let runtime = node.make_dir("runtime");
+    let place = format!("runtime/bt_u{}", crate::node::NOBODY);
+    let at_runtime = private(place.as_ref(), &token("carol"));
+    let dora = token("dora");
+    node.feed(&["login", "alice", "--password-stdin"], b"wonder").ok();
+    let mut variables = vec![
+        ("BEARER_TOKEN", std::ffi::OsString::from(dora)),
+        ("BEARER_TOKEN_FILE", file.clone().into()),
+        ("XDG_RUNTIME_DIR", runtime.into()),
+    ];
+    let who = |variables: &[(&str, std::ffi::OsString)]| {
+        let mut command = node.command();
+        command.envs(variables.iter().cloned()).arg("whoami");
+        node.feed_command(&mut command, b"")
+    };
+    assert!(who(&variables).ok().starts_with("dora"));
+    // What is set to something else is refused, and nothing after it is tried.
+    variables[0].1 = std::os::unix::ffi::OsStringExt::from_vec(vec![0xff]);
+    who(&variables).fails(3, &["error:", "BEARER_TOKEN"]);
+    variables[0].1 = "".into();
+    assert!(who(&variables).ok().starts_with("bob"), "what is set to nothing is not set");
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o604)).expect("it is ours");
+    who(&variables).fails(3, &["others can read or replace it", "hint: chmod 600"]);
+    std::fs::remove_file(&file).expect("it is there");
+    who(&variables).fails(1, &["there is no such file"]);
+    variables.remove(1);
+    assert!(who(&variables).ok().starts_with("carol"));
+    private(place.as_ref(), "of another system");
+    assert!(who(&variables).ok().starts_with("alice"), "what `login` kept");
+    std::fs::remove_file(&at_runtime).expect("it is there");
+    std::os::unix::fs::symlink(node.path("home"), &at_runtime).expect("made");
+    who(&variables).fails(3, &["it is a symbolic link", "hint: chmod 600"]);
+    std::fs::remove_file(&at_runtime).expect("it is there");
+    node.run(&["logout"]).ok();
+    assert!(who(&variables).ok().starts_with("admin"), "the uid at the socket");
+}
