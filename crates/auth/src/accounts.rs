@@ -226,11 +226,8 @@ impl TableAccounts {
         };
         let (changed, _) = self.home.space.write(Ack::Durable, act).await?;
         self.tell_members(changed.into_iter().collect());
-        Ok(GroupRecord {
-            name: group.clone(),
-            owner,
-            members: members_of(&self.home.space.snapshot()?, group.id())?,
-        })
+        let members = members_told(&self.home.space.snapshot()?, group.id())?;
+        Ok(GroupRecord { name: group.clone(), owner, members })
     }
 
     async fn drop_group(&self, caller: &Caller, group: &CallerName) -> Result<()> {
@@ -239,19 +236,29 @@ impl TableAccounts {
         if *group == self.home.domain.administrators {
             return Err(Error::not_permitted("a domain keeps its administrators").about(group));
         }
-        let (gone, domain) = (group.clone(), self.home.domain.clone());
+        while self.drop_members(group).await? {}
+        let gone = group.clone();
         let act = move |txn: &mut SpaceTxn<'_>| {
-            let mut changed = Vec::new();
-            for member in members_of(txn, gone.id())? {
-                changed.extend(remove_member(txn, &domain, &gone, &member)?);
-            }
             txn.delete(&tables::group_key(gone.local()))?;
-            txn.delete(&tables::name_key(gone.id()))?;
-            Ok(changed)
+            txn.delete(&tables::name_key(gone.id()))
         };
-        let (changed, _) = self.home.space.write(Ack::Durable, act).await?;
+        self.home.space.write(Ack::Durable, act).await.map(drop)
+    }
+
+    /// Takes as many members out of a group as fit a transaction. Returns whether there were any.
+    async fn drop_members(&self, group: &CallerName) -> Result<bool> {
+        let (from, domain) = (group.clone(), self.home.domain.clone());
+        let act = move |txn: &mut SpaceTxn<'_>| {
+            let members = members_page(txn, from.id(), None)?;
+            let mut changed = Vec::new();
+            for member in &members {
+                changed.extend(remove_member(txn, &domain, &from, member)?);
+            }
+            Ok((!members.is_empty(), changed))
+        };
+        let ((any, changed), _) = self.home.space.write(Ack::Durable, act).await?;
         self.tell_members(changed);
-        Ok(())
+        Ok(any)
     }
 
     /// Ends the proofs of those whose groups have changed: their next call brings the new ones.
@@ -317,6 +324,25 @@ impl TableAccounts {
         Ok(page.records)
     }
 
+    fn list_members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        self.own(group, CallerKind::Group)?;
+        self.home.live(caller)?;
+        let rows = self.home.space.snapshot()?;
+        let owner: Option<CallerName> = tables::read(&rows, &tables::group_key(group.local()))?;
+        let knows = |owner: &CallerName| {
+            owner == caller.name() || caller.is_or_is_in(group.id()) || self.home.is_administrator(caller)
+        };
+        if !owner.as_ref().is_some_and(knows) {
+            return Err(Error::not_found("the domain has no such group").about(group));
+        }
+        members_page(&rows, group.id(), after)
+    }
+
     fn list_users(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<UserRecord>> {
         self.home.demand_administrator(caller)?;
         let rows = self.home.space.snapshot()?;
@@ -344,7 +370,7 @@ impl Page<'_> {
     /// Adds a group. Returns whether there is room for another.
     fn add(&mut self, rows: &impl Read, local: &str, owner: CallerName) -> Result<bool> {
         let name = CallerName::new(CallerKind::Group, local, self.home.domain.id)?;
-        let members = members_of(rows, name.id())?;
+        let members = members_told(rows, name.id())?;
         self.members += members.len();
         self.records.push(GroupRecord { name, owner, members });
         Ok(self.records.len() < limits::ACCOUNTS_PAGE_MAX && self.members < limits::GROUPS_PAGE_MEMBERS)
@@ -418,13 +444,32 @@ fn change_user<'t>(
     Ok(row)
 }
 
-fn members_of(rows: &impl Read, group: CallerId) -> Result<Vec<CallerName>> {
-    let mut members = Vec::new();
-    tables::each_below(rows, &tables::key(b'e', &[&group.0.to_be_bytes()]), |_, value| {
-        members.push(tables::decode(value)?);
-        Ok(true)
-    })?;
-    Ok(members)
+/// Returns some of a group's members, in the order of their ids.
+fn members_page(rows: &impl Read, group: CallerId, after: Option<CallerId>) -> Result<Vec<CallerName>> {
+    let prefix = tables::key(b'e', &[&group.0.to_be_bytes()]);
+    // The least key behind it.
+    let from = after.map(|after| [tables::member_key(group, after), vec![0]].concat());
+    let from = from.unwrap_or_else(|| prefix.clone());
+    let member = |row: Result<(bytes::Bytes, bytes::Bytes)>| {
+        let (key, value) = row?;
+        tables::opened(&key, &value)
+    };
+    rows.scan(&from, &prefix_end(&prefix), Order::Rising)
+        .take(limits::GROUP_MEMBERS_TOLD)
+        .map(member)
+        .collect()
+}
+
+/// Returns a group's members as they are told with it: none of a group that has too many.
+fn members_told(rows: &impl Read, group: CallerId) -> Result<Vec<CallerName>> {
+    if member_count(rows, group)? > limits::GROUP_MEMBERS_TOLD as i64 {
+        return Ok(Vec::new());
+    }
+    members_page(rows, group, None)
+}
+
+fn member_count(rows: &impl Read, group: CallerId) -> Result<i64> {
+    rows.get(&tables::count_key(group))?.map_or(Ok(0), |value| weft_kv::counter(&value))
 }
 
 /// Adds a member. Returns its new membership if it is one of the domain's own and was not in.
@@ -448,14 +493,12 @@ pub(crate) fn add_member(
         return Err(Error::not_found("the domain has no such user").about(member));
     }
     if tables::groups_of(txn, member.id())?.len() >= limits::MEMBERSHIPS_MAX {
-        return Err(Error::new(ErrorKind::TooLarge, "a caller is in at most 512 groups").about(member));
+        return Err(Error::new(ErrorKind::TooLarge, "a caller is in at most 1 000 groups").about(member));
     }
-    let count_key = tables::count_key(group.id());
-    let count = txn.get(&count_key)?.map_or(Ok(0), |value| weft_kv::counter(&value))?;
-    if count >= limits::GROUP_MEMBERS_MAX as i64 {
-        return Err(Error::new(ErrorKind::TooLarge, "a group has at most 10 000 members").about(group));
+    if member_count(txn, group.id())? >= limits::GROUP_MEMBERS_MAX as i64 {
+        return Err(Error::new(ErrorKind::TooLarge, "a group has at most 100 000 members").about(group));
     }
-    txn.bump(&count_key, 1)?;
+    txn.bump(&tables::count_key(group.id()), 1)?;
     tables::write(txn, &key, member)?;
     tables::write(txn, &tables::group_of_key(member.id(), group.id()), &())?;
     tables::write(txn, &tables::name_key(member.id()), member)?;
@@ -496,14 +539,18 @@ fn move_membership(
 
 /// Fails with `NotPermitted` if no user who may log in would be left among the administrators.
 fn keep_an_administrator(txn: &impl Read, domain: &tables::Domain) -> Result<()> {
-    for member in members_of(txn, domain.administrators.id())? {
-        let home = member.kind() == Some(CallerKind::User) && member.domain() == Some(domain.id);
-        if home {
+    let mut kept = false;
+    let prefix = tables::key(b'e', &[&domain.administrators.id().0.to_be_bytes()]);
+    tables::each_below(txn, &prefix, |_, value| {
+        let member: CallerName = tables::decode(value)?;
+        if member.kind() == Some(CallerKind::User) && member.domain() == Some(domain.id) {
             let row: Option<UserRow> = tables::read(txn, &tables::user_key(member.local()))?;
-            if row.is_some_and(|row| row.enabled) {
-                return Ok(());
-            }
+            kept = row.is_some_and(|row| row.enabled);
         }
+        Ok(!kept)
+    })?;
+    if kept {
+        return Ok(());
     }
     Err(Error::not_permitted("the domain would be left without an administrator"))
 }
@@ -564,5 +611,14 @@ impl Accounts for TableAccounts {
 
     async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         self.list_groups(caller, after).map_err(|error| error.op("list groups"))
+    }
+
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        self.list_members(caller, group, after).map_err(|error| error.op("list members"))
     }
 }

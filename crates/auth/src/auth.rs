@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tokio::sync::RwLock;
 use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
-use weft_core::service::{Accounts, Audit, Authority, Finding, Issuer, Memberships, Secret, Sessions};
+use weft_core::service::{
+    Accounts, Audit, Authority, Finding, Issuer, Memberships, Secret, Sessions, Tokens,
+};
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Engine, Order, Read, Space, SpaceId, SpaceTxn};
 use weft_sys::{Disk, FlushSite, Sys, Task};
@@ -23,6 +25,7 @@ use crate::remembered::Remembered;
 use crate::sessions::MemSessions;
 use crate::steady::Steady;
 use crate::tables::{self, Domain, SCHEMA, UserRow};
+use crate::tokens::{self, TableTokens};
 
 /// Where keys lie, below the directory that auth is given.
 pub(crate) const KEYS: &str = "keys";
@@ -242,6 +245,11 @@ impl Auth {
         self.links.clone()
     }
 
+    /// Returns the role that keeps programs' tokens.
+    pub fn tokens(&self) -> Arc<dyn Tokens> {
+        Arc::new(TableTokens::new(self.home.clone()))
+    }
+
     /// Returns the role that knows who is in which groups.
     pub fn memberships(&self) -> Arc<dyn Memberships> {
         self.home.clone()
@@ -398,11 +406,12 @@ fn sweep(home: &Arc<Home>) -> Task<()> {
         loop {
             sys.sleep(limits::AUTH_SWEEP).await;
             let Some(home) = weak.upgrade() else { return };
-            let forgotten = match authority::forget_run_out(&home).await {
-                Ok(()) => links::forget_ended(&home).await,
-                failed => failed,
+            let forget = async {
+                authority::forget_run_out(&home).await?;
+                links::forget_ended(&home).await?;
+                tokens::forget_ended(&home).await
             };
-            if let Err(error) = forgotten {
+            if let Err(error) = forget.await {
                 tracing::warn!(?error, "what has run out of auth's tables is still there");
             }
         }

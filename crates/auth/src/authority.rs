@@ -9,7 +9,8 @@ use weft_core::metrics::{LoginBy, Outcome};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed};
 use weft_core::service::{AuditOutcome, Authority, Evidence, Portion, Revoke, Secret};
 use weft_core::{
-    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, FileId, Result, Time, limits,
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, FileId, Result, Time, TokenId,
+    limits,
 };
 use weft_kv::{Ack, Read, Space, SpaceTxn};
 
@@ -19,6 +20,7 @@ use crate::issuer::SigningIssuer;
 use crate::links::TableLinks;
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
+use crate::tokens::{self, TableTokens};
 
 /// The authority of the home domain.
 pub(crate) struct HomeAuthority {
@@ -26,12 +28,15 @@ pub(crate) struct HomeAuthority {
     issuer: Arc<SigningIssuer>,
     checks: Arc<Checks>,
     links: Arc<TableLinks>,
+    tokens: TableTokens,
     /// What unknown users, and users without a password, are compared with.
     nobody: PasswordHash,
 }
 
 /// As what wrong secrets of links are counted: no user is called so.
 const LINKS: &str = "link:";
+/// As what wrong tokens are counted.
+const TOKENS: &str = "token:";
 
 /// A caller whose evidence holds, and whether that was found out only now.
 struct Proved {
@@ -47,7 +52,8 @@ impl HomeAuthority {
         links: Arc<TableLinks>,
     ) -> Self {
         let nobody = PasswordHash::nobodys(home.sys.random());
-        Self { home, issuer, checks, links, nobody }
+        let tokens = TableTokens::new(home.clone());
+        Self { home, issuer, checks, links, tokens, nobody }
     }
 
     async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Proved> {
@@ -57,6 +63,9 @@ impl HomeAuthority {
         {
             return Ok(Proved { caller, is_news: false });
         }
+        if let Some(proved) = self.by_token_as_password(user, password, from).await? {
+            return Ok(proved);
+        }
         let answer = self.try_password(user, password, from.into()).await;
         self.count_login(LoginBy::Password, &answer);
         if let Err(error) = &answer {
@@ -64,6 +73,52 @@ impl HomeAuthority {
             self.tell_refused(error, from, because).await;
         }
         answer.map(|caller| Proved { caller, is_news: true })
+    }
+
+    /// Takes a token of the user's in the place of the password, for programs that have a field for nothing
+    /// else. None for what is no token of theirs: it is a wrong password then, and costs what one costs.
+    async fn by_token_as_password(
+        &self,
+        user: &str,
+        password: &Secret,
+        from: Origin,
+    ) -> Result<Option<Proved>> {
+        let Some(id) = tokens::id_of(password) else { return Ok(None) };
+        match self.tokens.caller_of(id, Some(user)).await {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            answer => self.by_right_token(answer, id, from).await.map(Some),
+        }
+    }
+
+    /// Counts, and records where it failed, that somebody showed a token that there is.
+    async fn by_right_token(
+        &self,
+        answer: Result<(Caller, bool)>,
+        id: TokenId,
+        from: Origin,
+    ) -> Result<Proved> {
+        if !matches!(answer, Ok((_, false))) {
+            self.count_login(LoginBy::Token, &answer);
+        }
+        if let Err(error) = &answer {
+            self.tell_refused(error, from, format!("{}{}", token_said(id), uid_of(from))).await;
+        }
+        answer.map(|(caller, is_news)| Proved { caller, is_news })
+    }
+
+    /// Returns whom a token lets its holder act for. A wrong one waits as a wrong password does; a right
+    /// one never, whoever guesses from the same place.
+    async fn by_own_token(&self, id: TokenId, from: Origin) -> Result<Proved> {
+        let answer = self.tokens.caller_of(id, None).await;
+        let is_wrong = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+        if !is_wrong {
+            return self.by_right_token(answer, id, from).await;
+        }
+        let wrong = Err(Error::new(ErrorKind::Unauthenticated, "there is no such token"));
+        let refused = self.by_right_token(wrong, id, from).await;
+        let attempt = self.checks.begin(TOKENS, from.into()).await?;
+        attempt.was_wrong(self.home.steady.tick());
+        refused
     }
 
     /// Counts evidence that was looked at.
@@ -147,16 +202,24 @@ impl HomeAuthority {
         Ok(Proved { caller, is_news: true })
     }
 
-    /// Returns whom a password or a uid proves, and how to say so in the log; none for
+    /// Returns whom a password, a token's secret or a uid proves, and how to say so in the log; none for
     /// evidence that is no login.
     async fn proved(&self, evidence: &Evidence, from: Origin) -> Result<Option<(Proved, String)>> {
         Ok(match evidence {
             Evidence::Password { user, password } => {
                 let proved = self.by_password(user, password, from).await?;
-                Some((proved, format!("password{}", uid_of(from))))
+                let by = said_of(&proved.caller);
+                Some((proved, format!("{by}{}", uid_of(from))))
             }
             Evidence::SocketUid(uid) => Some((self.by_uid(*uid).await?, format!("uid {uid}"))),
-            Evidence::None | Evidence::Token(_) | Evidence::Link(_) => None,
+            Evidence::Token(token) => match tokens::id_of(token) {
+                Some(id) => {
+                    let proved = self.by_own_token(id, from).await?;
+                    Some((proved, format!("{}{}", token_said(id), uid_of(from))))
+                }
+                None => None,
+            },
+            Evidence::None | Evidence::Link(_) => None,
         })
     }
 
@@ -314,6 +377,19 @@ fn uid_of(from: Origin) -> String {
     from.uid.map_or_else(String::new, |uid| format!(", from uid {uid}"))
 }
 
+/// Says what a caller who gave a password proved it by.
+fn said_of(caller: &Caller) -> String {
+    let claims = caller.claims();
+    match (claims.evidence, claims.delegates.first()) {
+        (EvidenceKind::Token, Some(token)) => format!("token {}", token.local()),
+        _ => "password".to_owned(),
+    }
+}
+
+fn token_said(id: TokenId) -> String {
+    format!("token {id}")
+}
+
 /// Checks that a caller may have a credential made that lives so long.
 fn check_wanted(home: &Home, caller: &Caller, life: Duration) -> Result<()> {
     home.live(caller)?;
@@ -354,6 +430,13 @@ impl Authority for HomeAuthority {
             let caller = self.authenticate(evidence, from).await?;
             return self.credential(&caller, narrower, life).await;
         };
+        if proved.caller.claims().evidence == EvidenceKind::Token {
+            // No login of its own: it stays as narrow as the token is, and ends with it.
+            if proved.is_news {
+                self.tell_login(&proved.caller, from, because).await;
+            }
+            return self.credential(&proved.caller, narrower, life).await;
+        }
         let made = self.new_login(&proved.caller, narrower, life).await?;
         self.tell_login(&made, from, because).await;
         self.home.recorded().await?;

@@ -158,7 +158,9 @@ impl Home {
         let error = if caller.is_anyone() {
             Error::new(ErrorKind::Unauthenticated, "this is for administrators").hint("weft login")
         } else {
-            Error::not_permitted("this is for administrators, with a credential that is not narrowed")
+            Error::not_permitted(
+                "this is for administrators, with a credential that is not narrowed and no token",
+            )
         };
         Err(error.caller(caller.name()))
     }
@@ -172,7 +174,8 @@ impl Home {
         } else if is_whole(caller, self.steady.moment().wall) {
             return Ok(());
         } else {
-            Error::not_permitted("this takes a credential that is not narrowed")
+            Error::not_permitted("this takes a credential that is not narrowed and no token")
+                .hint("weft login")
         };
         Err(error.caller(caller.name()))
     }
@@ -280,10 +283,23 @@ pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<
     tables::write(txn, &tables::line_key(id), &line)
 }
 
-/// Returns whether a credential carries everything its caller may do, from anywhere, by now.
+/// Returns whether a credential carries everything its caller may do, from anywhere, by now. What came of a
+/// token never does: what its holder made so, another token or a link, would outlive it.
 pub(crate) fn is_whole(caller: &Caller, now: Time) -> bool {
     let limits = caller.limits();
-    limits.rights == Rights::ALL && !caller.is_confined() && limits.hosts.is_empty() && limits.from <= now
+    let by_token = caller.claims().delegates.iter().any(|name| name.kind() == Some(CallerKind::Token));
+    !by_token
+        && limits.rights == Rights::ALL
+        && !caller.is_confined()
+        && limits.hosts.is_empty()
+        && limits.from <= now
+}
+
+/// Returns when a credential must end for what it carries to end at `expires`: the allowance for others'
+/// clocks would lengthen it, and this node's own clock is the only one that it is judged by.
+pub(crate) fn sooner(expires: Time) -> Time {
+    let skew = i64::try_from(limits::CLOCK_SKEW_MAX.as_nanos()).unwrap_or(i64::MAX);
+    Time::from_nanos(expires.nanos().saturating_sub(skew))
 }
 
 /// Returns the shorter of a wanted life and the longest there is.

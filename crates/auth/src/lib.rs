@@ -46,10 +46,12 @@ mod keys;
 mod links;
 mod password;
 mod remembered;
+mod secret;
 mod sessions;
 mod steady;
 mod tables;
 mod throttle;
+mod tokens;
 
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};

@@ -1,7 +1,6 @@
 //! Links: secrets that stand for their maker, confined to one thing.
 //!
-//! A secret of 160 bits is told once and kept nowhere: the link's id is a part of its hash, and by that it
-//! is found, in a time that tells nothing of what others there are. A link is read whole at each use, so
+//! A link is found by its [`secret`]. It is read whole at each use, so
 //! what ended it (its time, its count, its maker) ends it at once; what is kept of it meanwhile is the
 //! caller that was signed for it, which is a lease like any.
 
@@ -18,11 +17,9 @@ use weft_core::{
 use weft_kv::{Ack, Order, Read, SpaceTxn, Txn, prefix_end};
 use weft_sys::Random;
 
-use crate::home::{Home, Mint};
+use crate::home::{Home, Mint, sooner};
+use crate::secret;
 use crate::tables::{self, Line, LinkRow, LinkUses};
-
-/// Bytes of a secret: 160 bits, as 32 letters and digits.
-const SECRET_BYTES: usize = 20;
 
 /// What a link is made for.
 #[derive(Clone, Debug)]
@@ -50,26 +47,17 @@ struct Rest {
 /// A download that may go on without being counted anew: of a file, by a link, from a machine.
 type Resume = (LinkId, FileId, Option<IpAddr>);
 
-/// Returns the id of the link that has a secret; none for what cannot be one.
-pub(crate) fn id_of(secret: &Secret) -> Option<LinkId> {
-    let text = secret.expose();
-    let is_plain = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'));
-    let bytes = is_plain.then(|| text.to_ascii_uppercase())?;
-    let bytes = data_encoding::BASE32_NOPAD.decode(bytes.as_bytes()).ok()?;
-    (bytes.len() == SECRET_BYTES).then(|| id_of_bytes(&bytes))
-}
+/// Sets links' secrets apart.
+const PURPOSE: &str = "weft link id v1";
 
-fn id_of_bytes(secret: &[u8]) -> LinkId {
-    let hash = blake3::derive_key("weft link id v1", secret);
-    let (id, _) = hash.split_first_chunk().expect("a hash has more than sixteen bytes");
-    LinkId(u128::from_be_bytes(*id))
+/// Returns the id of the link that has a secret; none for what cannot be one.
+pub(crate) fn id_of(text: &Secret) -> Option<LinkId> {
+    secret::id_of(text.expose(), PURPOSE).map(LinkId)
 }
 
 fn fresh(random: &dyn Random) -> (LinkId, Secret) {
-    let mut bytes = zeroize::Zeroizing::new([0; SECRET_BYTES]);
-    random.fill(&mut *bytes);
-    let text = data_encoding::BASE32_NOPAD.encode(&*bytes).to_ascii_lowercase();
-    (id_of_bytes(&*bytes), Secret::new(text))
+    let (id, secret) = secret::fresh(random, PURPOSE);
+    (LinkId(id), secret)
 }
 
 /// Returns the link that a caller came by, if it came by one.
@@ -341,13 +329,6 @@ const USED_UP: &str = "the link was used as often as it may be";
 
 fn none_such() -> Error {
     Error::not_found("there is no such link")
-}
-
-/// Returns when a credential must end for what it carries to end at `expires`: the allowance for others'
-/// clocks would lengthen it, and this node's own clock is the only one that a link is judged by.
-fn sooner(expires: Time) -> Time {
-    let skew = i64::try_from(limits::CLOCK_SKEW_MAX.as_nanos()).unwrap_or(i64::MAX);
-    Time::from_nanos(expires.nanos().saturating_sub(skew))
 }
 
 /// Finds a link and how often it was used.

@@ -6,7 +6,7 @@
 use quick_cache::sync::Cache;
 use weft_core::proof::Caller;
 use weft_core::service::Secret;
-use weft_core::{CallerId, LinkId, Tick, limits};
+use weft_core::{CallerId, LinkId, Tick, TokenId, limits};
 use weft_sys::Random;
 
 /// A hash of evidence.
@@ -26,6 +26,8 @@ pub(crate) struct Remembered {
     uids: Cache<u32, Until>,
     /// By links' ids, which are hashes already.
     links: Cache<LinkId, Caller>,
+    /// By the ids of programs' tokens, the same.
+    by_tokens: Cache<TokenId, Until>,
 }
 
 impl Remembered {
@@ -38,6 +40,7 @@ impl Remembered {
             tokens: Cache::new(limits::CALLERS_CACHED_MAX),
             uids: Cache::new(limits::CALLERS_CACHED_MAX),
             links: Cache::new(limits::CALLERS_CACHED_MAX),
+            by_tokens: Cache::new(limits::CALLERS_CACHED_MAX),
         }
     }
 
@@ -74,6 +77,16 @@ impl Remembered {
 
     pub(crate) fn keep_link(&self, id: LinkId, caller: &Caller) {
         self.links.insert(id, caller.clone());
+    }
+
+    pub(crate) fn by_token(&self, id: TokenId, now: Tick) -> Option<Caller> {
+        let found = self.by_tokens.get(&id)?;
+        (now < found.until).then_some(found.caller)
+    }
+
+    pub(crate) fn keep_by_token(&self, id: TokenId, caller: &Caller, now: Tick) {
+        let until = now.plus(limits::TOKEN_REMEMBERED);
+        self.by_tokens.insert(id, Until { caller: caller.clone(), until });
     }
 
     /// Returns who a uid is: `anyone` too is remembered.

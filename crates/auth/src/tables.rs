@@ -17,15 +17,19 @@
 //! | `c` | credential id | until when its withdrawal is remembered |
 //! | `t` | maker's id, link id | [`LinkRow`] |
 //! | `q` | link id | [`LinkUses`] |
+//! | `o` | owner's id, token id | [`TokenRow`] |
+//! | `p` | token id | [`TokenUse`] |
 //! | `w` | – | how many withdrawals are remembered, a counter of the engine's |
 //! | `a` | – | the audit log's last head |
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weft_core::proof::{KeyCertificate, Purpose, Within};
+use weft_core::proof::{Attenuation, KeyCertificate, Purpose, Within};
 use weft_core::service::LinkGives;
-use weft_core::{CallerId, CallerName, CredentialId, DomainId, Error, KeyId, LinkId, Result, Time};
-use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Txn, prefix_end};
+use weft_core::{
+    CallerId, CallerName, CredentialId, DomainId, Error, KeyId, LinkId, Result, Time, TokenId, limits,
+};
+use weft_kv::{Migration, Order, Read, Row, Schema, SpaceTxn, Stepped, Txn, prefix_end};
 
 use crate::password::PasswordHash;
 
@@ -123,6 +127,32 @@ pub(crate) struct LinkUses {
     pub(crate) last: Option<Time>,
 }
 
+/// A token: what its owner said of it. Who holds its secret finds it by [`TokenUse`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenRow {
+    /// Who made it.
+    pub(crate) by: CallerName,
+    /// What they call it.
+    pub(crate) name: String,
+    /// What it is narrowed to.
+    pub(crate) limits: Attenuation,
+    /// When it was made, by the stamp that withdrawals are compared with.
+    pub(crate) made: Time,
+    /// When it ends.
+    pub(crate) expires: Time,
+    /// When it was revoked, if it was.
+    pub(crate) revoked: Option<Time>,
+}
+
+/// Whose a token is, and when it was used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TokenUse {
+    /// Who made it.
+    pub(crate) by: CallerId,
+    /// When it was used last, as far as was written down.
+    pub(crate) last: Option<Time>,
+}
+
 /// A row's key: the table's letter and what follows.
 pub(crate) fn key(table: u8, parts: &[&[u8]]) -> Vec<u8> {
     let mut key = vec![table];
@@ -188,6 +218,14 @@ pub(crate) fn link_key(maker: CallerId, id: LinkId) -> Vec<u8> {
 
 pub(crate) fn link_uses_key(id: LinkId) -> Vec<u8> {
     key(b'q', &[&id.0.to_be_bytes()])
+}
+
+pub(crate) fn token_key(owner: CallerId, id: TokenId) -> Vec<u8> {
+    key(b'o', &[&owner.0.to_be_bytes(), &id.0.to_be_bytes()])
+}
+
+pub(crate) fn token_use_key(id: TokenId) -> Vec<u8> {
+    key(b'p', &[&id.0.to_be_bytes()])
 }
 
 pub(crate) fn audit_head_key() -> Vec<u8> {
@@ -290,26 +328,42 @@ pub(crate) fn begin_line(txn: &mut impl Txn, id: CallerId) -> Result<()> {
     if txn.get(&key)?.is_some() { Ok(()) } else { write(txn, &key, &Line::default()) }
 }
 
-/// The step from version 1.
-fn seal_all(txn: &mut SpaceTxn<'_>) -> Result<()> {
-    let domain: Option<Domain> =
-        txn.get(&domain_key())?.map(|bytes| postcard::from_bytes(&bytes)).transpose().unwrap_or_default();
-    let rows: Vec<Row> = txn.scan(&[], &[], Order::Rising).collect::<Result<_>>()?;
+/// The step from version 1, so many rows at a time. Tables come in the order of their letters: the domain's
+/// row is sealed before that of a user is met, and so are all lines that there were.
+fn seal_all(txn: &mut SpaceTxn<'_>, from: &[u8]) -> Result<Stepped> {
+    let rows: Vec<Row> =
+        txn.scan(from, &[], Order::Rising).take(limits::AUTH_STEP_ROWS).collect::<Result<_>>()?;
+    let mut users = Vec::new();
     for (key, value) in &rows {
         match key.first() {
-            Some(b's') => continue,
+            // Counters of the engine's. The second is begun here.
+            Some(b's' | b'w') => continue,
             Some(b'c') => txn.bump(&withdrawals_key(), 1)?,
+            Some(b'u') => users.push(&key[1..]),
             _ => {}
         }
         txn.put(key, &sealed(key, value))?;
     }
-    if domain.is_some() && txn.get(&starts_key())?.is_none() {
+    begin_lines(txn, &users)?;
+    if let Some((last, _)) = rows.last().filter(|_| rows.len() == limits::AUTH_STEP_ROWS) {
+        // The least key behind it.
+        return Ok(Stepped::Until([last, &[0][..]].concat()));
+    }
+    if txn.get(&domain_key())?.is_some() && txn.get(&starts_key())?.is_none() {
         write(txn, &starts_key(), &0_u64)?;
     }
-    // A user whose domain or name cannot be told is for `check`.
-    for (key, _) in rows.iter().filter(|(key, _)| key.first() == Some(&b'u')) {
-        let name = domain.as_ref().zip(std::str::from_utf8(&key[1..]).ok());
-        if let Some(Ok(name)) = name.map(|(domain, local)| CallerName::user(local, domain.id)) {
+    Ok(Stepped::Done)
+}
+
+/// Gives users a line. One whose domain or name cannot be told is for `check`.
+fn begin_lines(txn: &mut SpaceTxn<'_>, users: &[&[u8]]) -> Result<()> {
+    let domain = match txn.get(&domain_key())? {
+        Some(value) if !users.is_empty() => opened::<Domain>(&domain_key(), &value).ok(),
+        _ => None,
+    };
+    let Some(domain) = domain else { return Ok(()) };
+    for local in users.iter().filter_map(|local| std::str::from_utf8(local).ok()) {
+        if let Ok(name) = CallerName::user(local, domain.id) {
             begin_line(txn, name.id())?;
         }
     }
@@ -350,7 +404,7 @@ mod tests {
     use weft_conformance::fuzz::fuzz_within;
     use weft_core::attr::Version;
     use weft_core::proof::Signed;
-    use weft_core::{FileId, RelPath, VolumeId};
+    use weft_core::{FileId, RelPath, Rights, VolumeId};
 
     use super::*;
 
@@ -369,6 +423,8 @@ mod tests {
         (content::<Line>, reads_back::<Line>),
         (link_row, reads_back::<LinkRow>),
         (content::<LinkUses>, reads_back::<LinkUses>),
+        (token_row, reads_back::<TokenRow>),
+        (content::<TokenUse>, reads_back::<TokenUse>),
         (|dice| written(&name(dice)), reads_back::<CallerName>),
         (content::<String>, reads_back::<String>),
         (content::<Time>, reads_back::<Time>),
@@ -419,6 +475,21 @@ mod tests {
             made: time(dice),
             expires: time(dice),
             count: (dice.roll(2) == 0).then(|| dice.roll(9)),
+            revoked: (dice.roll(2) == 0).then(|| time(dice)),
+        })
+    }
+
+    fn token_row(dice: &mut Dice) -> Vec<u8> {
+        let time = |dice: &mut Dice| Time::from_nanos(dice.roll(1 << 60) as i64);
+        let paths = (0..dice.roll(3)).map(|n| RelPath::new(format!("d/{n}")).expect("a path")).collect();
+        let hosts = (0..dice.roll(3)).map(|_| "192.0.2.0/24".parse().expect("a network")).collect();
+        let limits = Attenuation { rights: Rights::READ, paths, hosts, ..Attenuation::NONE };
+        written(&TokenRow {
+            by: name(dice),
+            name: format!("rclone{}", dice.roll(9)),
+            limits,
+            made: time(dice),
+            expires: time(dice),
             revoked: (dice.roll(2) == 0).then(|| time(dice)),
         })
     }

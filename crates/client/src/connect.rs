@@ -8,11 +8,12 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
 use weft_core::proof::{Attenuation, Caller, Revocations, Signed, Trust};
+use weft_core::service::Evidence;
 use weft_core::{Deadline, DomainId, Error, ErrorKind, Result, SessionId, TraceId, limits};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
 
-use crate::credential;
+use crate::credential::{self, Found};
 
 /// Where a node is: its directory, in which its socket lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +50,25 @@ impl Client {
     ///
     /// Fails with `Unavailable` if nothing listens there.
     pub async fn connect(sys: &Sys, place: &Place) -> Result<Self> {
-        let connection = dial(sys, place).await?;
-        let found = credential::discover(connection.welcome().domain)?;
-        Self::over(connection, found.as_ref())
+        let mut client = Self::over(dial(sys, place).await?, None)?;
+        if let Some(found) = credential::discover(client.domain())? {
+            client.caller = client.proved(found).await?;
+        }
+        Ok(client)
+    }
+
+    /// Returns the caller that something found proves: of a token, with the credential that the node
+    /// gives for it.
+    async fn proved(&self, found: Found) -> Result<Caller> {
+        let signed = match found {
+            Found::Credential(signed) => signed,
+            Found::Token(token) => {
+                let evidence = Evidence::Token(token);
+                let signed = self.remote.login(evidence, Attenuation::NONE, limits::CREDENTIAL_LIFE).await;
+                signed.map_err(|e| e.op("use the token").hint("weft token ls shows those that work"))?
+            }
+        };
+        verify(self.remote.connection(), &signed)
     }
 
     /// Connects as the uid of this process, whatever credentials lie about.
@@ -98,8 +115,8 @@ impl Client {
     /// fresh as can be had: the one that is found now, or one the node gives to the uid
     /// of this process.
     pub async fn fresh_caller(&self) -> Result<Caller> {
-        if let Some(signed) = credential::discover(self.domain())? {
-            return verify(self.remote.connection(), &signed);
+        if let Some(found) = credential::discover(self.domain())? {
+            return self.proved(found).await;
         }
         let signed =
             self.remote.credential(&Caller::anyone(), Attenuation::default(), limits::CREDENTIAL_LIFE).await;

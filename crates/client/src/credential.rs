@@ -3,22 +3,34 @@
 //! The order is the community's: `BEARER_TOKEN`, the file `BEARER_TOKEN_FILE` names,
 //! `$XDG_RUNTIME_DIR/bt_u$UID`, `/tmp/bt_u$UID`, then Weft's own file for the domain.
 
+use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weft_core::proof::Signed;
+use weft_core::service::{Secret, TOKEN_PREFIX};
 use weft_core::{DomainId, Error, ErrorKind, Result, limits};
 use weft_sys::process;
 
-/// Returns the credential to use with a domain, if there is one.
+/// What was found to prove who one is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A credential.
+    Credential(Signed),
+    /// A token, which the node gives a credential for.
+    Token(Secret),
+}
+
+/// Returns what to show to a domain, if there is something.
 ///
 /// Fails with `NotPermitted` if the first file found could have been read or replaced by
-/// others, `Unauthenticated` if what it holds is no credential of ours.
-pub fn discover(domain: DomainId) -> Result<Option<Signed>> {
+/// others, `Unauthenticated` if what it holds is no credential and no token of ours.
+pub fn discover(domain: DomainId) -> Result<Option<Found>> {
     if let Some(token) = variable("BEARER_TOKEN") {
-        return parse(&token, "BEARER_TOKEN").map(Some);
+        // What is no text is no token; passing it over would make one somebody else.
+        return parse(&token.to_string_lossy(), "BEARER_TOKEN").map(Some);
     }
     let uid = process::uid();
     if let Some(path) = variable("BEARER_TOKEN_FILE") {
@@ -86,16 +98,23 @@ fn own_file(domain: DomainId) -> Option<PathBuf> {
     Some(config.join("weft").join("credentials").join(domain.to_string()))
 }
 
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
+/// Returns a variable that is set to something: paths need not be text.
+fn variable(name: &str) -> Option<OsString> {
+    std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
 fn read(path: &Path) -> Result<Option<String>> {
     process::read_private(path, 2 * limits::PROOF_BYTES_MAX as u64)
 }
 
-fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Signed> {
-    Signed::from_token(text.trim()).map_err(|e| e.op("use the token in").about(whence).hint("weft login"))
+fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Found> {
+    let text = text.trim();
+    let is_plain = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if text.len() <= limits::PASSWORD_BYTES_MAX && text.strip_prefix(TOKEN_PREFIX).is_some_and(is_plain) {
+        return Ok(Found::Token(Secret::new(text)));
+    }
+    let signed = Signed::from_token(text);
+    signed.map(Found::Credential).map_err(|e| e.op("use the token in").about(whence).hint("weft login"))
 }
 
 #[cfg(test)]
@@ -117,7 +136,8 @@ mod tests {
             let signed =
                 Signed::assemble(claims, KeyId(dice.roll(1 << 60).into()), [dice.roll(256) as u8; 64]);
             let (before, after) = (*dice.pick(&["", " ", "\n"]), *dice.pick(&["", "\n", "\r\n"]));
-            format!("{before}{}{after}", signed.to_token()).into_bytes()
+            let token = if dice.roll(3) == 0 { "weft_abcdefghij234567".into() } else { signed.to_token() };
+            format!("{before}{token}{after}").into_bytes()
         };
         fuzz("credential file", make, |bytes| {
             std::fs::write(&path, bytes).expect("it is ours");
@@ -126,9 +146,11 @@ mod tests {
                 Ok(Some(text)) => {
                     assert_eq!(text.as_bytes(), bytes);
                     match parse(&text, "a test") {
-                        Ok(signed) => {
-                            assert_eq!(parse(&signed.to_token(), "a test").expect("just made"), signed)
+                        Ok(Found::Credential(signed)) => {
+                            let again = parse(&signed.to_token(), "a test").expect("just made");
+                            assert_eq!(again, Found::Credential(signed));
                         }
+                        Ok(Found::Token(token)) => assert_eq!(token.expose(), text.trim()),
                         Err(error) => assert_eq!(error.kind(), ErrorKind::Unauthenticated),
                     }
                 }

@@ -23,6 +23,9 @@ pub enum CallerKind {
     /// A link for people without an account, `link:ID@domain`: whoever holds it acts for its maker,
     /// and is named so beside them.
     Link,
+    /// A token of a program, `token:ID@domain`: whoever holds it acts for its maker, and is named so
+    /// beside them.
+    Token,
 }
 
 /// The full name of a caller: a kind, a local name and the domain that vouches for it;
@@ -87,9 +90,10 @@ impl CallerName {
             Some(("node", local)) => (CallerKind::Node, local),
             Some(("job", local)) => (CallerKind::Job, local),
             Some(("link", local)) => (CallerKind::Link, local),
+            Some(("token", local)) => (CallerKind::Token, local),
             Some(_) => {
                 return Err(Error::invalid(
-                    "a caller is a user, `group:`, `node:`, `job:`, `link:` or `anyone`",
+                    "a caller is a user, `group:`, `node:`, `job:`, `link:`, `token:` or `anyone`",
                 ));
             }
             None => (CallerKind::User, text),
@@ -154,6 +158,7 @@ fn prefix(kind: CallerKind) -> &'static str {
         CallerKind::Node => "node:",
         CallerKind::Job => "job:",
         CallerKind::Link => "link:",
+        CallerKind::Token => "token:",
     }
 }
 

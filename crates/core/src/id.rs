@@ -58,6 +58,9 @@ hex_id! {
     /// A link for somebody without an account. It is also the id of a credential from which all that are
     /// made for the link come: ending that ends them.
     LinkId(u128, "32");
+    /// A token by which a program acts for a user. It is also the id of a credential from which all that
+    /// are made for the token come: ending that ends them.
+    TokenId(u128, "32");
     /// The hash of a caller's canonical name: what owners and ACL checks compare.
     CallerId(u128, "32");
 }
@@ -143,6 +146,13 @@ impl fmt::Debug for FileId {
 
 impl LinkId {
     /// Returns the credential that all credentials made for the link come from.
+    pub fn credential(self) -> CredentialId {
+        CredentialId(self.0)
+    }
+}
+
+impl TokenId {
+    /// Returns the credential that all credentials made for the token come from.
     pub fn credential(self) -> CredentialId {
         CredentialId(self.0)
     }

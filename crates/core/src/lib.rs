@@ -40,7 +40,7 @@ pub use caller::{CallerKind, CallerName};
 pub use error::{Actor, Error, ErrorKind, ErrorReport, Result, Retry};
 pub use id::{
     CallerId, CapabilityId, ContainerId, CredentialId, DomainId, FileId, KeyId, LinkId, ObjectId, RequestId,
-    SessionId, StageId, TraceId, VolumeId,
+    SessionId, StageId, TokenId, TraceId, VolumeId,
 };
 pub use name::{Name, OneLine, RelPath, Shown};
 pub use rights::Rights;

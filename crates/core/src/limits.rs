@@ -68,7 +68,7 @@ pub const ATTENUATION_PATHS_MAX: usize = 16;
 /// Objects named in one object-scoped capability.
 pub const CAPABILITY_OBJECTS_MAX: usize = 64;
 /// Bytes in an encoded credential or capability.
-pub const PROOF_BYTES_MAX: usize = 16 << 10;
+pub const PROOF_BYTES_MAX: usize = 24 << 10;
 /// Bytes in a password.
 pub const PASSWORD_BYTES_MAX: usize = 1024;
 /// How far two clocks may differ before an expiry is judged wrongly.
@@ -512,9 +512,11 @@ pub const VOLUMES_OF_OWNERS: u16 = 192;
 
 /// Groups a user of this domain may be in: a credential that names them all still fits
 /// [`PROOF_BYTES_MAX`].
-pub const MEMBERSHIPS_MAX: usize = 512;
+pub const MEMBERSHIPS_MAX: usize = 1000;
 /// Members of one group.
-pub const GROUP_MEMBERS_MAX: usize = 10_000;
+pub const GROUP_MEMBERS_MAX: usize = 100_000;
+/// Members that are told with their group; of a group that has more they are asked for, so many at a time.
+pub const GROUP_MEMBERS_TOLD: usize = 1000;
 /// Groups one user may own.
 pub const GROUPS_OWNED_MAX: usize = 1024;
 /// Users or groups in one page of a listing.
@@ -523,6 +525,18 @@ pub const ACCOUNTS_PAGE_MAX: usize = 1000;
 pub const GROUPS_PAGE_MEMBERS: usize = 20_000;
 /// Credentials in the line from a login's to the one narrowed from it most.
 pub const LINEAGE_MAX: usize = 16;
+/// How long a token lasts if its maker does not say.
+pub const TOKEN_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
+/// How long a token may last.
+pub const TOKEN_LIFE_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Bytes in what its owner calls a token.
+pub const TOKEN_NAME_BYTES_MAX: usize = 64;
+/// Tokens one user may have, with those that ended lately.
+pub const TOKENS_OWNED_MAX: usize = 256;
+/// How long a token that ended is still listed.
+pub const TOKEN_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
+/// How long it is not looked at again what a token's row says: when it was used last is no nearer than this.
+pub const TOKEN_REMEMBERED: Duration = Duration::from_secs(3600);
 /// How long a link lasts if its maker does not say.
 pub const LINK_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a link may last.
@@ -553,6 +567,8 @@ pub const KEY_LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
 pub const KEY_RENEW: Duration = Duration::from_secs(60 * 24 * 3600);
 /// How long the withdrawal of another domain's credential is remembered: longer than any lives.
 pub const REVOCATION_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Rows of auth that one transaction takes to another version of its tables.
+pub const AUTH_STEP_ROWS: usize = 1000;
 /// How often what has run out is forgotten.
 pub const AUTH_SWEEP: Duration = Duration::from_secs(600);
 /// KiB of memory one password check takes (argon2id, as OWASP has it).

@@ -61,5 +61,5 @@ pub use engine::{
     Txn, WriteFn, counter, prefix_end,
 };
 pub use following::Following;
-pub use space::{Migration, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn};
+pub use space::{Migration, Schema, Space, SpaceId, SpaceSnapshot, SpaceTxn, Stepped};
 pub use weft_core::form::Ack;

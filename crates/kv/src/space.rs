@@ -23,13 +23,27 @@ pub struct Schema {
     pub migrations: &'static [Migration],
 }
 
-/// One step forward. It runs in one transaction, which also records that it ran.
+/// One step forward, in as many transactions as it takes. Each records how far it came, so that whoever
+/// is cut off goes on from there.
 pub struct Migration {
     /// The version it starts from; it leads to the next.
     pub from: u32,
-    /// Rewrites what changed.
-    pub step: fn(&mut SpaceTxn<'_>) -> Result<()>,
+    /// Rewrites a part of what changed: at first from the beginning, then from where it said. What it does
+    /// in one call must fit one transaction, and what it says is at most a key long.
+    pub step: fn(&mut SpaceTxn<'_>, from: &[u8]) -> Result<Stepped>,
 }
+
+/// How far a step came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// To its end.
+    Done,
+    /// So far: it goes on from there.
+    Until(Vec<u8>),
+}
+
+/// How far a space has come: its version, and where in the step from that one it is.
+type Reached = (u32, Bytes);
 
 /// One crate's keys. Cheap to clone.
 #[derive(Clone)]
@@ -56,25 +70,28 @@ impl Space {
         }
         let space = Self { engine, id };
         loop {
-            let found = space.version()?;
-            if found == Some(schema.version) {
+            let found = space.reached()?;
+            if found.as_ref().is_some_and(|(version, _)| *version == schema.version) {
                 return Ok(space);
             }
             space.step(found, schema).await?;
         }
     }
 
-    fn version(&self) -> Result<Option<u32>> {
+    fn reached(&self) -> Result<Option<Reached>> {
         let row = self.engine.snapshot()?.get(&[SCHEMA_PREFIX, self.id.0])?;
-        let parse = |bytes: Bytes| bytes.as_ref().try_into().map(u32::from_be_bytes);
-        row.map(parse).transpose().map_err(|_| Error::corrupt("a schema version is not four bytes"))
+        let parse = |mut bytes: Bytes| {
+            let version = bytes.split_to(bytes.len().min(size_of::<u32>()));
+            version.as_ref().try_into().map(|version| (u32::from_be_bytes(version), bytes))
+        };
+        row.map(parse).transpose().map_err(|_| Error::corrupt("a schema version is less than four bytes"))
     }
 
-    /// Takes one step from `found` towards `schema`.
-    async fn step(&self, found: Option<u32>, schema: &Schema) -> Result<()> {
-        let (id, step, next) = match found {
-            None => (self.id, None, schema.version),
-            Some(found) if found > schema.version => {
+    /// Takes one step, or a part of one, from `found` towards `schema`.
+    async fn step(&self, found: Option<Reached>, schema: &Schema) -> Result<()> {
+        let (step, found, from) = match found {
+            None => (None, schema.version, Bytes::new()),
+            Some((found, _)) if found > schema.version => {
                 return Err(Error::unsupported(format!(
                     "the metadata was written by a newer Weft: schema {found}, this one knows {}",
                     schema.version
@@ -82,20 +99,24 @@ impl Space {
                 .about(format!("space {}", self.id.0))
                 .hint("start the newer version again, or restore a backup made before it"));
             }
-            Some(found) => {
+            Some((found, from)) => {
                 let step = schema.migrations.iter().find(|migration| migration.from == found);
                 let step = step.ok_or_else(|| {
                     Error::unsupported(format!("there is no migration from schema {found}"))
                         .about(format!("space {}", self.id.0))
                 })?;
-                (self.id, Some(step.step), found + 1)
+                (Some(step.step), found, from)
             }
         };
+        let id = self.id;
         let act = move |txn: &mut dyn Txn| {
-            if let Some(step) = step {
-                step(&mut SpaceTxn { txn, id })?;
-            }
-            txn.put(&[SCHEMA_PREFIX, id.0], &next.to_be_bytes())
+            let stepped = step.map(|step| step(&mut SpaceTxn { txn: &mut *txn, id }, &from)).transpose()?;
+            let reached = match stepped {
+                None => found.to_be_bytes().to_vec(),
+                Some(Stepped::Done) => (found + 1).to_be_bytes().to_vec(),
+                Some(Stepped::Until(from)) => [&found.to_be_bytes()[..], &from].concat(),
+            };
+            txn.put(&[SCHEMA_PREFIX, id.0], &reached)
         };
         self.engine.write(Ack::Durable, Box::new(act)).await?;
         Ok(())

@@ -17,12 +17,12 @@ use weft_core::proof::{Attenuation, KeyCertificate, Signed};
 use weft_core::rights::Rights;
 use weft_core::service::{
     AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence, GroupEdit,
-    GroupRecord, Identity, Keys, LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke,
-    Scrub, SessionGrant, Share, UserEdit, UserRecord,
+    GroupRecord, Identity, Keys, LinkGrant, LinkRecord, NewLink, NewToken, NewUser, NodeHealth, NodeStatus,
+    Revoke, Scrub, SessionGrant, Share, TokenGrant, TokenRecord, TokensOf, UserEdit, UserRecord,
 };
 use weft_core::{
-    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TraceId,
-    VolumeId, limits,
+    CallerId, CallerName, DomainId, ErrorReport, FileId, LinkId, RelPath, RequestId, StageId, TokenId,
+    TraceId, VolumeId, limits,
 };
 
 /// The newest version this build speaks.
@@ -161,6 +161,8 @@ pub enum CallBody {
     Links(LinksAsk),
     /// `put_whole`: this frame's payload holds the bytes. From version 5 on.
     Put(At, Box<Whole>),
+    /// Something of tokens. From version 7 on.
+    Tokens(TokensAsk),
 }
 
 /// A method of an open file.
@@ -269,6 +271,8 @@ pub enum AccountsAsk {
     RemoveGroup(CallerName),
     /// `groups`.
     Groups(Option<CallerName>),
+    /// `members`. From version 7 on.
+    Members(CallerName, Option<CallerId>),
 }
 
 /// A method of the node.
@@ -350,6 +354,22 @@ pub enum LinksAsk {
     DropBoxes,
     /// `end_drop_box`.
     EndDropBox(RelPath),
+}
+
+/// A method of tokens.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TokensAsk {
+    /// `make_token`.
+    Make(NewToken),
+    /// `tokens`.
+    List {
+        /// Whose.
+        of: TokensOf,
+        /// After which.
+        after: Option<(CallerId, TokenId)>,
+    },
+    /// `end_token`.
+    End(TokenId),
 }
 
 /// What a server sends.
@@ -489,6 +509,14 @@ pub enum Answer {
     Scrub(Scrub),
     /// The domain's keys. From version 7 on.
     Keys(Keys),
+    /// A token that was made. From version 7 on, as the two below.
+    TokenMade(TokenGrant),
+    /// Tokens.
+    Tokens(Vec<TokenRecord>),
+    /// A token.
+    Token(TokenRecord),
+    /// Members of a group. From version 7 on.
+    Members(Vec<CallerName>),
 }
 
 /// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.

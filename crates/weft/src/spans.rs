@@ -8,7 +8,7 @@ const UNITS: [(&str, u64); 5] = [("w", 7 * 24 * 3600), ("d", 24 * 3600), ("h", 3
 /// Writes a span of time in whole seconds as [`read`] reads it, in the longest unit of which it is a multiple.
 pub fn show(span: Duration) -> String {
     let seconds = span.as_secs();
-    let unit = UNITS.iter().find(|(_, each)| seconds > 0 && seconds % each == 0);
+    let unit = UNITS.iter().find(|(_, each)| seconds > 0 && seconds.is_multiple_of(*each));
     unit.map_or_else(|| format!("{seconds}s"), |(unit, each)| format!("{}{unit}", seconds / each))
 }
 

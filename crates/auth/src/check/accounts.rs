@@ -126,13 +126,14 @@ impl Accounts {
 impl Looker<'_> {
     pub(super) fn accounts(&mut self, domain: Domain) -> Result<()> {
         let all = Accounts::of(self.rows, domain)?;
-        let layers: [fn(&mut Self, &Accounts) -> Result<()>; 6] = [
+        let layers: [fn(&mut Self, &Accounts) -> Result<()>; 7] = [
             |looker, all| looker.users_and_groups(all),
             |looker, all| looker.uids(all),
             |looker, all| looker.members(all),
             |looker, all| looker.lacking_lines(all),
             |looker, _| looker.withdrawals(),
             |looker, _| looker.links(),
+            |looker, _| looker.tokens(),
         ];
         for layer in layers {
             if self.found.findings.is_empty() {

@@ -17,12 +17,14 @@
 //! | line | – | when anything was withdrawn: so whatever its caller holds is ended now |
 //! | withdrawal | its key | until when: it stays as long as any. Whose it was, or that it is there: whatever anybody holds is ended |
 //! | link, or the count of its uses | – | the other with it: nobody reads by it any more |
+//! | token, or when it was used | – | the other with it: nobody gets in by it any more |
 //! | audit head | the log's next batch | a cut of the log until then is not noticed |
 
 mod accounts;
 mod files;
 mod links;
 mod rows;
+mod tokens;
 
 use std::sync::Arc;
 

@@ -12,7 +12,7 @@ use super::{Fix, Looker};
 use crate::audit::KnownHead;
 use crate::auth::starts_by_clock;
 use crate::keys;
-use crate::tables::{self, Domain, KeyRow, Line, LinkRow, LinkUses, UserRow};
+use crate::tables::{self, Domain, KeyRow, Line, LinkRow, LinkUses, TokenRow, TokenUse, UserRow};
 
 pub(super) const STARTS: &str = "count of starts";
 pub(super) const SIGNING_KEY: &str = "signing key";
@@ -38,6 +38,8 @@ fn what(key: &[u8]) -> &'static str {
         Some(b'c') => "withdrawal",
         Some(b't') => "link",
         Some(b'q') => "uses of a link",
+        Some(b'o') => "token",
+        Some(b'p') => "use of a token",
         Some(b'w') => "count of withdrawals",
         Some(b'a') => "audit head",
         _ => "row",
@@ -74,6 +76,9 @@ fn is_whole(key: &[u8], value: &[u8]) -> bool {
         b't' => tables::opened::<LinkRow>(key, value)
             .is_ok_and(|row| tables::pair_of(rest).is_ok_and(|(maker, _)| row.by.id() == CallerId(maker))),
         b'q' => id.is_some() && tables::opened::<LinkUses>(key, value).is_ok(),
+        b'o' => tables::opened::<TokenRow>(key, value)
+            .is_ok_and(|row| tables::pair_of(rest).is_ok_and(|(owner, _)| row.by.id() == CallerId(owner))),
+        b'p' => id.is_some() && tables::opened::<TokenUse>(key, value).is_ok(),
         b'w' => rest.is_empty() && counter(value).is_ok(),
         b'a' => rest.is_empty() && tables::opened::<KnownHead>(key, value).is_ok(),
         _ => false,
@@ -123,6 +128,7 @@ impl Looker<'_> {
             }
             (b'a', _) => ("removed; until the next record a cut of the log is not noticed", vec![delete]),
             (b't' | b'q', _) => ("removed; the link works no more", vec![delete]),
+            (b'o' | b'p', _) => ("removed; the token works no more", vec![delete]),
             _ if what(key) == "row" => ("removed", vec![delete]),
             _ => (AGAIN, vec![delete]),
         };

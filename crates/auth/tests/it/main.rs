@@ -10,6 +10,8 @@ mod keys;
 mod links;
 mod login;
 mod mending;
+mod named_tokens;
+mod scale;
 mod scene;
 mod sessions;
 mod tokens;

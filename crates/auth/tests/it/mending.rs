@@ -10,11 +10,12 @@ use std::time::Duration;
 use weft_auth::{LinkTarget, check, mend};
 use weft_conformance::tables;
 use weft_core::limits::LINK_LIFE;
-use weft_core::proof::{Caller, Within};
+use weft_core::proof::{Attenuation, Caller, Within};
 use weft_core::service::{
-    Evidence, Finding, GroupEdit, LinkGives, LinkGrant, NewLink, Revoke, Severity, UserEdit,
+    Evidence, Finding, GroupEdit, LinkGives, LinkGrant, NewLink, NewToken, Revoke, Severity, TokenGrant,
+    UserEdit,
 };
-use weft_core::{CallerName, CredentialId, DomainId, FileId, LinkId, RelPath, Result, VolumeId};
+use weft_core::{CallerName, CredentialId, DomainId, FileId, RelPath, Result, VolumeId};
 use weft_kv::{Ack, Embedded, Engine, Options, SpaceId};
 use weft_sys::{Disk, SimDisk, Sys};
 
@@ -40,6 +41,8 @@ struct Held {
     tokens: Vec<(&'static str, String)>,
     /// A link of alice's.
     link: LinkGrant,
+    /// A token of alice's.
+    program: TokenGrant,
 }
 
 /// A row of each kind, and how it is called.
@@ -79,7 +82,10 @@ async fn furnish(node: &Scene) -> (Held, Rows) {
     let target = LinkTarget { within, is_directory: true };
     let new = NewLink { gives: LinkGives::Read, life: LINK_LIFE, count: Some(9), pin: false };
     let link = node.auth.links().make(&logged_in(node, "alice").await, target, &new).await.expect("she may");
-    let mut held = Held { domain: node.auth.domain(), tokens: Vec::new(), link };
+    let new = NewToken { name: "cron".into(), limits: Attenuation::NONE, life: LINK_LIFE };
+    let by = logged_in(node, "alice").await;
+    let program = node.auth.tokens().make_token(&by, &new).await.expect("she may");
+    let mut held = Held { domain: node.auth.domain(), tokens: Vec::new(), link, program };
     for (whose, user) in
         [("alice's", "alice"), ("bob's", "bob"), ("bob's revoked", "bob"), ("carol's", "carol")]
     {
@@ -90,11 +96,12 @@ async fn furnish(node: &Scene) -> (Held, Rows) {
     let by = logged_in(node, "bob").await;
     node.auth.authority().revoke(&by, &Revoke::Credential(revoked)).await.expect("it is his");
     accounts.edit_user(&node.admin().await, &carol, &UserEdit::Enabled(false)).await.expect("she is there");
-    let rows = rows_of(node, revoked, held.link.record.id, [&alice, &bob, &carol, &team]).await;
+    let rows = rows_of(node, revoked, &held, [&alice, &bob, &carol, &team]).await;
     (held, rows)
 }
 
-async fn rows_of(node: &Scene, revoked: CredentialId, link: LinkId, names: [&CallerName; 4]) -> Rows {
+async fn rows_of(node: &Scene, revoked: CredentialId, held: &Held, names: [&CallerName; 4]) -> Rows {
+    let (link, program) = (held.link.record.id, held.program.record.id);
     let [alice, bob, carol, team] = names.map(|name| name.id().0.to_be_bytes());
     let stranger = eve().id().0.to_be_bytes();
     let row = |table: &str, rest: &[&[u8]]| [table.as_bytes(), &rest.concat()].concat();
@@ -127,6 +134,8 @@ async fn rows_of(node: &Scene, revoked: CredentialId, link: LinkId, names: [&Cal
         ("count of withdrawals", row("w", &[])),
         ("link of alice's", row("t", &[&alice, &link.0.to_be_bytes()])),
         ("uses of a link", row("q", &[&link.0.to_be_bytes()])),
+        ("token of alice's", row("o", &[&alice, &program.0.to_be_bytes()])),
+        ("use of a token", row("p", &[&program.0.to_be_bytes()])),
         ("audit head", row("a", &[])),
     ]);
     rows
@@ -157,6 +166,8 @@ async fn look(node: &Scene, held: &Held) -> Vec<String> {
     let link = Evidence::Link(held.link.secret.clone());
     let by_link = node.auth.authority().authenticate(&link, SOCKET).await;
     lines.push(format!("alice's link: {}", said(held.domain, by_link)));
+    let by_program = node.token(held.program.secret.expose()).await;
+    lines.push(format!("alice's program: {}", said(held.domain, by_program)));
     for uid in [FOUNDER_UID, ALICES_UID] {
         lines.push(format!("uid {uid}: {}", said(held.domain, Ok(node.uid(uid).await))));
     }

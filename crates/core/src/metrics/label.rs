@@ -149,6 +149,8 @@ labels! {
         Uid = "uid",
         /// A link.
         Link = "link",
+        /// A token.
+        Token = "token",
     }
 
     /// What was withdrawn.

@@ -28,6 +28,8 @@ pub enum EvidenceKind {
     NodeKey,
     /// The secret of a link, which stands for its maker.
     Link,
+    /// The secret of a token, which stands for its maker.
+    Token,
 }
 
 impl fmt::Display for EvidenceKind {
@@ -38,6 +40,7 @@ impl fmt::Display for EvidenceKind {
             Self::Credential => "credential",
             Self::NodeKey => "node-key",
             Self::Link => "link",
+            Self::Token => "token",
         })
     }
 }

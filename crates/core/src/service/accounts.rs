@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::authority::Secret;
 use crate::caller::CallerName;
 use crate::error::Result;
+use crate::id::CallerId;
 use crate::proof::Caller;
 use crate::time::Time;
 
@@ -75,7 +76,8 @@ pub struct GroupRecord {
     pub name: CallerName,
     /// Who may change it: its maker.
     pub owner: CallerName,
-    /// Callers of any domain.
+    /// Callers of any domain: all of them, or none where there are more than
+    /// `limits::GROUP_MEMBERS_TOLD`. Then [`Accounts::members`] tells them.
     pub members: Vec<CallerName>,
 }
 
@@ -118,10 +120,20 @@ pub trait Accounts: Send + Sync {
     /// the member it is about.
     async fn edit_group(&self, caller: &Caller, name: &CallerName, edit: &GroupEdit) -> Result<GroupRecord>;
 
-    /// Removes a group. Its owner and administrators may.
+    /// Removes a group, its members first, some at a time: cut off in between it is smaller, and can be
+    /// removed again. Its owner and administrators may.
     async fn remove_group(&self, caller: &Caller, name: &CallerName) -> Result<()>;
 
     /// Returns the groups the caller owns or is in (an administrator: all), in name
     /// order after `after`, at most 1 000.
     async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>>;
+
+    /// Returns members of a group in the order of their ids after `after`, at most
+    /// `limits::GROUP_MEMBERS_TOLD`. For its owner, its members and administrators; `NotFound` for others.
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>>;
 }

@@ -11,6 +11,7 @@ mod name_locks;
 mod node;
 mod object_store;
 mod sessions;
+mod tokens;
 
 pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserRecord};
 pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict};
@@ -25,3 +26,4 @@ pub use node::{
 };
 pub use object_store::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, StoreSpace};
 pub use sessions::{SessionGrant, SessionSecret, SessionWatcher, Sessions};
+pub use tokens::{NewToken, TOKEN_PREFIX, TokenGrant, TokenRecord, Tokens, TokensOf};

@@ -11,7 +11,7 @@ use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
 use weft_rpc::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, LinksAsk, NodeAsk,
-    StageAsk, ToClient,
+    StageAsk, ToClient, TokensAsk,
 };
 
 use crate::Services;
@@ -109,6 +109,7 @@ impl Calling {
             CallBody::Node(ask) => self.node(ask).await?,
             CallBody::Audit(ask) => self.audit(ask).await?,
             CallBody::Links(ask) => self.links(ask).await?,
+            CallBody::Tokens(ask) => self.tokens(ask).await?,
             CallBody::Supports(volume) => Answer::Supports(fs.supports(volume)),
             CallBody::Put(at, whole) => {
                 let bytes = std::mem::take(&mut self.payload);
@@ -246,6 +247,9 @@ impl Calling {
                 Answer::Done
             }
             AccountsAsk::Groups(after) => Answer::Groups(accounts.groups(caller, after.as_ref()).await?),
+            AccountsAsk::Members(group, after) => {
+                Answer::Members(accounts.members(caller, &group, after).await?)
+            }
         })
     }
 
@@ -288,6 +292,15 @@ impl Calling {
             LinksAsk::EndDropBox(at) => {
                 Answer::DropBox(links.end_drop_box(caller, self.call.from, &at).await?)
             }
+        })
+    }
+
+    async fn tokens(&self, ask: TokensAsk) -> Result<Answer> {
+        let (tokens, caller) = (&self.services.tokens, &self.call.caller);
+        Ok(match ask {
+            TokensAsk::Make(new) => Answer::TokenMade(tokens.make_token(caller, &new).await?),
+            TokensAsk::List { of, after } => Answer::Tokens(tokens.tokens(caller, &of, after).await?),
+            TokensAsk::End(id) => Answer::Token(tokens.end_token(caller, id).await?),
         })
     }
 
@@ -339,7 +352,9 @@ fn work_of(body: &CallBody) -> Work {
         CallBody::File(..) => Work::Look,
         CallBody::Stage(..) | CallBody::Staged(_) | CallBody::OnStage(..) | CallBody::Put(..) => Work::Write,
         CallBody::Lock(..) | CallBody::Test(..) | CallBody::Unlock(..) => Work::Lock,
-        CallBody::Authority(_) | CallBody::Accounts(_) | CallBody::Links(_) => Work::Rights,
+        CallBody::Authority(_) | CallBody::Accounts(_) | CallBody::Links(_) | CallBody::Tokens(_) => {
+            Work::Rights
+        }
         CallBody::Node(_) | CallBody::Audit(_) => Work::Operate,
     }
 }

@@ -401,6 +401,7 @@ fn needs_session(body: &CallBody) -> bool {
         | CallBody::Node(_)
         | CallBody::Audit(_)
         | CallBody::Links(_)
+        | CallBody::Tokens(_)
         | CallBody::Supports(_) => false,
         CallBody::Request(_)
         | CallBody::Batch(_)

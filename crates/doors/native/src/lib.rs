@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use weft_core::form::FileSystem;
 use weft_core::proof::KeyCertificate;
-use weft_core::service::{Accounts, Audit, Authority, Links, Node, Sessions};
+use weft_core::service::{Accounts, Audit, Authority, Links, Node, Sessions, Tokens};
 use weft_core::{DomainId, Result};
 use weft_sys::Sys;
 
@@ -58,6 +58,8 @@ pub struct Services {
     pub node: Arc<dyn Node>,
     /// Links for people without an account.
     pub links: Arc<dyn Links>,
+    /// Tokens of programs.
+    pub tokens: Arc<dyn Tokens>,
     /// The node's domain.
     pub domain: DomainId,
     /// The keys that vouch for its credentials, shown to clients as they are when those connect.

@@ -1,13 +1,14 @@
 //! What every engine promises, one law a test, through the trait alone except for opening.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering as Atomic};
 use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::{Error, ErrorKind};
 use weft_kv::{
-    Embedded, Engine, Migration, NoteKind, Options, Order, Read, Schema, Space, SpaceId, SpaceTxn, Txn,
-    counter,
+    Embedded, Engine, Migration, NoteKind, Options, Order, Read, Schema, Space, SpaceId, SpaceTxn, Stepped,
+    Txn, counter,
 };
 use weft_sys::{Disk, SimDisk, Sys, simulate};
 
@@ -317,9 +318,10 @@ fn a_write_whose_caller_left_happens_all_the_same() {
 
 #[test]
 fn an_older_schema_is_migrated_and_a_newer_one_refused() {
-    fn rename(txn: &mut SpaceTxn<'_>) -> weft_core::Result<()> {
+    fn rename(txn: &mut SpaceTxn<'_>, _: &[u8]) -> weft_core::Result<Stepped> {
         txn.delete(b"old")?;
-        txn.put(b"new", b"")
+        txn.put(b"new", b"")?;
+        Ok(Stepped::Done)
     }
     simulate(1, |sys| async move {
         let engine = opened(&sys, &SimDisk::new());
@@ -331,6 +333,46 @@ fn an_older_schema_is_migrated_and_a_newer_one_refused() {
         let newer = Space::open(engine, SpaceId(1), &SCHEMA).await.expect_err("it is newer");
         assert_eq!(newer.kind(), ErrorKind::Unsupported);
         assert!(newer.detail().contains("schema 2") && newer.advice().is_some(), "{newer:?}");
+    });
+}
+
+#[test]
+fn a_step_of_many_parts_that_is_cut_off_goes_on_where_it_was() {
+    /// Fails the sixth part, once.
+    static PARTS: AtomicUsize = AtomicUsize::new(0);
+    /// Adds a mark to two rows.
+    fn mark(txn: &mut SpaceTxn<'_>, from: &[u8]) -> weft_core::Result<Stepped> {
+        if PARTS.fetch_add(1, Atomic::SeqCst) == 5 {
+            return Err(Error::new(ErrorKind::Unavailable, "the power went"));
+        }
+        let rows: Vec<_> = txn.scan(from, b"", Order::Rising).take(2).collect::<weft_core::Result<_>>()?;
+        for (key, value) in &rows {
+            txn.put(key, &[value, &b"!"[..]].concat())?;
+        }
+        Ok(match rows.last().filter(|_| rows.len() == 2) {
+            Some((last, _)) => Stepped::Until([last, &[0][..]].concat()),
+            None => Stepped::Done,
+        })
+    }
+    simulate(1, |sys| async move {
+        let disk = SimDisk::new();
+        let engine = opened(&sys, &disk);
+        let space = Space::open(engine.clone(), SpaceId(1), &SCHEMA).await.expect("it opens");
+        let fill = |txn: &mut SpaceTxn<'_>| (0..21_u8).try_for_each(|n| txn.put(&[b'k', n], b"value"));
+        space.write(Ack::Durable, fill).await.expect("it commits");
+        let two = Schema { version: 2, migrations: &[Migration { from: 1, step: mark }] };
+        let cut = Space::open(engine.clone(), SpaceId(1), &two).await.expect_err("it is cut off");
+        assert_eq!(cut.kind(), ErrorKind::Unavailable);
+        drop((space, engine));
+        let engine = opened(&sys, &disk.crash(1));
+        let older = Space::open(engine.clone(), SpaceId(1), &Schema { version: 3, migrations: &[] }).await;
+        assert_eq!(kind_of(older), Some(ErrorKind::Unsupported), "it is still of version 1");
+        let space = Space::open(engine, SpaceId(1), &two).await.expect("it goes on");
+        let rows = space.snapshot().expect("a snapshot");
+        for row in rows.scan(b"", b"", Order::Rising) {
+            assert_eq!(&row.expect("a row").1[..], b"value!", "once each");
+        }
+        assert_eq!(keys(&rows, b"", b"", Order::Rising).len(), 21);
     });
 }
 

@@ -1,4 +1,4 @@
-//! `Authority`, `Accounts`, `Node` and the reader's side of `Audit` over a connection.
+//! `Authority`, `Accounts`, `Node`, `Links`, `Tokens` and the reader's side of `Audit` over a connection.
 
 use std::time::Duration;
 
@@ -8,19 +8,24 @@ use weft_core::form::Origin;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, AuditFilter, AuditPage, AuditVerdict, BackupReport, CheckReport, DropBoxRecord, Evidence,
-    GroupEdit, GroupRecord, Identity, Keys, LinkGrant, LinkRecord, Links, NewLink, NewUser, Node, NodeHealth,
-    NodeStatus, Revoke, Scrub, Share, UserEdit, UserRecord,
+    GroupEdit, GroupRecord, Identity, Keys, LinkGrant, LinkRecord, Links, NewLink, NewToken, NewUser, Node,
+    NodeHealth, NodeStatus, Revoke, Scrub, Share, TokenGrant, TokenRecord, Tokens, TokensOf, UserEdit,
+    UserRecord,
 };
-use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, limits};
+use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, TokenId, limits};
 
 use super::{Remote, take};
-use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, LinksAsk, NodeAsk};
+use crate::message::{AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, LinksAsk, NodeAsk, TokensAsk};
 
 /// The version since which a node is asked about shares: an older one would take the question for
 /// nonsense, and hang up.
 const SHARES_SINCE: u16 = 4;
 /// The same of links.
 const LINKS_SINCE: u16 = 5;
+/// The same of tokens.
+const TOKENS_SINCE: u16 = 7;
+/// The same of a group's members.
+const MEMBERS_SINCE: u16 = 7;
 /// The same of how well it is.
 const HEALTH_SINCE: u16 = 6;
 /// The same of its scrubber and its keys.
@@ -54,6 +59,13 @@ impl Remote {
             return Err(Error::unsupported("the node is too old to have links"));
         }
         self.0.call_as(caller, CallBody::Links(ask), limits::CALL_DEADLINE).await
+    }
+
+    async fn about_tokens(&self, caller: &Caller, ask: TokensAsk) -> Result<Answer> {
+        if self.0.connection.welcome().version < TOKENS_SINCE {
+            return Err(Error::unsupported("the node is too old to have tokens"));
+        }
+        self.0.call_as(caller, CallBody::Tokens(ask), limits::CALL_DEADLINE).await
     }
 
     /// Returns as whom the node sees this caller.
@@ -136,6 +148,20 @@ impl Accounts for Remote {
 
     async fn groups(&self, caller: &Caller, after: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         take!(self.accounts(caller, AccountsAsk::Groups(after.cloned())).await?, Answer::Groups(groups) => groups)
+    }
+
+    /// An older node tells all members with their group.
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        if self.0.connection.welcome().version < MEMBERS_SINCE {
+            return Ok(Vec::new());
+        }
+        let ask = AccountsAsk::Members(group.clone(), after);
+        take!(self.accounts(caller, ask).await?, Answer::Members(members) => members)
     }
 }
 
@@ -235,5 +261,26 @@ impl Links for Remote {
     async fn end_drop_box(&self, caller: &Caller, _: Origin, at: &RelPath) -> Result<DropBoxRecord> {
         let ask = LinksAsk::EndDropBox(at.clone());
         take!(self.about_links(caller, ask).await?, Answer::DropBox(was) => was)
+    }
+}
+
+#[async_trait]
+impl Tokens for Remote {
+    async fn make_token(&self, caller: &Caller, new: &NewToken) -> Result<TokenGrant> {
+        take!(self.about_tokens(caller, TokensAsk::Make(new.clone())).await?, Answer::TokenMade(made) => made)
+    }
+
+    async fn tokens(
+        &self,
+        caller: &Caller,
+        of: &TokensOf,
+        after: Option<(CallerId, TokenId)>,
+    ) -> Result<Vec<TokenRecord>> {
+        let ask = TokensAsk::List { of: of.clone(), after };
+        take!(self.about_tokens(caller, ask).await?, Answer::Tokens(tokens) => tokens)
+    }
+
+    async fn end_token(&self, caller: &Caller, id: TokenId) -> Result<TokenRecord> {
+        take!(self.about_tokens(caller, TokensAsk::End(id)).await?, Answer::Token(token) => token)
     }
 }

@@ -101,9 +101,10 @@ fn tell(context: &Context, found: &[Trouble], runs: bool) -> Result<()> {
     for Trouble { weight, what, why, mend } in found {
         out!("{}: {}\n  why:  {why}\n  mend: {}", weight.name(), OneLine(what), OneLine(mend))?;
     }
-    if found.is_empty() {
-        let state = if runs { "the node runs" } else { "the node does not run" };
-        out!("nothing is wrong; {state}")?;
+    let state = if runs { "the node runs" } else { "the node does not run" };
+    match found.len() {
+        0 => out!("nothing is wrong; {state}")?,
+        count => out!("{count} found; {state}")?,
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use weft_client::Client;
 use weft_core::service::{Accounts, GroupEdit, GroupRecord};
-use weft_core::{CallerKind, CallerName, DomainId, Error, ErrorKind, Result};
+use weft_core::{CallerKind, CallerName, DomainId, Error, ErrorKind, Result, limits};
 
 use crate::context::Context;
 use crate::output::out;
@@ -73,11 +73,14 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
                     let groups = remote.groups(caller, after.as_ref()).await?;
                     let Some(last) = groups.last() else { break };
                     after = Some(last.name.clone());
-                    for group in &groups {
+                    for mut group in groups {
+                        if group.members.is_empty() {
+                            group.members = all_members(&client, &group.name).await?;
+                        }
                         if context.json() {
-                            out!("{}", json(group, home))?;
+                            out!("{}", json(&group, home))?;
                         } else {
-                            let members = members(group, home).join(" ");
+                            let members = members(&group, home).join(" ");
                             out!("{:30} {members}", group.name.seen_from(home))?;
                         }
                     }
@@ -86,6 +89,20 @@ pub fn run(context: &Context, command: &GroupCommand) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Asks for the members of a group that has too many to be told with it.
+async fn all_members(client: &Client, group: &CallerName) -> Result<Vec<CallerName>> {
+    let mut all: Vec<CallerName> = Vec::new();
+    loop {
+        let after = all.last().map(CallerName::id);
+        let page = client.remote().members(client.caller(), group, after).await?;
+        let is_last = page.len() < limits::GROUP_MEMBERS_TOLD;
+        all.extend(page);
+        if is_last || all.len() > limits::GROUP_MEMBERS_MAX {
+            return Ok(all);
+        }
+    }
 }
 
 /// Reads the name of a group: a plain one is of a group that the caller made.

@@ -33,6 +33,7 @@ mod share;
 mod shell;
 mod stat;
 mod status;
+mod token;
 mod touch;
 mod tree;
 mod up;
@@ -159,6 +160,9 @@ pub enum Command {
     /// Make, list and end links for people without an account
     #[command(subcommand)]
     Link(link::LinkCommand),
+    /// Make, list and end tokens, by which programs act for you
+    #[command(subcommand)]
+    Token(token::TokenCommand),
     /// Make, list and end directories that people without an account put files into
     #[command(subcommand)]
     Dropbox(dropbox::DropboxCommand),
@@ -236,6 +240,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Share(args) => share::share(context, &args),
         Command::Unshare(args) => share::unshare(context, &args),
         Command::Link(command) => link::run(context, &command),
+        Command::Token(command) => token::run(context, &command),
         Command::Dropbox(command) => dropbox::run(context, &command),
         Command::Acl(command) => acl::run(context, &command),
         Command::Why(args) => return why::run(context, &args),

@@ -269,6 +269,7 @@ impl Running {
             audit: Arc::new(audit),
             node: Arc::new(operator) as Arc<dyn Node>,
             links: self.links(sys),
+            tokens: self.auth.tokens(),
             domain: self.auth.domain(),
             certificates: certificates(&self.auth),
             opens,

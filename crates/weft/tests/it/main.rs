@@ -59,6 +59,7 @@ mod shares;
 mod shell;
 mod streams;
 mod third_party;
+mod tokens;
 mod trees;
 mod untouched;
 mod upgrading;

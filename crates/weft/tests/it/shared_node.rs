@@ -17,10 +17,11 @@ use weft_core::model::Model;
 use weft_core::proof::{Attenuation, Caller, Signed};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, Authority, BackupReport, CheckReport,
-    DropBoxRecord, Evidence, GroupEdit, GroupRecord, Keys, LinkGrant, LinkRecord, Links, NewLink, NewUser,
-    Node as NodeService, NodeHealth, NodeStatus, Revoke, Scrub, Sessions, Share, UserEdit, UserRecord,
+    DropBoxRecord, Evidence, GroupEdit, GroupRecord, Keys, LinkGrant, LinkRecord, Links, NewLink, NewToken,
+    NewUser, Node as NodeService, NodeHealth, NodeStatus, Revoke, Scrub, Sessions, Share, TokenGrant,
+    TokenRecord, Tokens, TokensOf, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, VolumeId};
+use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, TokenId, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
 use weft_sys::Sys;
 
@@ -83,6 +84,7 @@ impl SharedNode {
             audit: home.clone(),
             node: home.clone(),
             links: home.clone(),
+            tokens: home.clone(),
             domain: domain.id(),
             certificates: Arc::new(|| Ok(Vec::new())),
             opens,
@@ -142,6 +144,26 @@ impl Links for Home {
 }
 
 #[async_trait::async_trait]
+impl Tokens for Home {
+    async fn make_token(&self, _: &Caller, _: &NewToken) -> Result<TokenGrant> {
+        not_asked()
+    }
+
+    async fn tokens(
+        &self,
+        _: &Caller,
+        _: &TokensOf,
+        _: Option<(CallerId, TokenId)>,
+    ) -> Result<Vec<TokenRecord>> {
+        not_asked()
+    }
+
+    async fn end_token(&self, _: &Caller, _: TokenId) -> Result<TokenRecord> {
+        not_asked()
+    }
+}
+
+#[async_trait::async_trait]
 impl Authority for Home {
     async fn authenticate(&self, _: &Evidence, _: Origin) -> Result<Caller> {
         Ok(self.domain.caller("alice"))
@@ -178,6 +200,9 @@ impl Accounts for Home {
         not_asked()
     }
     async fn groups(&self, _: &Caller, _: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
+        not_asked()
+    }
+    async fn members(&self, _: &Caller, _: &CallerName, _: Option<CallerId>) -> Result<Vec<CallerName>> {
         not_asked()
     }
 }

@@ -12,10 +12,12 @@ use weft_core::proof::{Attenuation, Caller};
 use weft_core::service::{
     Accounts, Audit, AuditFilter, AuditPage, AuditRecord, AuditVerdict, BackupReport, CheckReport,
     DropBoxRecord, Evidence, GroupEdit, GroupRecord, Keys, LinkGives, LinkGrant, LinkRecord, Links, NewLink,
-    NewUser, Node, NodeHealth, NodeStatus, Scrub, Secret, Share, UserEdit, UserRecord,
+    NewToken, NewUser, Node, NodeHealth, NodeStatus, Scrub, Secret, Share, TokenGrant, TokenRecord, Tokens,
+    TokensOf, UserEdit, UserRecord,
 };
 use weft_core::{
-    CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, VolumeId,
+    CallerId, CallerKind, CallerName, Error, ErrorKind, FileId, LinkId, RelPath, Result, Time, TokenId,
+    VolumeId,
 };
 
 use crate::{HERE, UID, World};
@@ -77,6 +79,15 @@ impl Accounts for Home {
 
     async fn groups(&self, _: &Caller, _: Option<&CallerName>) -> Result<Vec<GroupRecord>> {
         Ok(Vec::new())
+    }
+
+    async fn members(
+        &self,
+        caller: &Caller,
+        group: &CallerName,
+        after: Option<CallerId>,
+    ) -> Result<Vec<CallerName>> {
+        Ok(if after.is_none() { vec![caller.name().clone(), group.clone()] } else { Vec::new() })
     }
 }
 
@@ -157,6 +168,40 @@ impl Links for Home {
 
     async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord> {
         self.make_drop_box(caller, from, at, &BOUNDS).await
+    }
+}
+
+#[async_trait]
+impl Tokens for Home {
+    async fn make_token(&self, caller: &Caller, new: &NewToken) -> Result<TokenGrant> {
+        let record = TokenRecord {
+            id: TokenId(7),
+            name: new.name.clone(),
+            by: caller.name().clone(),
+            limits: new.limits.clone(),
+            made: Time::EPOCH,
+            expires: Time::EPOCH.plus(new.life),
+            last: None,
+            ended: None,
+        };
+        Ok(TokenGrant { record, secret: Secret::new("the secret") })
+    }
+
+    async fn tokens(
+        &self,
+        caller: &Caller,
+        of: &TokensOf,
+        after: Option<(CallerId, TokenId)>,
+    ) -> Result<Vec<TokenRecord>> {
+        let new = NewToken { name: format!("{of:?}"), limits: Attenuation::NONE, life: Duration::ZERO };
+        let made = self.make_token(caller, &new).await?;
+        Ok(if after.is_none() { vec![made.record] } else { Vec::new() })
+    }
+
+    async fn end_token(&self, caller: &Caller, id: TokenId) -> Result<TokenRecord> {
+        let mut tokens = self.tokens(caller, &TokensOf::Caller, None).await?;
+        let record = tokens.pop().ok_or_else(|| Error::not_found("there is no such token"))?;
+        Ok(TokenRecord { id, ended: Some("on purpose".into()), ..record })
     }
 }
 
@@ -284,6 +329,9 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     assert_eq!(remote.add_group(&alice, "team").await.expect("it is made").name, team);
     let group = remote.edit_group(&alice, &team, &GroupEdit::Add(bob.clone())).await.expect("it is edited");
     assert_eq!(group.members, [bob]);
+    let members = remote.members(&alice, &team, None).await.expect("a page");
+    assert_eq!(members, [alice.name().clone(), team.clone()]);
+    assert!(remote.members(&alice, &team, Some(team.id())).await.expect("a page").is_empty());
     remote.remove_group(&alice, &team).await.expect("it is removed");
     assert!(remote.groups(&alice, None).await.expect("a page").is_empty());
     assert_eq!(remote.status(&alice).await.expect("a status").version, alice.name().to_string());
@@ -317,6 +365,18 @@ async fn every_service_answers_over_the_wire_as_it_does_here() {
     assert_eq!((made.limits, &made.path, made.rate_left), (BOUNDS, &at, u64::from(UID)));
     assert_eq!(remote.drop_boxes(&alice).await.expect("a list").len(), 1);
     assert_eq!(remote.end_drop_box(&alice, HERE, &at).await.expect("it was one").path, at);
+    let limits = Attenuation { paths: vec![at.clone()], ..Attenuation::NONE };
+    let new = NewToken { name: "cron".into(), limits: limits.clone(), life: Duration::from_secs(9) };
+    let made = remote.make_token(&alice, &new).await.expect("it is made");
+    assert_eq!((made.record.limits, made.record.expires), (limits, Time::from_unix(9, 0)));
+    assert_eq!((made.record.name.as_str(), made.secret.expose()), ("cron", "the secret"));
+    for of in [TokensOf::Caller, TokensOf::User(alice.name().clone()), TokensOf::Everybody] {
+        let tokens = remote.tokens(&alice, &of, None).await.expect("a list");
+        assert_eq!(tokens[0].name, format!("{of:?}"));
+        let after = Some((alice.name().id(), tokens[0].id));
+        assert!(remote.tokens(&alice, &of, after).await.expect("a list").is_empty());
+    }
+    assert_eq!(remote.end_token(&alice, TokenId(9)).await.expect("it is ended").id, TokenId(9));
     let filter = AuditFilter { after: 4, ..AuditFilter::default() };
     assert_eq!(remote.audit_records(&alice, filter).await.expect("a page").next, Some(5));
     let verdict = remote.audit_verify(&alice).await.expect("a verdict");

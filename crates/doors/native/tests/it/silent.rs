@@ -9,9 +9,9 @@ use weft_core::attr::{Attr, Kind, Version};
 use weft_core::form::{
     At, BytesSource, FileSystem, OpenHow, Reply, Request, Source, StageHint, Supports, Walked, Want,
 };
-use weft_core::service::Node;
+use weft_core::service::{Node, Tokens, TokensOf};
 use weft_core::{
-    Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, Time, VolumeId, limits,
+    Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, Time, TokenId, VolumeId, limits,
 };
 use weft_rpc::{
     Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, Welcome,
@@ -189,7 +189,7 @@ fn a_client_knows_what_a_volume_can_do_once_it_has_come_to_it_and_assumes_nothin
 }
 
 #[test]
-fn a_node_of_version_1_is_not_asked_about_shares() {
+fn a_node_of_version_1_is_not_asked_about_shares_and_tokens() {
     simulate(1, |sys| async move {
         let domain = TestDomain::new(3, std::sync::Arc::new(sys.clone()), &[VolumeId(0)]);
         let remote = client(&sys, &domain, Server::Old).await;
@@ -198,6 +198,8 @@ fn a_node_of_version_1_is_not_asked_about_shares() {
             remote.share(&alice, HERE, "/srv", &at).await.map(drop),
             remote.unshare(&alice, &at).await.map(drop),
             remote.shares(&alice).await.map(drop),
+            remote.tokens(&alice, &TokensOf::Caller, None).await.map(drop),
+            remote.end_token(&alice, TokenId(1)).await.map(drop),
         ];
         for refused in refused {
             assert_eq!(refused.expect_err("it does not know them").kind(), ErrorKind::Unsupported);

@@ -14,17 +14,18 @@ use weft_core::proof::{Attenuation, KeyCertificate, Purpose, Signed};
 use weft_core::service::{
     AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict, BackupReport, CheckReport,
     Damage, DropBoxRecord, Evidence, Finding, GroupEdit, GroupRecord, Identity, KeyRecord, Keys, LinkGives,
-    LinkGrant, LinkRecord, NewLink, NewUser, NodeHealth, NodeStatus, Revoke, Scrub, Secret, SessionGrant,
-    Severity, Share, UserEdit, UserRecord,
+    LinkGrant, LinkRecord, NewLink, NewToken, NewUser, NodeHealth, NodeStatus, Revoke, Scrub, Secret,
+    SessionGrant, Severity, Share, TokenGrant, TokenRecord, TokensOf, UserEdit, UserRecord,
 };
 use weft_core::{
     CallerId, CallerKind, CallerName, CapabilityId, ContainerId, CredentialId, DomainId, ErrorKind,
-    ErrorReport, FileId, KeyId, LinkId, Name, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TraceId,
+    ErrorReport, FileId, KeyId, LinkId, Name, ObjectId, RelPath, RequestId, Rights, SessionId, Time, TokenId,
+    TraceId,
 };
 
 use crate::message::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, LinksAsk, NodeAsk, ToClient, ToServer,
-    Welcome,
+    TokensAsk, Welcome,
 };
 
 /// A number as long as any of its lengths.
@@ -87,12 +88,13 @@ fn name(dice: &mut Dice) -> Name {
 
 fn caller(dice: &mut Dice) -> CallerName {
     let (one, other, domain) = (word(dice), word(dice), DomainId(bytes32(dice)));
-    let (kind, local) = match dice.roll(6) {
+    let (kind, local) = match dice.roll(7) {
         0 => return CallerName::ANYONE,
         1 => (CallerKind::User, one),
         2 => (CallerKind::Group, format!("{one}/{other}")),
         3 => (CallerKind::Node, one),
         4 => (CallerKind::Link, one),
+        5 => (CallerKind::Token, one),
         _ => (CallerKind::Job, one),
     };
     CallerName::new(kind, &local, domain).expect("a word is a name")
@@ -185,13 +187,14 @@ fn accounts(dice: &mut Dice) -> AccountsAsk {
         password: maybe(dice, secret),
         uid: maybe(dice, small),
     };
-    match dice.roll(7) {
+    match dice.roll(8) {
         0 => AccountsAsk::AddUser(new(dice)),
         1 => AccountsAsk::EditUser(caller(dice), user_edit(dice)),
         2 => AccountsAsk::Users(maybe(dice, caller)),
         3 => AccountsAsk::AddGroup(text(dice)),
         4 => AccountsAsk::EditGroup(caller(dice), group_edit(dice)),
         5 => AccountsAsk::RemoveGroup(caller(dice)),
+        6 => AccountsAsk::Members(caller(dice), maybe(dice, |dice| CallerId(wide(dice)))),
         _ => AccountsAsk::Groups(maybe(dice, caller)),
     }
 }
@@ -251,6 +254,40 @@ fn links(dice: &mut Dice) -> LinksAsk {
     }
 }
 
+fn tokens(dice: &mut Dice) -> TokensAsk {
+    let after = |dice: &mut Dice| (CallerId(wide(dice)), TokenId(wide(dice)));
+    match dice.roll(3) {
+        0 => TokensAsk::Make(NewToken {
+            name: text(dice),
+            limits: limits(dice),
+            life: Duration::new(number(dice), dice.roll(1_000_000_000) as u32),
+        }),
+        1 => TokensAsk::List { of: tokens_of(dice), after: maybe(dice, after) },
+        _ => TokensAsk::End(TokenId(wide(dice))),
+    }
+}
+
+fn tokens_of(dice: &mut Dice) -> TokensOf {
+    match dice.roll(3) {
+        0 => TokensOf::Caller,
+        1 => TokensOf::User(caller(dice)),
+        _ => TokensOf::Everybody,
+    }
+}
+
+fn token(dice: &mut Dice) -> TokenRecord {
+    TokenRecord {
+        id: TokenId(wide(dice)),
+        name: text(dice),
+        by: caller(dice),
+        limits: limits(dice),
+        made: time(dice),
+        expires: time(dice),
+        last: maybe(dice, time),
+        ended: maybe(dice, text),
+    }
+}
+
 fn drop_limits(dice: &mut Dice) -> DropLimits {
     let rate_per = Duration::from_secs(number(dice));
     DropLimits { bytes: number(dice), files: number(dice), rate_bytes: number(dice), rate_per }
@@ -298,11 +335,12 @@ fn header(dice: &mut Dice) -> CallHeader {
 }
 
 fn call(dice: &mut Dice) -> ToServer {
-    let body = match dice.roll(5) {
+    let body = match dice.roll(6) {
         0 => CallBody::Authority(authority(dice)),
         1 => CallBody::Accounts(accounts(dice)),
         2 => CallBody::Node(node(dice)),
         3 => CallBody::Links(links(dice)),
+        4 => CallBody::Tokens(tokens(dice)),
         _ => CallBody::Audit(audit(dice)),
     };
     ToServer::Call { header: header(dice), body }
@@ -464,7 +502,7 @@ fn verdict(dice: &mut Dice) -> AuditVerdict {
 
 /// The answer to a call of the services.
 fn answer(dice: &mut Dice) -> Answer {
-    match dice.roll(24) {
+    match dice.roll(28) {
         0 => Answer::Identity(Identity {
             name: caller(dice),
             credential: CredentialId(wide(dice)),
@@ -507,6 +545,10 @@ fn answer(dice: &mut Dice) -> Answer {
         20 => Answer::Health(health(dice)),
         21 => Answer::Scrub(scrub(dice)),
         22 => Answer::Keys(keys(dice)),
+        23 => Answer::TokenMade(TokenGrant { record: token(dice), secret: secret(dice) }),
+        24 => Answer::Tokens(several(dice, token)),
+        25 => Answer::Token(token(dice)),
+        26 => Answer::Members(several(dice, caller)),
         _ => Answer::Done,
     }
 }
@@ -570,7 +612,7 @@ mod complete {
             AuthorityAsk::NamesOf(_) => 4,
             AuthorityAsk::Revoke(_) => 5,
         });
-        met(7, accounts, |ask| match ask {
+        met(8, accounts, |ask| match ask {
             AccountsAsk::AddUser(_) => 0,
             AccountsAsk::EditUser(..) => 1,
             AccountsAsk::Users(_) => 2,
@@ -578,6 +620,7 @@ mod complete {
             AccountsAsk::EditGroup(..) => 4,
             AccountsAsk::RemoveGroup(_) => 5,
             AccountsAsk::Groups(_) => 6,
+            AccountsAsk::Members(..) => 7,
         });
         met(11, node, |ask| match ask {
             NodeAsk::Status => 0,
@@ -599,6 +642,16 @@ mod complete {
             LinksAsk::MakeDropBox { .. } => 3,
             LinksAsk::DropBoxes => 4,
             LinksAsk::EndDropBox(_) => 5,
+        });
+        met(3, tokens, |ask| match ask {
+            TokensAsk::Make(_) => 0,
+            TokensAsk::List { .. } => 1,
+            TokensAsk::End(_) => 2,
+        });
+        met(3, tokens_of, |of| match of {
+            TokensOf::Caller => 0,
+            TokensOf::User(_) => 1,
+            TokensOf::Everybody => 2,
         });
         met(2, gives, |gives| match gives {
             LinkGives::Read => 0,
@@ -636,19 +689,20 @@ mod complete {
             GroupEdit::Add(_) => 0,
             GroupEdit::Remove(_) => 1,
         });
-        met(6, caller, |caller| match caller.kind() {
+        met(7, caller, |caller| match caller.kind() {
             None => 0,
             Some(CallerKind::User) => 1,
             Some(CallerKind::Group) => 2,
             Some(CallerKind::Node) => 3,
             Some(CallerKind::Job) => 4,
             Some(CallerKind::Link) => 5,
+            Some(CallerKind::Token) => 6,
         });
     }
 
     #[test]
     fn every_message_that_is_no_call_of_files_is_among_them() {
-        met(15, to_server, |message| match message {
+        met(16, to_server, |message| match message {
             ToServer::Hello { .. } => 0,
             ToServer::Present { .. } => 1,
             ToServer::Forget { .. } => 2,
@@ -664,6 +718,7 @@ mod complete {
             ToServer::Credit(_) => 12,
             ToServer::Cancel => 13,
             ToServer::Call { body: CallBody::Links(_), .. } => 14,
+            ToServer::Call { body: CallBody::Tokens(_), .. } => 15,
             ToServer::Call { .. } => usize::MAX,
         });
         met(7, to_client, |message| match message {
@@ -679,7 +734,7 @@ mod complete {
 
     #[test]
     fn every_answer_about_the_services_is_among_them() {
-        met(24, answer, |answer| match answer {
+        met(28, answer, |answer| match answer {
             Answer::Identity(_) => 0,
             Answer::Credential(_) => 1,
             Answer::Names(_) => 2,
@@ -704,6 +759,10 @@ mod complete {
             Answer::Health(_) => 21,
             Answer::Scrub(_) => 22,
             Answer::Keys(_) => 23,
+            Answer::TokenMade(_) => 24,
+            Answer::Tokens(_) => 25,
+            Answer::Token(_) => 26,
+            Answer::Members(_) => 27,
             Answer::Reply(_)
             | Answer::Batch(_)
             | Answer::Opened { .. }

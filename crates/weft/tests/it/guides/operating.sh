@@ -1,4 +1,18 @@
 starts
+# The guide's directories, where whoever runs it may make them.
+mkdir -p home/backups home/stick
+chown "$uid" home/backups home/stick
+sed -i "s| /tmp/| $home/|g; s|/backups/|$home/backups/|g; s|/var/lib/weft/|$node/|g; s|/media/stick/|$home/stick/|g" block.*
+echo ACGT >home/work/hg38.fa
+chown "$uid" home/work/hg38.fa
+as "$uid" weft mkdir /genomes
+as "$uid" weft cp hg38.fa weft:/genomes/hg38.fa
+as "$uid" weft backup "$home/backups/monday"
 block 1
 block 2
-leaves_out 3 'it is for a machine with podman'
+block 3
+as "$uid" weft down --node "$home/monday"
+sed -i "s|FILE|$home/stick/root.key|" block.4
+block 4
+block 5
+leaves_out 6 'it is for a machine with podman'

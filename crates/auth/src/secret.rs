@@ -1,0 +1,30 @@
+//! Secrets that are told once and kept nowhere: what is kept is an id, a part of the secret's hash. By that
+//! a row is found, in a time that tells nothing of what others there are.
+
+use weft_core::service::Secret;
+use weft_sys::Random;
+
+/// Bytes of a secret: 160 bits, as 32 letters and digits.
+const SECRET_BYTES: usize = 20;
+
+/// Returns a new secret and its id. `purpose` sets one sort of secrets apart from all others.
+pub(crate) fn fresh(random: &dyn Random, purpose: &str) -> (u128, Secret) {
+    let mut bytes = zeroize::Zeroizing::new([0; SECRET_BYTES]);
+    random.fill(&mut *bytes);
+    let text = data_encoding::BASE32_NOPAD.encode(&*bytes).to_ascii_lowercase();
+    (id_of_bytes(&*bytes, purpose), Secret::new(text))
+}
+
+/// Returns the id of a secret; none for what cannot be one.
+pub(crate) fn id_of(text: &str, purpose: &str) -> Option<u128> {
+    let is_plain = text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'2'..=b'7'));
+    let upper = is_plain.then(|| zeroize::Zeroizing::new(text.to_ascii_uppercase()))?;
+    let bytes = zeroize::Zeroizing::new(data_encoding::BASE32_NOPAD.decode(upper.as_bytes()).ok()?);
+    (bytes.len() == SECRET_BYTES).then(|| id_of_bytes(&bytes, purpose))
+}
+
+fn id_of_bytes(secret: &[u8], purpose: &str) -> u128 {
+    let hash = blake3::derive_key(purpose, secret);
+    let (id, _) = hash.split_first_chunk().expect("a hash has more than sixteen bytes");
+    u128::from_be_bytes(*id)
+}
