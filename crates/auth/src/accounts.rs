@@ -131,18 +131,25 @@ impl TableAccounts {
         let _gate = self.home.gate.write().await;
         let (user, id, at) = (name.clone(), name.id(), self.home.steady.stamp());
         let act = move |txn: &mut SpaceTxn<'_>| {
-            // What the old uid was given must not outlive its being this user.
-            revoke_line(txn, id, at)?;
-            change_user(txn, &user, |txn, row| {
+            let mut changes = false;
+            let row = change_user(txn, &user, |txn, row| {
+                changes = row.uid != uid;
                 if let Some(old) = row.uid {
                     txn.delete(&tables::uid_key(old))?;
                 }
                 row.uid = uid;
                 claim_uid(txn, uid, user.local())
-            })
+            })?;
+            if changes {
+                // What the old uid was given must not outlive its being this user.
+                revoke_line(txn, id, at)?;
+            }
+            Ok((row, changes))
         };
-        let (row, _) = self.home.space.write(Ack::Durable, act).await?;
-        self.home.revocations.end_caller(id, at);
+        let ((row, changes), _) = self.home.space.write(Ack::Durable, act).await?;
+        if changes {
+            self.home.revocations.end_caller(id, at);
+        }
         self.home.remembered.forget(id);
         Ok(row)
     }
@@ -184,7 +191,26 @@ impl TableAccounts {
         Ok(Self::record(name, &row))
     }
 
-    /// Checks that the caller may change a group, and returns the group's owner.
+    /// Checks that the caller may make such a change, and returns the group's owner.
+    fn demand_change(
+        &self,
+        caller: &Caller,
+        rows: &impl Read,
+        group: &CallerName,
+        edit: &GroupEdit,
+    ) -> Result<CallerName> {
+        // Anybody can be put into a group by anybody, so everybody can leave.
+        let leaves = matches!(edit, GroupEdit::Remove(member) if member == caller.name());
+        if !leaves || !caller.is_or_is_in(group.id()) || !is_whole(caller, self.home.steady.moment().wall) {
+            return self.demand_owner(caller, rows, group);
+        }
+        self.own(group, CallerKind::Group)?;
+        self.home.live(caller)?;
+        let owner: Option<CallerName> = tables::read(rows, &tables::group_key(group.local()))?;
+        owner.ok_or_else(|| Error::not_found("the domain has no such group").about(group))
+    }
+
+    /// Checks that the caller may change a group as it likes, and returns the group's owner.
     fn demand_owner(&self, caller: &Caller, rows: &impl Read, group: &CallerName) -> Result<CallerName> {
         self.own(group, CallerKind::Group)?;
         self.home.live(caller)?;
@@ -214,7 +240,7 @@ impl TableAccounts {
         edit: &GroupEdit,
     ) -> Result<GroupRecord> {
         let _gate = self.home.gate.write().await;
-        let owner = self.demand_owner(caller, &self.home.space.snapshot()?, group)?;
+        let owner = self.demand_change(caller, &self.home.space.snapshot()?, group, edit)?;
         let (to, change, domain) = (group.clone(), edit.clone(), self.home.domain.clone());
         let act = move |txn: &mut SpaceTxn<'_>| {
             let changed = match &change {
@@ -261,10 +287,11 @@ impl TableAccounts {
         Ok(any)
     }
 
-    /// Ends the proofs of those whose groups have changed: their next call brings the new ones.
+    /// Tells the proofs of those whose groups have changed: what they are doing is decided with the new ones.
     fn tell_members(&self, changed: Vec<(CallerId, u64)>) {
         for (member, membership) in changed {
-            self.home.revocations.change_membership(member, membership);
+            let groups = || tables::groups_of(&self.home.space.snapshot()?, member);
+            self.home.revocations.change_membership(member, membership, groups);
         }
     }
 

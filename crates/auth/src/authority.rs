@@ -560,7 +560,7 @@ pub(crate) fn reload(space: &Space, revocations: &Revocations) -> Result<Time> {
             latest = latest.max(at);
         }
         if line.membership > 0 {
-            revocations.change_membership(id, line.membership);
+            revocations.change_membership(id, line.membership, || tables::groups_of(&rows, id));
         }
         Ok(true)
     })?;

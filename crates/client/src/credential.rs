@@ -6,7 +6,7 @@
 use std::ffi::OsString;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use weft_core::proof::Signed;
@@ -25,7 +25,7 @@ pub enum Found {
 
 /// Returns what to show to a domain, if there is something.
 ///
-/// Fails with `NotPermitted` if the first file found could have been read or replaced by
+/// Fails with `NotPermitted` if the first file found is the user's and could have been read or replaced by
 /// others, `Unauthenticated` if what it holds is no credential and no token of ours.
 pub fn discover(domain: DomainId) -> Result<Option<Found>> {
     if let Some(token) = variable("BEARER_TOKEN") {
@@ -42,15 +42,30 @@ pub fn discover(domain: DomainId) -> Result<Option<Found>> {
     }
     let runtime = variable("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join(format!("bt_u{uid}")));
     let shared = PathBuf::from(format!("/tmp/bt_u{uid}"));
-    for path in runtime.into_iter().chain([shared]).chain(own_file(domain)) {
-        let Some(found) = read(&path)? else { continue };
-        match parse(&found, path.display()) {
-            // A token of another system under the community's name is not for us.
-            Err(_) if own_file(domain).as_ref() != Some(&path) => continue,
-            outcome => return outcome.map(Some),
+    for path in runtime.into_iter().chain([shared]) {
+        if let Some(found) = under_the_communitys_name(&path)? {
+            return Ok(Some(found));
         }
     }
-    Ok(None)
+    let own = own_file(domain).map(|path| read(&path).map(|text| (path, text))).transpose()?;
+    match own {
+        Some((path, Some(text))) => parse(&text, path.display()).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Returns what is for us in a file that every system of the community looks at: a token of another one is not,
+/// nor is what somebody else put there, who could otherwise keep a user from all commands.
+fn under_the_communitys_name(path: &Path) -> Result<Option<Found>> {
+    if std::fs::symlink_metadata(path).is_ok_and(|file| file.uid() != process::uid()) {
+        return Ok(None);
+    }
+    match read(path) {
+        Ok(text) => Ok(text.and_then(|text| parse(&text, path.display()).ok())),
+        // Not text.
+        Err(error) if error.kind() == ErrorKind::Invalid => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// Keeps a credential in Weft's own file for its domain, readable by nobody else.

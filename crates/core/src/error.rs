@@ -3,204 +3,17 @@
 //! Kinds are few and append-only; each door maps them to its protocol in one
 //! exhaustive table. Nobody ever matches on the text.
 
+mod kind;
+
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use kind::{Actor, ErrorKind, Retry};
+
 /// The result of everything that can fail in Weft.
 pub type Result<T> = std::result::Result<T, Error>;
-
-/// Why something failed. Append-only: numbers travel on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[repr(u8)]
-pub enum ErrorKind {
-    /// The thing does not exist, or the caller may not know that it does.
-    NotFound = 0,
-    /// A name that must be new is taken.
-    Exists = 1,
-    /// The caller lacks a right (POSIX `EACCES`).
-    Denied = 2,
-    /// The act is not for this caller whatever the ACL says (POSIX `EPERM`).
-    NotPermitted = 3,
-    /// The caller must prove who it is first.
-    Unauthenticated = 4,
-    /// The request is malformed.
-    Invalid = 5,
-    /// The act clashes with another that is under way or with present state.
-    Conflict = 6,
-    /// A guard given with the request does not hold (HTTP 412).
-    Precondition = 7,
-    /// A directory that must be empty is not.
-    NotEmpty = 8,
-    /// A directory was needed.
-    NotDirectory = 9,
-    /// Something other than a directory was needed.
-    IsDirectory = 10,
-    /// The act would span two volumes, or two containers where that is refused.
-    CrossVolume = 11,
-    /// A name or path is longer than its limit.
-    TooLong = 12,
-    /// A size or count is beyond its limit.
-    TooLarge = 13,
-    /// The file has as many names as it may have.
-    TooManyLinks = 14,
-    /// Too many symbolic links in a path, or a directory moved below itself.
-    Loop = 15,
-    /// The volume or snapshot cannot be written.
-    ReadOnly = 16,
-    /// There is no such user attribute.
-    NoAttribute = 17,
-    /// The store, or the container's size limit, is full.
-    NoSpace = 18,
-    /// A caller's or lot's share is used up.
-    NoQuota = 19,
-    /// Somebody else holds a conflicting lock.
-    Locked = 20,
-    /// Too much is under way; the same call may succeed later.
-    Busy = 21,
-    /// Waiting for the lock would wait for ever.
-    Deadlock = 22,
-    /// The id, cursor or handle names something that is gone.
-    Stale = 23,
-    /// The credential, capability or lease has run out.
-    Expired = 24,
-    /// The right was withdrawn.
-    Revoked = 25,
-    /// The call's deadline passed before there was an answer.
-    Deadline = 26,
-    /// The service that must answer cannot be reached or is stopping.
-    Unavailable = 27,
-    /// This implementation declares that it cannot do this.
-    Unsupported = 28,
-    /// Stored bytes do not match their checksum; they were not served.
-    Corrupt = 29,
-    /// A defect in Weft or an unexpected answer of the machine below it.
-    Internal = 30,
-}
-
-/// Whether the same call may succeed if it is made again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
-    /// No: something else must change first.
-    Never,
-    /// Yes, after a pause.
-    Later,
-    /// Yes, after looking the thing up or logging in again.
-    Afresh,
-}
-
-/// Who has to act so that the call can succeed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Actor {
-    /// Whoever made the call.
-    Caller,
-    /// Whoever owns the container and its ACL.
-    Owner,
-    /// Whoever runs the node.
-    Operator,
-    /// Nobody: time heals it.
-    Nobody,
-}
-
-impl ErrorKind {
-    /// Every kind, in numeric order: tables and their tests go over this.
-    pub const ALL: [Self; 31] = [
-        Self::NotFound,
-        Self::Exists,
-        Self::Denied,
-        Self::NotPermitted,
-        Self::Unauthenticated,
-        Self::Invalid,
-        Self::Conflict,
-        Self::Precondition,
-        Self::NotEmpty,
-        Self::NotDirectory,
-        Self::IsDirectory,
-        Self::CrossVolume,
-        Self::TooLong,
-        Self::TooLarge,
-        Self::TooManyLinks,
-        Self::Loop,
-        Self::ReadOnly,
-        Self::NoAttribute,
-        Self::NoSpace,
-        Self::NoQuota,
-        Self::Locked,
-        Self::Busy,
-        Self::Deadlock,
-        Self::Stale,
-        Self::Expired,
-        Self::Revoked,
-        Self::Deadline,
-        Self::Unavailable,
-        Self::Unsupported,
-        Self::Corrupt,
-        Self::Internal,
-    ];
-
-    /// Returns whether, and how, trying again may help.
-    pub fn retry(self) -> Retry {
-        match self {
-            Self::Busy | Self::Locked | Self::Deadline | Self::Unavailable | Self::Conflict => Retry::Later,
-            Self::Stale | Self::Expired | Self::Unauthenticated | Self::Deadlock => Retry::Afresh,
-            _ => Retry::Never,
-        }
-    }
-
-    /// Returns who must act before the call can succeed.
-    pub fn actor(self) -> Actor {
-        match self {
-            Self::Denied | Self::Revoked | Self::NoQuota | Self::ReadOnly => Actor::Owner,
-            Self::NoSpace | Self::Corrupt | Self::Internal | Self::Unavailable => Actor::Operator,
-            Self::Busy | Self::Locked | Self::Deadline | Self::Conflict => Actor::Nobody,
-            _ => Actor::Caller,
-        }
-    }
-
-    /// Returns the kind's fixed lower-case name, as logs, JSON and audit records show it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::NotFound => "not-found",
-            Self::Exists => "exists",
-            Self::Denied => "denied",
-            Self::NotPermitted => "not-permitted",
-            Self::Unauthenticated => "unauthenticated",
-            Self::Invalid => "invalid",
-            Self::Conflict => "conflict",
-            Self::Precondition => "precondition",
-            Self::NotEmpty => "not-empty",
-            Self::NotDirectory => "not-directory",
-            Self::IsDirectory => "is-directory",
-            Self::CrossVolume => "cross-volume",
-            Self::TooLong => "too-long",
-            Self::TooLarge => "too-large",
-            Self::TooManyLinks => "too-many-links",
-            Self::Loop => "loop",
-            Self::ReadOnly => "read-only",
-            Self::NoAttribute => "no-attribute",
-            Self::NoSpace => "no-space",
-            Self::NoQuota => "no-quota",
-            Self::Locked => "locked",
-            Self::Busy => "busy",
-            Self::Deadlock => "deadlock",
-            Self::Stale => "stale",
-            Self::Expired => "expired",
-            Self::Revoked => "revoked",
-            Self::Deadline => "deadline",
-            Self::Unavailable => "unavailable",
-            Self::Unsupported => "unsupported",
-            Self::Corrupt => "corrupt",
-            Self::Internal => "internal",
-        }
-    }
-}
-
-impl fmt::Display for ErrorKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// What failed. Boxed inside, so that `Result<T>` stays small on the hot path.
 pub struct Error(Box<Parts>);
@@ -409,13 +222,6 @@ impl From<ErrorReport> for Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn kind_numbers_are_their_place_in_the_list() {
-        for (place, kind) in ErrorKind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, place);
-        }
-    }
 
     #[test]
     fn text_says_what_was_attempted_on_what_and_why() {

@@ -129,6 +129,14 @@ impl KeptNameLocks {
         }
     }
 
+    /// Checks that the credential is good for a lock of its caller's: one that was narrowed is less than who took it.
+    async fn check_carried(&self, call: &Call, lock: &NameLock) -> Result<()> {
+        match call.caller.is_narrowed() {
+            true => self.check_right(call, &lock.wanted.path).await,
+            false => Ok(()),
+        }
+    }
+
     /// Takes the lock once no change that it would cover is under way.
     async fn taken(&self, call: &Call, lock: &NameLock) -> Result<()> {
         match self.sys.within(call.until, self.table.take_once_free(lock, || self.now())).await {
@@ -169,6 +177,9 @@ impl NameLocks for KeptNameLocks {
         lasts: Duration,
     ) -> Result<NameLock> {
         call.caller.live(self.sys.clock().moment())?;
+        for lock in shown.iter().filter_map(|token| self.table.covering_with(*token, path, self.now()).ok()) {
+            self.check_carried(call, &lock).await?;
+        }
         let now = self.now();
         let until = now.plus(lasts.min(limits::NAME_LOCK_LASTS_MAX));
         let lock = self.table.refresh(call.caller.name(), path, shown, until, now)?;
@@ -188,6 +199,8 @@ impl NameLocks for KeptNameLocks {
             if !rights.contains(Rights::ACL_WRITE) {
                 return Err(Error::new(ErrorKind::Denied, "the lock is somebody else's"));
             }
+        } else {
+            self.check_carried(call, &lock).await?;
         }
         self.end(vec![token], Ack::Durable).await
     }

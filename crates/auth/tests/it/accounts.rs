@@ -1,5 +1,6 @@
 //! Users and groups.
 
+use weft_core::proof::Caller;
 use weft_core::service::{GroupEdit, NewUser, Revoke, UserEdit};
 use weft_core::{CallerName, DomainId, ErrorKind, Rights, limits};
 use weft_kv::{Ack, Engine};
@@ -113,7 +114,7 @@ fn groups_are_made_by_anyone_and_changed_by_their_owner() {
 }
 
 #[test]
-fn a_change_of_membership_ends_cached_proofs_and_the_token_brings_the_new_groups() {
+fn a_change_of_membership_ends_capabilities_and_counts_at_once_in_callers_and_in_tokens() {
     scene(34, |node| async move {
         for name in ["alice", "bob"] {
             node.add_user(name, name).await;
@@ -127,12 +128,16 @@ fn a_change_of_membership_ends_cached_proofs_and_the_token_brings_the_new_groups
         let (alice, accounts) = (node.login("alice", "alice").await.expect("right"), node.auth.accounts());
         accounts.edit_group(&alice, &team, &GroupEdit::Add(bob.name().clone())).await.expect("hers");
         let now = node.sys.clock().moment();
-        assert!(before.live(now).is_err() && bob.live(now).is_err());
+        for caller in [&before, &bob] {
+            caller.live(now).expect("he is who he was");
+            assert!(caller.is_or_is_in(team.id()));
+        }
         assert!(granted.allows_container(Rights::READ, now).is_err());
         let after = node.token(&token).await.expect("made afresh");
         assert!(after.is_or_is_in(team.id()));
         assert_eq!(after.claims().expires, before.claims().expires, "and lives no longer");
         accounts.edit_group(&alice, &team, &GroupEdit::Remove(bob.name().clone())).await.expect("hers");
+        assert!(!before.is_or_is_in(team.id()) && !after.is_or_is_in(team.id()));
         assert!(!node.token(&token).await.expect("made afresh").is_or_is_in(team.id()));
         accounts.edit_group(&alice, &team, &GroupEdit::Add(bob.name().clone())).await.expect("hers");
         let node = node.restart().await;
@@ -148,13 +153,58 @@ fn a_change_of_membership_ends_cached_proofs_and_the_token_brings_the_new_groups
 }
 
 #[test]
+fn whoever_is_in_a_group_leaves_it_and_changes_nothing_else_there() {
+    scene(36, |node| async move {
+        for name in ["alice", "bob"] {
+            node.add_user(name, name).await;
+        }
+        let team = make_group(&node, "alice", "team").await;
+        let (alice, bob) = (
+            node.login("alice", "alice").await.expect("right"),
+            node.login("bob", "bob").await.expect("right"),
+        );
+        let accounts = node.auth.accounts();
+        let edit = async |caller: &Caller, edit: GroupEdit| accounts.edit_group(caller, &team, &edit).await;
+        let leave = || GroupEdit::Remove(bob.name().clone());
+        assert_eq!(edit(&bob, leave()).await.expect_err("not in").kind(), ErrorKind::NotFound);
+        for member in [&alice, &bob] {
+            edit(&alice, GroupEdit::Add(member.name().clone())).await.expect("hers");
+        }
+        let other = GroupEdit::Remove(alice.name().clone());
+        assert_eq!(edit(&bob, other).await.expect_err("hers").kind(), ErrorKind::NotPermitted);
+        edit(&bob, leave()).await.expect("he may");
+        assert!(!bob.is_or_is_in(team.id()));
+        assert_eq!(
+            edit(&bob, GroupEdit::Add(bob.name().clone())).await.expect_err("hers").kind(),
+            ErrorKind::NotFound
+        );
+    });
+}
+
+#[test]
+fn the_uid_that_somebody_has_already_ends_nothing_and_another_ends_what_they_hold() {
+    scene(37, |node| async move {
+        let alice = node.add_user("alice", "alice").await;
+        let (admin, accounts) = (node.admin().await, node.auth.accounts());
+        let set =
+            async |uid| accounts.edit_user(&admin, &alice, &UserEdit::Uid(Some(uid))).await.expect("free");
+        set(1001).await;
+        let held = node.uid(1001).await;
+        set(1001).await;
+        held.live(node.sys.clock().moment()).expect("nothing has changed");
+        set(1002).await;
+        assert!(held.live(node.sys.clock().moment()).is_err());
+    });
+}
+
+#[test]
 fn a_user_owns_and_is_in_a_bounded_number_of_groups_and_a_credential_of_that_many_works() {
     scene(35, |node| async move {
         node.add_user("alice", "alice").await;
         let accounts = node.auth.accounts();
         let uid = UserEdit::Uid(Some(1001));
         accounts.edit_user(&node.admin().await, &node.name("alice"), &uid).await.expect("free");
-        let mut alice = node.uid(1001).await;
+        let alice = node.uid(1001).await;
         let mut groups = Vec::new();
         for n in 0..=limits::MEMBERSHIPS_MAX {
             groups.push(accounts.add_group(&alice, &format!("g{n}")).await.expect("new").name);
@@ -164,8 +214,6 @@ fn a_user_owns_and_is_in_a_bounded_number_of_groups_and_a_credential_of_that_man
             let added = accounts.edit_group(&alice, group, &add).await;
             if n < limits::MEMBERSHIPS_MAX {
                 added.expect("within the bound");
-                // Hers has just been ended by the change.
-                alice = node.uid(1001).await;
             } else {
                 assert_eq!(added.expect_err("one too many").kind(), ErrorKind::TooLarge);
             }

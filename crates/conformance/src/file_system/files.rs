@@ -350,7 +350,7 @@ pub async fn only_files_have_bytes(subject: &dyn Subject) {
 pub async fn a_write_of_nothing_changes_nothing(subject: &dyn Subject) {
     let site = Site::of(subject);
     let id = site.file("f", b"abc").await;
-    let before = site.attr(id).await;
+    let before = site.lasting(id).await;
     let file = site.open("f", Rights::WRITE).await.file;
     let written = file.write(&site.call(), WriteAt::Offset(9), &mut BytesSource::default()).await.works();
     assert_eq!(written.bytes, 0);

@@ -1,5 +1,7 @@
 //! Whom a policy is read for.
 
+use std::sync::Arc;
+
 use super::Circumstance;
 use crate::caller::CallerName;
 use crate::id::CallerId;
@@ -11,26 +13,35 @@ static WHOLE: Attenuation = Attenuation::NONE;
 /// What of somebody decides what an ACL and mode bits give: all that is looked at, and no proof
 /// of anything. A [`Caller`](crate::proof::Caller) is one; so is a name that a policy is only
 /// explained for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Subject<'a> {
     name: &'a CallerName,
-    groups: &'a [CallerId],
+    groups: Groups<'a>,
     attributes: &'a [(String, String)],
     limits: &'a Attenuation,
     within: Option<&'a Within>,
 }
 
+/// Groups in rising order.
+#[derive(Clone, Debug)]
+enum Groups<'a> {
+    Said(&'a [CallerId]),
+    Changed(Arc<[CallerId]>),
+}
+
 impl<'a> Subject<'a> {
-    /// Returns whom a credential speaks of. Its groups are in rising order.
-    pub(crate) fn of(claims: &'a CredentialClaims) -> Self {
+    /// Returns whom a credential speaks of, in the groups that it says or in those that its caller is in since. They
+    /// are in rising order.
+    pub(crate) fn of(claims: &'a CredentialClaims, changed: Option<Arc<[CallerId]>>) -> Self {
         let CredentialClaims { caller: name, groups, attributes, limits, within, .. } = claims;
+        let groups = changed.map_or(Groups::Said(groups), Groups::Changed);
         Self { name, groups, attributes, limits, within: within.as_ref() }
     }
 
     /// Returns somebody by name, as it would come with a credential that was not narrowed and
     /// carries no attributes. The groups are in rising order.
     pub fn named(name: &'a CallerName, groups: &'a [CallerId]) -> Self {
-        Self { name, groups, attributes: &[], limits: &WHOLE, within: None }
+        Self { name, groups: Groups::Said(groups), attributes: &[], limits: &WHOLE, within: None }
     }
 
     /// Returns who it is.
@@ -39,13 +50,16 @@ impl<'a> Subject<'a> {
     }
 
     /// Returns the groups it is in.
-    pub fn groups(&self) -> &'a [CallerId] {
-        self.groups
+    pub fn groups(&self) -> &[CallerId] {
+        match &self.groups {
+            Groups::Said(groups) => groups,
+            Groups::Changed(groups) => groups,
+        }
     }
 
     /// Returns whether the id is its own or that of one of its groups.
     pub fn is_or_is_in(&self, id: CallerId) -> bool {
-        self.name.id() == id || self.groups.binary_search(&id).is_ok()
+        self.name.id() == id || self.groups().binary_search(&id).is_ok()
     }
 
     /// Returns an attribute its credential carries.

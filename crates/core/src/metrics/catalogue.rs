@@ -1,7 +1,6 @@
 //! The catalogue: everything that is measured, its name outside, unit, labels and stability.
 //!
-//! The table in `docs/guides/operating.md` is written from it (`WEFT_GENERATE=1 cargo test -p weft
-//! metrics`). Names are `weft_PART_WHAT_UNIT`, where the part is a crate, `node` or `process`; what is
+//! `docs/reference/metrics.md` is written from it. Names are `weft_PART_WHAT_UNIT`, where the part is a crate, `node` or `process`; what is
 //! counted ends in `_total`.
 
 use super::{Counter, Entry, Flow, Gauge, Kind, LoginBy, Outcome, Sample, Stability, Unit, Version, Way};

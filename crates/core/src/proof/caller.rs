@@ -114,9 +114,9 @@ impl Caller {
         self.0.claims.caller.is_anyone()
     }
 
-    /// Returns what of the caller decides what a policy gives it.
+    /// Returns what of the caller decides what a policy gives it: with the groups that it is in now.
     pub fn subject(&self) -> Subject<'_> {
-        Subject::of(&self.0.claims)
+        Subject::of(&self.0.claims, self.0.flag.changed_groups())
     }
 
     /// Returns whether the id is the caller's own or that of one of its groups.
@@ -154,6 +154,11 @@ impl Caller {
     /// objects, and what it opened by an id is asked anew where it lies.
     pub fn is_confined(&self) -> bool {
         self.subject().is_confined()
+    }
+
+    /// Returns whether the credential carries less than its caller may do.
+    pub fn is_narrowed(&self) -> bool {
+        self.within().is_some() || *self.limits() != Attenuation::NONE
     }
 
     /// Returns the rights the credential may carry in these circumstances: none from

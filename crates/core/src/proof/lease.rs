@@ -2,13 +2,15 @@
 //!
 //! Every verified proof shares a [`Flag`] with [`Revocations`], which finds the flags
 //! by credential, caller, capability and container. A flag holds the rights that were
-//! withdrawn and wakes whoever waits, so a running transfer ends without polling.
+//! withdrawn and wakes whoever waits, so a running transfer ends without polling. That of a
+//! credential holds its caller's groups as well, where they changed since it was made: what is
+//! under way is decided again with the new ones, and ends only if they no longer give the right.
 
 use std::collections::HashMap;
 use std::future::Future;
 use std::hash::Hash;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll};
 
@@ -26,9 +28,43 @@ use crate::time::Time;
 pub(super) struct Flag {
     withdrawn: AtomicU32,
     changed: Event,
+    /// Of a credential's lease: its caller's groups.
+    groups: Option<LiveGroups>,
+}
+
+/// The groups of a caller, where they are others than its credential says.
+struct LiveGroups {
+    changed: AtomicBool,
+    /// The groups in rising order, and the count of changes that they are as of.
+    now: Mutex<(u64, Arc<[CallerId]>)>,
+}
+
+impl LiveGroups {
+    fn as_of(membership: u64) -> Self {
+        Self { changed: AtomicBool::new(false), now: Mutex::new((membership, Arc::default())) }
+    }
+
+    fn change(&self, membership: u64, groups: &Arc<[CallerId]>) {
+        let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
+        if now.0 < membership {
+            *now = (membership, groups.clone());
+            self.changed.store(true, Ordering::Release);
+        }
+    }
 }
 
 impl Flag {
+    /// A credential's, which says its caller's groups as of a count of changes.
+    fn of_credential(membership: u64) -> Self {
+        Self { groups: Some(LiveGroups::as_of(membership)), ..Self::default() }
+    }
+
+    /// Returns the caller's groups in rising order, if they changed since the credential was made.
+    pub(super) fn changed_groups(&self) -> Option<Arc<[CallerId]>> {
+        let groups = self.groups.as_ref().filter(|groups| groups.changed.load(Ordering::Acquire))?;
+        Some(groups.now.lock().unwrap_or_else(PoisonError::into_inner).1.clone())
+    }
+
     pub(super) fn withdrawn(&self) -> Rights {
         Rights::from_bits(self.withdrawn.load(Ordering::Acquire))
     }
@@ -129,13 +165,39 @@ impl Revocations {
         state.by_caller.withdraw(&id, Rights::ALL);
     }
 
-    /// Says that a caller's groups have changed: its cached proofs end, and
-    /// credentials that carry an older `membership` must be presented afresh.
-    pub fn change_membership(&self, id: CallerId, membership: u64) {
-        let mut state = self.state();
-        let line = state.callers.entry(id).or_default();
-        line.membership = line.membership.max(membership);
-        state.by_caller.withdraw(&id, Rights::ALL);
+    /// Says that a caller's groups have changed, for the `membership`th time. Its live credentials go on with those
+    /// that `groups` returns, and its capabilities end: what is under way is decided again. Credentials that carry
+    /// an older count must be presented afresh. Where the groups cannot be told, all of its proofs end.
+    pub fn change_membership(
+        &self,
+        id: CallerId,
+        membership: u64,
+        groups: impl FnOnce() -> Result<Vec<CallerId>>,
+    ) {
+        let live = {
+            let mut state = self.state();
+            let line = state.callers.entry(id).or_default();
+            line.membership = line.membership.max(membership);
+            state.by_caller.live(&id)
+        };
+        // Whoever is admitted from here on brings the new ones.
+        if live.is_empty() {
+            return;
+        }
+        let groups = groups().map(|mut groups| {
+            groups.sort_unstable();
+            Arc::<[CallerId]>::from(groups)
+        });
+        // Whoever hears that a capability has ended is to find the new groups.
+        let (credentials, capabilities): (Vec<_>, Vec<_>) =
+            live.into_iter().partition(|flag| flag.groups.is_some());
+        for flag in credentials {
+            match (&flag.groups, &groups) {
+                (Some(known), Ok(groups)) => known.change(membership, groups),
+                _ => flag.withdraw(Rights::ALL),
+            }
+        }
+        capabilities.iter().for_each(|flag| flag.withdraw(Rights::ALL));
     }
 
     /// Withdraws some or all rights of one capability until it would have run out.
@@ -197,7 +259,7 @@ impl Revocations {
         if claims.membership < line.membership {
             return Err(Error::stale("the caller's groups have changed since the credential was made"));
         }
-        let flag = Arc::<Flag>::default();
+        let flag = Arc::new(Flag::of_credential(claims.membership));
         for id in claims.lineage() {
             state.by_credential.add(id, &flag);
         }
@@ -269,6 +331,10 @@ impl<K: Eq + Hash> Leases<K> {
         }
         self.flags.entry(key).or_default().push(Arc::downgrade(flag));
         self.added += 1;
+    }
+
+    fn live(&self, key: &K) -> Vec<Arc<Flag>> {
+        self.flags.get(key).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
     fn withdraw(&mut self, key: &K, rights: Rights) {

@@ -208,14 +208,33 @@ fn revoking_a_caller_ends_what_was_issued_so_far_and_nothing_later() {
 }
 
 #[test]
-fn changed_groups_end_cached_proofs_and_ask_for_a_fresh_one() {
+fn changed_groups_count_at_once_for_who_is_at_work_and_ask_for_a_fresh_credential() {
     let w = world();
     let claims = w.domain.claims("alice");
     let caller = w.domain.caller_with(&claims);
-    w.domain.revocations().change_membership(caller.name().id(), 1);
-    assert_eq!(kind(caller.live(w.clock.moment())), ErrorKind::Revoked);
+    let capability = w.domain.capability(&w.capability_claims(&caller));
+    let granted = w.show(&capability, &caller).expect("fresh");
+    let change = |count: u64, groups: &[u128]| {
+        let groups = groups.iter().copied().map(CallerId).collect();
+        w.domain.revocations().change_membership(caller.name().id(), count, || Ok(groups));
+    };
+    change(1, &[3]);
+    caller.live(w.clock.moment()).expect("it is who it was");
+    assert!(caller.is_or_is_in(CallerId(3)));
+    // What was given for the old groups is decided again.
+    assert_eq!(kind(w.read(&granted)), ErrorKind::Revoked);
+    w.read(&w.show(&capability, &caller).expect("it may be shown again")).expect("and is good");
+    // Of two changes that come the wrong way round the later one counts.
+    change(3, &[5, 4]);
+    change(2, &[3]);
+    assert_eq!(caller.subject().groups(), [CallerId(4), CallerId(5)]);
+    // Who cannot be told the groups has nothing left.
+    let other = w.domain.caller("bob");
+    let untold = || Err(Error::corrupt("the rows are damaged"));
+    w.domain.revocations().change_membership(other.name().id(), 1, untold);
+    assert_eq!(kind(other.live(w.clock.moment())), ErrorKind::Revoked);
     assert_eq!(kind(w.verify(&w.domain.credential(&claims))), ErrorKind::Stale);
-    let fresh = CredentialClaims { membership: 1, groups: vec![CallerId(3)], ..claims };
+    let fresh = CredentialClaims { membership: 3, groups: vec![CallerId(3)], ..claims };
     assert!(
         w.verify(&w.domain.credential(&fresh)).expect("it knows the new groups").is_or_is_in(CallerId(3))
     );

@@ -49,7 +49,7 @@ impl From<Errno> for Failure {
 }
 
 /// Returns the number for a kind. No catch-all arm: a new kind has to be decided on.
-pub(crate) fn of_kind(kind: ErrorKind) -> Errno {
+pub fn of_kind(kind: ErrorKind) -> Errno {
     match kind {
         ErrorKind::NotFound => Errno::NOENT,
         ErrorKind::Exists => Errno::EXIST,

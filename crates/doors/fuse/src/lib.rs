@@ -51,6 +51,8 @@ use weft_core::form::{At, FileSystem, Supports, Want};
 use weft_core::proof::Caller;
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, TraceId, limits};
 
+pub use errno::of_kind as errno_of;
+
 use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
 use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};

@@ -37,6 +37,8 @@ struct Presented {
 struct Begun {
     id: SessionId,
     opens: Arc<OpenTable>,
+    /// Who called in it last.
+    caller: Caller,
 }
 
 impl Peer {
@@ -83,7 +85,8 @@ impl Peer {
         credential: u32,
         resume: Option<SessionGrant>,
     ) -> std::result::Result<SessionGrant, ErrorReport> {
-        let outcome = self.begun(services, credential, resume).await.map_err(|e| ErrorReport::from(&e));
+        let begun = self.begun(services, credential, resume).await.map_err(|e| ErrorReport::from(&e));
+        let outcome = begun.as_ref().map(|(grant, _)| grant.clone()).map_err(Clone::clone);
         // What the number named is out of reach: it would count against its caller for nothing.
         if let Some(Ok(before)) = self.sessions.remove(&number)
             && outcome.as_ref().map_or(true, |grant| grant.id != before.id)
@@ -91,8 +94,11 @@ impl Peer {
             services.sessions.end(before.id);
         }
         if self.sessions.len() < limits::RPC_NUMBERS_MAX {
-            let begun =
-                outcome.clone().map(|grant| Begun { id: grant.id, opens: services.opens.of(grant.id) });
+            let begun = begun.map(|(grant, caller)| Begun {
+                id: grant.id,
+                opens: services.opens.of(grant.id),
+                caller,
+            });
             self.sessions.insert(number, begun);
         }
         outcome
@@ -103,15 +109,16 @@ impl Peer {
         services: &Services,
         credential: u32,
         resume: Option<SessionGrant>,
-    ) -> Result<SessionGrant> {
+    ) -> Result<(SessionGrant, Caller)> {
         if self.sessions.len() >= limits::RPC_NUMBERS_MAX {
             return Err(Error::new(ErrorKind::Busy, "too many sessions on one connection"));
         }
         let caller = self.caller(services, credential).await?;
-        match resume {
-            None => services.sessions.begin(&caller, self.origin),
-            Some(grant) => services.sessions.resume(&caller, &grant, self.origin).map(|()| grant),
-        }
+        let grant = match resume {
+            None => services.sessions.begin(&caller, self.origin)?,
+            Some(grant) => services.sessions.resume(&caller, &grant, self.origin).map(|()| grant)?,
+        };
+        Ok((grant, caller))
     }
 
     pub(crate) fn end(&mut self, services: &Services, number: u32) {
@@ -126,9 +133,12 @@ impl Peer {
         }
     }
 
-    /// Keeps the sessions alive: an open connection is use.
+    /// Keeps the sessions alive: an open connection is use. Those of who was revoked are left to end, and their locks
+    /// and opens with them.
     pub(crate) fn renew(&self, services: &Services) {
-        for begun in self.sessions.values().flatten() {
+        let now = services.sys.clock().moment();
+        let revoked = |caller: &Caller| caller.live(now).is_err_and(|why| why.kind() == ErrorKind::Revoked);
+        for begun in self.sessions.values().flatten().filter(|begun| !revoked(&begun.caller)) {
             // One that has ended is found out by its next call.
             let _ = services.sessions.renew(begun.id);
         }
@@ -143,9 +153,12 @@ impl Peer {
         in_session: bool,
     ) -> Result<(Call, Arc<OpenTable>)> {
         let caller = self.caller(services, header.credential).await?;
-        let (session, opens) = match (header.session, self.sessions.get(&header.session)) {
+        let (session, opens) = match (header.session, self.sessions.get_mut(&header.session)) {
             (_, Some(Ok(begun))) => match services.sessions.renew(begun.id) {
-                Ok(()) => (begun.id, begun.opens.clone()),
+                Ok(()) => {
+                    begun.caller = caller.clone();
+                    (begun.id, begun.opens.clone())
+                }
                 Err(_) if !in_session => (SessionId(0), Arc::default()),
                 Err(ended) => return Err(ended),
             },

@@ -1,5 +1,7 @@
 //! `weft manual`: what a package ships beside the program, written from the same description of the
-//! command line that reads it.
+//! command line that reads it, and the reference of `docs/`.
+
+mod reference;
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +13,7 @@ use weft_sys::fault;
 /// Options of `weft manual`.
 #[derive(Args)]
 pub struct ManualArgs {
-    /// Where to: `man/*.1` and `completions/` are made there
+    /// Where to: `man/*.1`, `completions/` and `reference/*.md` are made there
     dir: PathBuf,
 }
 
@@ -22,6 +24,11 @@ pub fn run(args: &ManualArgs) -> Result<()> {
         Ok(dir)
     };
     pages(&made("man")?)?;
+    let written = made("reference")?;
+    for (name, text) in reference::pages() {
+        let page = written.join(name);
+        std::fs::write(&page, text).map_err(|error| fault::error(error, "write", page.display()))?;
+    }
     let completions = made("completions")?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
         generate_to(shell, &mut crate::Cli::command(), "weft", &completions)

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use weft_client::Client;
 use weft_core::acl::Network;
 use weft_core::proof::Attenuation;
-use weft_core::service::{NewToken, TokenRecord, Tokens, TokensOf};
+use weft_core::service::{NewToken, TokenGrant, TokenRecord, Tokens, TokensOf};
 use weft_core::{CallerName, Error, Result, Rights, Time, TokenId, limits};
 
 use crate::context::Context;
@@ -61,8 +61,8 @@ pub struct CreateArgs {
 }
 
 const CREATE_HELP: &str = "\
-Whoever has the token does what you may do, within what it is narrowed to; it makes no tokens and links, and administers \
-nothing. It is shown this once. Programs give it as a bearer token, or beside your name in the place of the password. \
+Whoever has the token does what you may do, within what it is narrowed to; it makes no tokens and links, changes no policy, and \
+administers nothing. It is shown this once. Programs give it as a bearer token, or beside your name in the place of the password. \
 `weft token revoke` ends it, and what is being done by it, at once.";
 
 impl CreateArgs {
@@ -91,17 +91,28 @@ fn create(context: &Context, args: &CreateArgs) -> Result<()> {
         let client = context.client().await?;
         let made = client.remote().make_token(client.caller(), &new).await;
         let made = made.map_err(|error| error.op("make a token"))?;
-        if context.json() {
-            let mut json = json(&made.record);
-            json["token"] = made.secret.expose().into();
-            return out!("{json}");
+        if let Err(error) = told(context, &made) {
+            // Nobody has it, and nobody can be told it again.
+            let _ = client.remote().end_token(client.caller(), made.record.id).await;
+            return Err(error);
         }
-        out!("{}", made.secret.expose())?;
+        if context.json() {
+            return Ok(());
+        }
         let record = &made.record;
         note!("token {}, {}, until {} UTC", record.name, narrowed(record), show::time(record.expires));
         note!("hint: it is not shown again; a file that holds it is for you alone: chmod 600");
         Ok(())
     })
+}
+
+fn told(context: &Context, made: &TokenGrant) -> Result<()> {
+    if context.json() {
+        let mut json = json(&made.record);
+        json["token"] = made.secret.expose().into();
+        return out!("{json}");
+    }
+    out!("{}", made.secret.expose())
 }
 
 fn list(context: &Context, owner: Option<&str>, all: bool) -> Result<()> {
@@ -167,9 +178,9 @@ async fn id_of(client: &Client, which: &str, owner: Option<&str>) -> Result<Toke
 
 /// Says what a token is narrowed to.
 fn narrowed(token: &TokenRecord) -> String {
-    let mut words = match token.limits.rights == Rights::ALL {
-        true => vec!["all rights".to_owned()],
-        false => vec![token.limits.rights.to_string()],
+    let mut words = match Rights::ALL - token.limits.rights {
+        without if without == Rights::ACL_WRITE => vec!["all rights but `acl-write`".to_owned()],
+        _ => vec![token.limits.rights.to_string()],
     };
     words.extend(token.limits.paths.iter().map(|path| format!("/{path}")));
     words.extend(token.limits.hosts.iter().map(|host| format!("from {host}")));

@@ -124,6 +124,8 @@ impl Links for NodeLinks {
         at: &RelPath,
         limits: &DropLimits,
     ) -> Result<DropBoxRecord> {
+        // What a token makes would outlive it: strangers go on dropping.
+        self.auth.demand_somebody(caller)?;
         let (call, at) = (self.call(caller, from), At::root(at.clone()).following());
         let answer = self.root.make_drop_box(&call, &at, limits).await;
         self.answered(&call, "make-drop-box", &at, answer).await
@@ -134,6 +136,7 @@ impl Links for NodeLinks {
     }
 
     async fn end_drop_box(&self, caller: &Caller, from: Origin, at: &RelPath) -> Result<DropBoxRecord> {
+        self.auth.demand_somebody(caller)?;
         let (call, at) = (self.call(caller, from), At::root(at.clone()).following());
         let answer = self.root.end_drop_box(&call, &at).await;
         self.answered(&call, "end-drop-box", &at, answer).await

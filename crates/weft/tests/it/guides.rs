@@ -29,6 +29,7 @@ guides! {
     the_commands_of_the_readme_work: "README.md",
     the_commands_on_configuring_work: "docs/guides/configuring.md",
     the_commands_on_drop_boxes_work: "docs/guides/drop-boxes.md",
+    the_first_steps_work: "docs/guides/first-steps.md",
     the_commands_on_https_work: "docs/guides/https.md",
     the_commands_on_links_work: "docs/guides/links.md",
     the_commands_on_moving_data_work: "docs/guides/moving-data.md",

@@ -49,6 +49,7 @@ mod owners;
 mod page;
 mod programs;
 mod progress;
+mod reference;
 mod rights;
 mod rotating;
 mod scripts;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use weft_core::metrics::{Entry, Kind, Metrics, Stability, Unit};
+use weft_core::metrics::{Entry, Metrics};
 
 use crate::full::Small;
 use crate::http::{Answer, Http, answer};
@@ -284,48 +284,4 @@ fn a_node_that_stops_says_so_lets_nobody_in_and_ends_what_is_under_way() {
     assert!(begun.elapsed() < Duration::from_secs(20), "the bound of the drain: {:?}", begun.elapsed());
     node.up();
     assert_eq!(monitor(&node).get("/readyz").status, 200);
-}
-
-/// The table of the guide, as the catalogue has it.
-fn table() -> String {
-    let row = |entry: &Entry| {
-        let label = |(name, values): &(&str, &[&str])| match values.len() {
-            _ if *name == "version" => format!("`{name}`"),
-            0..=12 => format!("`{name}`: {}", values.join(", ")),
-            _ => format!("`{name}`: those of errors"),
-        };
-        let labels: Vec<String> = entry.labels.iter().map(label).collect();
-        let kind = match (entry.kind, entry.stability) {
-            (Kind::Counter, Stability::Stable) => "counter",
-            (Kind::Counter, Stability::Trial) => "counter, on trial",
-            (Kind::Gauge, Stability::Stable) => "gauge",
-            (Kind::Gauge, Stability::Trial) => "gauge, on trial",
-        };
-        let unit = match entry.unit {
-            Unit::Count => "",
-            Unit::Bytes => ", bytes",
-            Unit::Seconds => ", seconds",
-            Unit::Flag => ", 1 or 0",
-        };
-        format!("| `{}` | {kind}{unit} | {} | {} |\n", entry.name, labels.join("; "), entry.help.trim())
-    };
-    let rows: String = Metrics::CATALOGUE.iter().map(row).collect();
-    format!("| Name | Kind | Labels | What it says |\n|---|---|---|---|\n{rows}")
-}
-
-#[test]
-fn the_guide_tells_of_every_metric_as_the_catalogue_does() {
-    const BEGIN: &str =
-        "<!-- written by `WEFT_GENERATE=1 cargo test -p weft monitor` from the catalogue -->\n";
-    const END: &str = "<!-- end of the generated part -->\n";
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guides/operating.md");
-    let text = fs::read_to_string(&guide).expect("the guide is there");
-    let (before, rest) = text.split_once(BEGIN).expect("it begins");
-    let (_, after) = rest.split_once(END).expect("it ends");
-    let wanted = format!("{before}{BEGIN}{}{END}{after}", table());
-    if std::env::var_os("WEFT_GENERATE").is_some() {
-        fs::write(&guide, &wanted).expect("it is written");
-    } else {
-        assert_eq!(text, wanted, "the table is stale: WEFT_GENERATE=1 cargo test -p weft monitor");
-    }
 }

@@ -70,7 +70,10 @@ fn curl_reads_and_writes_by_a_token_as_bearer_and_as_password_and_it_is_shown_on
     }
     let scene = Scene::new();
     let said = scene.node.run_with(&scene.alice, &["token", "create", "rclone"]);
-    assert!(said.err.contains("token rclone, all rights, until ") && said.err.contains("not shown again"));
+    assert!(
+        said.err.contains("token rclone, all rights but `acl-write`, until ")
+            && said.err.contains("not shown again")
+    );
     let token = said.ok().trim().to_owned();
     let address = scene.node.address();
     scene.node.sh(&format!(
@@ -207,6 +210,96 @@ fn a_revoked_token_ends_the_downloads_by_it() {
     ends_in_mid_download(|scene, _| {
         scene.node.run_with(&scene.alice, &["token", "revoke", "cron"]).ok();
     });
+}
+
+/// What becomes of a download of bob's who reads by a group of alice's, once groups of his are changed.
+fn after_a_change_of_groups(right_stays: bool) {
+    let scene = Scene::new();
+    let alice = |args: &[&str]| scene.node.run_with(&scene.alice, args).ok();
+    let bob = scene.node.add_user("bob", "builder");
+    for group in ["readers", "others"] {
+        alice(&["group", "make", group]);
+    }
+    alice(&["group", "add", "readers", "bob"]);
+    scene.node.run(&["acl", "grant", "/d", "group:alice/readers", "read"]).ok();
+    assert_eq!(scene.node.http(Some(&scene.alice)).put("/d/large", &noise(6, LARGE)).status, 201);
+    let mut socket = begun(&scene.node.http(Some(&bob)));
+    for way in ["add", "remove", "add"] {
+        alice(&["group", way, "others", "bob"]);
+    }
+    if !right_stays {
+        alice(&["group", "remove", "readers", "bob"]);
+    }
+    let mut rest = Vec::new();
+    let ended = socket.read_to_end(&mut rest);
+    if right_stays {
+        ended.expect("nobody else's groups are in its way");
+        assert!(rest.len() > LARGE - (64 << 10), "{} bytes", rest.len());
+    } else {
+        assert!(ended.is_err() || rest.len() < LARGE / 2, "{} bytes came after the end", rest.len());
+    }
+}
+
+#[test]
+fn what_others_do_with_somebodys_groups_breaks_off_nothing_that_is_under_way() {
+    after_a_change_of_groups(true);
+}
+
+#[test]
+fn who_is_taken_out_of_a_group_loses_in_mid_download_what_it_gave() {
+    after_a_change_of_groups(false);
+}
+
+#[test]
+fn a_token_that_could_not_be_shown_is_none() {
+    let scene = Scene::new();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
+    let mut command = scene.node.command();
+    command.env("BEARER_TOKEN", &scene.alice).args(["token", "create", "lost"]).stdout(full);
+    assert!(!command.status().expect("it runs").success());
+    let listed = scene.node.run_with(&scene.alice, &["token", "ls", "--json"]).json();
+    assert!(listed[0]["ended"].is_string(), "{listed:?}");
+}
+
+#[test]
+fn a_token_changes_no_policy_and_makes_no_drop_box() {
+    let scene = Scene::new();
+    let made = scene.make("cron", &[]);
+    for args in [
+        &["acl", "grant", "/d", "anyone", "read"][..],
+        &["dropbox", "create", "/d/in", "--bytes", "1M", "--files", "9", "--rate", "1M/d"],
+    ] {
+        let said = scene.node.run_with(&made.token, args);
+        assert_eq!(said.code, 3, "{args:?}: {}{}", said.out, said.err);
+    }
+    let none = scene.node.run_with(&scene.alice, &["token", "create", "policy", "--rights", "acl-write"]);
+    none.fails(1, &["never `acl-write`"]);
+}
+
+#[test]
+fn what_somebody_else_put_under_the_communitys_name_keeps_nobody_from_commands() {
+    let scene = Scene::new();
+    let node = &scene.node;
+    let uid = crate::node::NOBODY;
+    let dir = node.make_dir("run");
+    let there = dir.join(format!("bt_u{uid}"));
+    let who = || {
+        let mut command = node.command();
+        command.env("XDG_RUNTIME_DIR", &dir).arg("whoami");
+        node.feed_command(&mut command, b"")
+    };
+    // Root's, here; and what is no text, of another system.
+    std::fs::write(&there, "weft_").expect("written");
+    std::fs::set_permissions(&there, PermissionsExt::from_mode(0o600)).expect("it is ours");
+    if rustix::process::geteuid().is_root() {
+        assert!(who().ok().starts_with("admin"));
+    }
+    std::fs::write(&there, [0xff, 0xfe]).expect("written");
+    give(&there);
+    assert!(who().ok().starts_with("admin"));
+    // One's own that is open to others is refused all the same.
+    std::fs::set_permissions(&there, PermissionsExt::from_mode(0o644)).expect("it is ours");
+    who().fails(3, &["others can read or replace it"]);
 }
 
 #[test]
@@ -377,6 +470,9 @@ fn the_first_place_that_holds_something_says_who_one_is_and_the_others_are_not_l
     assert!(who(&variables).ok().starts_with("alice"), "what `login` kept");
     std::fs::remove_file(&at_runtime).expect("it is there");
     std::os::unix::fs::symlink(node.path("home"), &at_runtime).expect("made");
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::lchown(&at_runtime, Some(crate::node::NOBODY), None).expect("it is ours");
+    }
     who(&variables).fails(3, &["it is a symbolic link", "hint: chmod 600"]);
     std::fs::remove_file(&at_runtime).expect("it is there");
     node.run(&["logout"]).ok();
