@@ -329,7 +329,7 @@ impl HomeAuthority {
             limits: claims.limits,
             issued: claims.issued,
             expires: claims.expires,
-            within: claims.within,
+            confines: claims.confines,
         };
         home.mint(&rows, &claims.caller, mint)
     }
@@ -457,7 +457,7 @@ impl Authority for HomeAuthority {
             limits: claims.limits.narrowed(narrower)?,
             issued,
             expires: issued.plus(life_within(life)).min(claims.expires),
-            within: None,
+            confines: claims.confines.clone(),
         };
         signed_of(&home.mint(&home.space.snapshot()?, caller.name(), mint)?)
     }

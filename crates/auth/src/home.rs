@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::RwLock;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{
-    Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed, Within,
+    Attenuation, Caller, Confines, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed,
 };
 use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships};
 use weft_core::{
@@ -49,7 +49,7 @@ pub(crate) struct Mint {
     pub(crate) limits: Attenuation,
     pub(crate) issued: Time,
     pub(crate) expires: Time,
-    pub(crate) within: Option<Within>,
+    pub(crate) confines: Confines,
 }
 
 impl Memberships for Home {
@@ -72,7 +72,7 @@ impl Home {
             limits: Attenuation::default(),
             issued,
             expires: issued.plus(limits::CREDENTIAL_LIFE),
-            within: None,
+            confines: Confines::Everywhere,
         }
     }
 
@@ -95,7 +95,7 @@ impl Home {
             limits: mint.limits,
             issued: mint.issued,
             expires: mint.expires,
-            within: mint.within,
+            confines: mint.confines,
         };
         self.verify(&self.keys.sign(Purpose::Credential, &claims)?)
     }
