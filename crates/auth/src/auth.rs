@@ -18,6 +18,7 @@ use crate::check;
 use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
+use crate::issuers::{Documents, IssuerSettings, Issuers};
 use crate::keys::{self, KeyRing, KeyState, RootFile};
 use crate::links::{self, TableLinks};
 use crate::password::{PasswordHash, random_password};
@@ -43,8 +44,7 @@ pub enum FirstPassword {
     Random,
 }
 
-/// What a node is to be. All but `volumes`, `node` and `replace_keys` count at the
-/// first start only.
+/// What a node is to be. Those of the founder count at the first start only.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The first administrator's local name.
@@ -60,6 +60,10 @@ pub struct Settings {
     /// Whether a signing key that is missing or runs out is replaced. Else one is lent in its place
     /// until this is closed, and nothing says that there was one: for whoever only looks.
     pub replace_keys: bool,
+    /// Issuers whose tokens are taken.
+    pub issuers: Vec<IssuerSettings>,
+    /// What fetches their keys.
+    pub documents: Option<Arc<dyn Documents>>,
 }
 
 impl Default for Settings {
@@ -71,6 +75,8 @@ impl Default for Settings {
             volumes: vec![VolumeId(0)],
             node: "node".to_owned(),
             replace_keys: true,
+            issuers: Vec::new(),
+            documents: None,
         }
     }
 }
@@ -95,6 +101,7 @@ pub struct Auth {
     accounts: Arc<TableAccounts>,
     issuer: Arc<SigningIssuer>,
     links: Arc<TableLinks>,
+    issuers: Arc<Issuers>,
     sessions: Arc<MemSessions>,
     audit: Arc<ChainedAudit>,
     node: CallerName,
@@ -173,6 +180,8 @@ impl Auth {
             gate: RwLock::new(()),
         });
         let checks = Arc::new(Checks::new(home.sys.clone(), home.steady.clone()));
+        let documents = settings.documents.as_ref();
+        let issuers = Arc::new(Issuers::new(&home.sys, &settings.issuers, documents, &home.domain.mark)?);
         let links = Arc::new(TableLinks::new(home.clone()));
         let tasks = vec![writer, sessions.sweep(), sweep(&home)];
         Ok(Self {
@@ -181,7 +190,9 @@ impl Auth {
                 issuer.clone(),
                 checks.clone(),
                 links.clone(),
+                issuers.clone(),
             )),
+            issuers,
             accounts: Arc::new(TableAccounts::new(home.clone(), checks)),
             audit: Arc::new(ChainedAudit::new(home.clone())),
             issuer,
@@ -238,6 +249,11 @@ impl Auth {
     /// Returns the role that keeps users and groups.
     pub fn accounts(&self) -> Arc<dyn Accounts> {
         self.accounts.clone()
+    }
+
+    /// Says which issuers' keys cannot be had.
+    pub fn issuer_troubles(&self) -> Vec<String> {
+        self.issuers.troubles()
     }
 
     /// Returns the links for people without an account.

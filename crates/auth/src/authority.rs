@@ -16,7 +16,9 @@ use weft_kv::{Ack, Read, Space, SpaceTxn};
 
 use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
+use crate::issued::IssuedTokens;
 use crate::issuer::SigningIssuer;
+use crate::issuers::{self, Issuers};
 use crate::links::TableLinks;
 use crate::password::PasswordHash;
 use crate::tables::{self, Line, UserRow};
@@ -29,12 +31,15 @@ pub(crate) struct HomeAuthority {
     checks: Arc<Checks>,
     links: Arc<TableLinks>,
     tokens: TableTokens,
+    issued: IssuedTokens,
     /// What unknown users, and users without a password, are compared with.
     nobody: PasswordHash,
 }
 
 /// As what wrong secrets of links are counted: no user is called so.
 const LINKS: &str = "link:";
+/// As what wrong tokens of issuers are counted.
+const ISSUED: &str = "issuer:";
 /// As what wrong tokens are counted.
 const TOKENS: &str = "token:";
 
@@ -50,10 +55,12 @@ impl HomeAuthority {
         issuer: Arc<SigningIssuer>,
         checks: Arc<Checks>,
         links: Arc<TableLinks>,
+        issuers: Arc<Issuers>,
     ) -> Self {
         let nobody = PasswordHash::nobodys(home.sys.random());
         let tokens = TableTokens::new(home.clone());
-        Self { home, issuer, checks, links, tokens, nobody }
+        let issued = IssuedTokens::new(home.clone(), issuers);
+        Self { home, issuer, checks, links, tokens, issued, nobody }
     }
 
     async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Proved> {
@@ -119,6 +126,28 @@ impl HomeAuthority {
         let attempt = self.checks.begin(TOKENS, from.into()).await?;
         attempt.was_wrong(self.home.steady.tick());
         refused
+    }
+
+    /// Returns whom a token of an issuer acts for, and how to say so. A wrong one waits as a wrong password does; a
+    /// right one never, whoever guesses from the same place.
+    async fn by_issued(&self, token: &Secret, from: Origin) -> Result<(Proved, String)> {
+        let answer = self.issued.caller_of(token).await;
+        if !matches!(&answer, Ok(found) if !found.is_news) {
+            self.count_login(LoginBy::Issuer, &answer);
+        }
+        let error = match answer {
+            Ok(found) => {
+                let because = format!("{}{}", found.said, uid_of(from));
+                return Ok((Proved { caller: found.caller, is_news: found.is_news }, because));
+            }
+            Err(error) => error,
+        };
+        self.tell_refused(&error, from, format!("issuer: {}{}", error.detail(), uid_of(from))).await;
+        if error.kind() == ErrorKind::Unauthenticated {
+            let attempt = self.checks.begin(ISSUED, from.into()).await?;
+            attempt.was_wrong(self.home.steady.tick());
+        }
+        Err(error)
     }
 
     /// Counts evidence that was looked at.
@@ -217,6 +246,7 @@ impl HomeAuthority {
                     let proved = self.by_own_token(id, from).await?;
                     Some((proved, format!("{}{}", token_said(id), uid_of(from))))
                 }
+                None if issuers::is_meant(token.expose()) => Some(self.by_issued(token, from).await?),
                 None => None,
             },
             Evidence::None | Evidence::Link(_) => None,
@@ -305,6 +335,7 @@ impl HomeAuthority {
                 verified => verified?,
             }
         };
+        self.issued.check_still(&caller)?;
         self.remember_name(caller.name()).await?;
         self.home.remembered.keep_token(token, &caller);
         Ok(caller)
@@ -329,7 +360,7 @@ impl HomeAuthority {
             limits: claims.limits,
             issued: claims.issued,
             expires: claims.expires,
-            within: claims.within,
+            confines: claims.confines,
         };
         home.mint(&rows, &claims.caller, mint)
     }
@@ -430,7 +461,7 @@ impl Authority for HomeAuthority {
             let caller = self.authenticate(evidence, from).await?;
             return self.credential(&caller, narrower, life).await;
         };
-        if proved.caller.claims().evidence == EvidenceKind::Token {
+        if matches!(proved.caller.claims().evidence, EvidenceKind::Token | EvidenceKind::Issuer) {
             // No login of its own: it stays as narrow as the token is, and ends with it.
             if proved.is_news {
                 self.tell_login(&proved.caller, from, because).await;
@@ -457,7 +488,7 @@ impl Authority for HomeAuthority {
             limits: claims.limits.narrowed(narrower)?,
             issued,
             expires: issued.plus(life_within(life)).min(claims.expires),
-            within: None,
+            confines: claims.confines.clone(),
         };
         signed_of(&home.mint(&home.space.snapshot()?, caller.name(), mint)?)
     }

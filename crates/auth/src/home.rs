@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::sync::RwLock;
 use weft_core::form::{Door, Origin};
 use weft_core::proof::{
-    Attenuation, Caller, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed, Within,
+    Attenuation, Caller, Confines, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed,
 };
-use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships};
+use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
     limits,
@@ -49,7 +49,7 @@ pub(crate) struct Mint {
     pub(crate) limits: Attenuation,
     pub(crate) issued: Time,
     pub(crate) expires: Time,
-    pub(crate) within: Option<Within>,
+    pub(crate) confines: Confines,
 }
 
 impl Memberships for Home {
@@ -72,7 +72,7 @@ impl Home {
             limits: Attenuation::default(),
             issued,
             expires: issued.plus(limits::CREDENTIAL_LIFE),
-            within: None,
+            confines: Confines::Everywhere,
         }
     }
 
@@ -95,7 +95,7 @@ impl Home {
             limits: mint.limits,
             issued: mint.issued,
             expires: mint.expires,
-            within: mint.within,
+            confines: mint.confines,
         };
         self.verify(&self.keys.sign(Purpose::Credential, &claims)?)
     }
@@ -108,8 +108,22 @@ impl Home {
     /// Returns an id whose lower half says for whom it was made, to this domain only: so a
     /// caller can revoke its own credentials though none of them is kept anywhere.
     fn fresh_id(&self, caller: CallerId) -> CredentialId {
-        let high = self.sys.random().u64();
+        self.marked_id(self.sys.random().u64(), caller)
+    }
+
+    fn marked_id(&self, high: u64, caller: CallerId) -> CredentialId {
         CredentialId(u128::from(high) << 64 | u128::from(self.mark_of(high, caller)))
+    }
+
+    /// Returns the parent of every credential that a token of an issuer is exchanged for: revoking it ends the
+    /// token here, whoever shows it again.
+    pub(crate) fn parent_of_issued(&self, token: &Secret, caller: CallerId) -> CredentialId {
+        let mut hasher = blake3::Hasher::new_keyed(&self.domain.mark);
+        hasher.update(b"issued");
+        hasher.update(token.expose().as_bytes());
+        let hash = hasher.finalize();
+        let (high, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than eight bytes");
+        self.marked_id(u64::from_be_bytes(*high), caller)
     }
 
     fn mark_of(&self, high: u64, caller: CallerId) -> u64 {
@@ -287,7 +301,8 @@ pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<
 /// token never does: what its holder made so, another token or a link, would outlive it.
 pub(crate) fn is_whole(caller: &Caller, now: Time) -> bool {
     let limits = caller.limits();
-    let by_token = caller.claims().delegates.iter().any(|name| name.kind() == Some(CallerKind::Token));
+    let is_token = |name: &CallerName| matches!(name.kind(), Some(CallerKind::Token | CallerKind::Issuer));
+    let by_token = caller.claims().delegates.iter().any(is_token);
     !by_token
         && limits.rights == Rights::ALL
         && !caller.is_confined()

@@ -15,7 +15,8 @@
 //!        │               │                │
 //!   Authority ──▶ Caller │    Decision ─▶ Issuer ──▶ Granted        Audit: chained files
 //!   evidence: password,  │                                          Sessions: in memory
-//!   token, socket uid    └── Trust + Revocations: all that a checker needs
+//!   tokens, ours and of  └── Trust + Revocations: all that a checker needs
+//!   issuers, socket uid
 //! ```
 //!
 //! **What a first start makes.** The root key, one signing key for each purpose, the administrator
@@ -41,7 +42,9 @@ mod authority;
 mod check;
 mod checks;
 mod home;
+mod issued;
 mod issuer;
+mod issuers;
 mod keys;
 mod links;
 mod password;
@@ -56,6 +59,7 @@ mod tokens;
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
 pub use check::{check, mend};
+pub use issuers::{ActsFor, Documents, IssuerSettings, check_keys};
 pub use keys::{KeyState, RootFile};
 pub use links::{LinkTarget, TableLinks};
 pub use tables::SCHEMA_VERSION;

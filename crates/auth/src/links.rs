@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::form::{Origin, one_machine};
-use weft_core::proof::{Attenuation, Caller, EvidenceKind, Within};
+use weft_core::proof::{Attenuation, Caller, Confines, EvidenceKind, Within};
 use weft_core::service::{LinkGives, LinkGrant, LinkRecord, NewLink, Portion, Secret};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, Error, ErrorKind, FileId, LinkId, Result, Tick, Time, limits,
@@ -63,7 +63,7 @@ fn fresh(random: &dyn Random) -> (LinkId, Secret) {
 /// Returns the link that a caller came by, if it came by one.
 fn link_of(caller: &Caller) -> Option<LinkId> {
     let claims = caller.claims();
-    let is_link = claims.evidence == EvidenceKind::Link && claims.within.is_some();
+    let is_link = claims.evidence == EvidenceKind::Link && matches!(claims.confines, Confines::Within(_));
     claims.parents.first().filter(|_| is_link).map(|id| LinkId(id.0))
 }
 
@@ -98,7 +98,7 @@ impl TableLinks {
             limits: Attenuation { rights: row.gives.rights(), ..Attenuation::NONE },
             issued,
             expires: issued.plus(limits::CREDENTIAL_LIFE).min(sooner(row.expires)),
-            within: Some(row.within.clone()),
+            confines: Confines::Within(row.within.clone()),
             ..home.login(EvidenceKind::Link)
         };
         let caller = home.mint(&rows, &row.by, mint)?;

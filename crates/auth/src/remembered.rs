@@ -28,6 +28,8 @@ pub(crate) struct Remembered {
     links: Cache<LinkId, Caller>,
     /// By the ids of programs' tokens, the same.
     by_tokens: Cache<TokenId, Until>,
+    /// Tokens of issuers.
+    issued: Cache<Hash, Until>,
 }
 
 impl Remembered {
@@ -41,6 +43,7 @@ impl Remembered {
             uids: Cache::new(limits::CALLERS_CACHED_MAX),
             links: Cache::new(limits::CALLERS_CACHED_MAX),
             by_tokens: Cache::new(limits::CALLERS_CACHED_MAX),
+            issued: Cache::new(limits::CALLERS_CACHED_MAX),
         }
     }
 
@@ -87,6 +90,16 @@ impl Remembered {
     pub(crate) fn keep_by_token(&self, id: TokenId, caller: &Caller, now: Tick) {
         let until = now.plus(limits::TOKEN_REMEMBERED);
         self.by_tokens.insert(id, Until { caller: caller.clone(), until });
+    }
+
+    pub(crate) fn issued(&self, token: &Secret, now: Tick) -> Option<Caller> {
+        let found = self.issued.get(&self.hash(["issued", token.expose()]))?;
+        (now < found.until).then_some(found.caller)
+    }
+
+    pub(crate) fn keep_issued(&self, token: &Secret, caller: &Caller, now: Tick) {
+        let until = now.plus(limits::ISSUED_REMEMBERED);
+        self.issued.insert(self.hash(["issued", token.expose()]), Until { caller: caller.clone(), until });
     }
 
     /// Returns who a uid is: `anyone` too is remembered.

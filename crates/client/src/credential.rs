@@ -30,7 +30,8 @@ pub enum Found {
 pub fn discover(domain: DomainId) -> Result<Option<Found>> {
     if let Some(token) = variable("BEARER_TOKEN") {
         // What is no text is no token; passing it over would make one somebody else.
-        return parse(&token.to_string_lossy(), "BEARER_TOKEN").map(Some);
+        let token = token.to_string_lossy();
+        return of_issuer(&token).map_or_else(|| parse(&token, "BEARER_TOKEN"), Ok).map(Some);
     }
     let uid = process::uid();
     if let Some(path) = variable("BEARER_TOKEN_FILE") {
@@ -38,7 +39,7 @@ pub fn discover(domain: DomainId) -> Result<Option<Found>> {
         let found = read(path)?.ok_or_else(|| {
             Error::not_found("there is no such file").op("read the token in").about(path.display())
         })?;
-        return parse(&found, path.display()).map(Some);
+        return of_issuer(&found).map_or_else(|| parse(&found, path.display()), Ok).map(Some);
     }
     let runtime = variable("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join(format!("bt_u{uid}")));
     let shared = PathBuf::from(format!("/tmp/bt_u{uid}"));
@@ -122,6 +123,16 @@ fn read(path: &Path) -> Result<Option<String>> {
     process::read_private(path, 2 * limits::PROOF_BYTES_MAX as u64)
 }
 
+/// Returns a token of an issuer, which the node gives a credential for if it takes that issuer's. Only where somebody
+/// says to show it: what lies about under the community's name may be meant for others.
+fn of_issuer(text: &str) -> Option<Found> {
+    let text = text.trim();
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let is_meant = text.starts_with("ey") && text.bytes().filter(|byte| *byte == b'.').count() == 2;
+    let is_token = is_meant && text.len() <= limits::ISSUED_BYTES_MAX && text.bytes().all(is_plain);
+    is_token.then(|| Found::Token(Secret::new(text)))
+}
+
 fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Found> {
     let text = text.trim();
     let is_plain = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -134,6 +145,26 @@ fn parse(text: &str, whence: impl std::fmt::Display) -> Result<Found> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_token_of_an_issuer_is_told_from_ours_by_how_it_is_written() {
+        let long = format!("ey{}.b.c", "a".repeat(limits::ISSUED_BYTES_MAX));
+        for (text, is_one) in [
+            ("eyJh.eyJp.c2ln", true),
+            (" eyJh.eyJp.c-_n\n", true),
+            ("weft1.abc", false),
+            ("weft_abcdefghij234567", false),
+            ("eyJh.eyJp", false),
+            ("eyJh.eyJp.c2ln.x", false),
+            ("eyJh.ey p.c2ln", false),
+            ("xyJh.eyJp.c2ln", false),
+            (long.as_str(), false),
+        ] {
+            let found = of_issuer(text);
+            assert_eq!(found.is_some(), is_one, "{text}");
+            assert!(found.is_none_or(|found| found == Found::Token(Secret::new(text.trim()))));
+        }
+    }
+
     use std::os::unix::fs::PermissionsExt;
 
     use weft_conformance::file_system::site::Dice;

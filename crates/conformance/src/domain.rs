@@ -10,8 +10,8 @@ use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::acl::{Ask, Circumstance, Decision, decide};
 use weft_core::form::{Ack, Call, Door, Origin, Wire};
 use weft_core::proof::{
-    Attenuation, Caller, CapabilityClaims, CertificateClaims, CredentialClaims, EvidenceKind, Granted,
-    KeyCertificate, Objects, Purpose, Revocations, Signed, Trust,
+    Attenuation, Caller, CapabilityClaims, CertificateClaims, Confines, CredentialClaims, EvidenceKind,
+    Granted, KeyCertificate, Objects, Purpose, Revocations, Signed, Trust,
 };
 use weft_core::service::{Issuer, Memberships};
 use weft_core::{
@@ -107,7 +107,7 @@ impl TestDomain {
             limits: Attenuation::default(),
             issued: now,
             expires: now.plus(LIFE),
-            within: None,
+            confines: Confines::Everywhere,
         }
     }
 

@@ -11,6 +11,7 @@ pub mod domain;
 pub mod file_system;
 pub mod flushes;
 pub mod fuzz;
+pub mod issuer;
 pub mod object_store;
 pub mod run;
 pub mod scripted;

@@ -26,6 +26,9 @@ pub enum CallerKind {
     /// A token of a program, `token:ID@domain`: whoever holds it acts for its maker, and is named so
     /// beside them.
     Token,
+    /// A token of somebody else's issuer, `issuer:NAME.SUBJECT@domain`: whoever holds it acts for a user of
+    /// this domain, and is named so beside them.
+    Issuer,
 }
 
 /// The full name of a caller: a kind, a local name and the domain that vouches for it;
@@ -91,9 +94,10 @@ impl CallerName {
             Some(("job", local)) => (CallerKind::Job, local),
             Some(("link", local)) => (CallerKind::Link, local),
             Some(("token", local)) => (CallerKind::Token, local),
+            Some(("issuer", local)) => (CallerKind::Issuer, local),
             Some(_) => {
                 return Err(Error::invalid(
-                    "a caller is a user, `group:`, `node:`, `job:`, `link:`, `token:` or `anyone`",
+                    "a caller is a user, `group:`, `node:`, `job:`, `link:`, `token:`, `issuer:` or `anyone`",
                 ));
             }
             None => (CallerKind::User, text),
@@ -159,6 +163,7 @@ fn prefix(kind: CallerKind) -> &'static str {
         CallerKind::Job => "job:",
         CallerKind::Link => "link:",
         CallerKind::Token => "token:",
+        CallerKind::Issuer => "issuer:",
     }
 }
 
@@ -201,7 +206,9 @@ mod tests {
 
     #[test]
     fn names_read_back_as_they_are_shown() {
-        for text in ["alice", "group:alice/pdb-team", "node:n1", "job:j-7", "link:0f", "anyone"] {
+        for text in
+            ["alice", "group:alice/pdb-team", "node:n1", "job:j-7", "link:0f", "issuer:cms.a1-b2", "anyone"]
+        {
             let name = CallerName::parse(text, HOME).expect("a good name");
             assert_eq!(name.seen_from(HOME), text);
             assert_eq!(CallerName::parse(&name.to_string(), DomainId([2; 32])).expect("a full name"), name);

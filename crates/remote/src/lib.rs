@@ -15,6 +15,7 @@
 //!   download: length, version pinned ─▶ pieces ─ broke off ─▶ Range + If-Match, where it was
 //!   upload:   leave (100-continue) ─▶ pieces ─▶ the answer that says they are kept
 //!   listing:  PROPFIND ─▶ entries
+//!   document: a small file, whole, from that server alone
 //! ```
 //!
 //! Every wait has a deadline (`limits::REMOTE_…`). hyper frames the messages; who is spoken to, for how long and with what, is
@@ -27,6 +28,7 @@
 //! a connection for the end of a file. Telling a caller what an address inside turned out to be.
 
 mod connect;
+mod document;
 mod download;
 mod listing;
 mod network;

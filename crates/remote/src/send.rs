@@ -92,18 +92,24 @@ impl Remote {
     pub(crate) async fn ask(&self, ask: Ask, body: Bytes) -> Result<Answer> {
         let mut ask = ask;
         for _ in 0..=limits::REMOTE_REDIRECTS_MAX {
-            let mut line = self.connect(&ask.url).await.map_err(|error| error.about(&ask.url))?;
-            ask.check_private(&line).map_err(|error| error.about(&ask.url))?;
-            let request = ask.request(Outgoing::whole(body.clone()))?;
-            let sent = line.sender.send_request(request);
-            let answered = self.soon(limits::REMOTE_ANSWER_WITHIN, async { sent.await.map_err(gone) });
-            let (head, body) = answered.await.map_err(|error| error.about(&ask.url))?.into_parts();
+            let (line, head, body) = self.ask_once(&ask, body.clone()).await?;
             match ask.led_by(&head).map_err(|error| error.about(&ask.url))? {
                 Some(next) => ask = next,
                 None => return Ok(Answer { line, head, body, ask }),
             }
         }
         Err(too_far().about(&ask.url))
+    }
+
+    /// Sends a request and returns its answer, wherever that leads.
+    pub(crate) async fn ask_once(&self, ask: &Ask, body: Bytes) -> Result<(Line, Parts, Incoming)> {
+        let mut line = self.connect(&ask.url).await.map_err(|error| error.about(&ask.url))?;
+        ask.check_private(&line).map_err(|error| error.about(&ask.url))?;
+        let request = ask.request(Outgoing::whole(body))?;
+        let sent = line.sender.send_request(request);
+        let answered = self.soon(limits::REMOTE_ANSWER_WITHIN, async { sent.await.map_err(gone) });
+        let (head, body) = answered.await.map_err(|error| error.about(&ask.url))?.into_parts();
+        Ok((line, head, body))
     }
 
     /// Waits for another server, so long at most.

@@ -6,6 +6,7 @@ mod audit_follower;
 mod check;
 mod fuzz;
 mod issuer;
+mod issuers;
 mod keys;
 mod links;
 mod login;

@@ -76,6 +76,15 @@ impl Scene {
         Self::start(&sys, disk.kill()).await
     }
 
+    /// Stops it cleanly and starts it again with these settings.
+    pub async fn restart_with(self, settings: Settings) -> Self {
+        self.auth.close().await.expect("it closes");
+        let Self { sys, disk, engine, auth, .. } = self;
+        drop(auth);
+        engine.close().await.expect("it closes");
+        Self::try_start(&sys, disk.kill(), settings).await.expect("it starts")
+    }
+
     /// Ends the process, not the machine, and starts it again.
     pub async fn restart_uncleanly(self) -> Self {
         let Self { sys, disk, engine, auth, .. } = self;

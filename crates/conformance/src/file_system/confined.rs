@@ -1,8 +1,8 @@
 //! Laws of credentials that are confined to one thing by its id, as those of links are.
 
 use weft_core::attr::{SetAttr, Version};
-use weft_core::form::{At, Cursor, Expect, PageMax, Range, Replace, Want};
-use weft_core::proof::{Caller, Within};
+use weft_core::form::{At, BytesSource, Cursor, Expect, PageMax, Range, Replace, StageHint, Want};
+use weft_core::proof::{Caller, Confines, Scope, Within};
 use weft_core::{ErrorKind, FileId, RelPath, Result, Rights};
 
 use super::Subject;
@@ -11,7 +11,7 @@ use super::site::*;
 
 fn confined(subject: &dyn Subject, root: FileId, version: Option<Version>, hint: &str) -> Caller {
     let mut claims = subject.domain().claims(super::ADMINISTRATOR);
-    claims.within = Some(Within { root, version, hint: RelPath::try_from(hint).works() });
+    claims.confines = Confines::Within(Within { root, version, hint: RelPath::try_from(hint).works() });
     subject.domain().caller_with(&claims)
 }
 
@@ -113,4 +113,93 @@ pub async fn what_was_removed_is_out_of_a_confined_credentials_reach(subject: &d
     let answer = reading(&site, &call, &At::id(file)).await.map(drop).map_err(|error| error.kind());
     let gone = matches!(answer, Err(ErrorKind::Denied | ErrorKind::NotFound | ErrorKind::Stale));
     assert!(gone, "{answer:?}");
+}
+
+fn scoped(subject: &dyn Subject, scopes: &[(&str, Rights)]) -> Caller {
+    let mut claims = subject.domain().claims(super::ADMINISTRATOR);
+    let scope =
+        |(path, rights): &(&str, Rights)| Scope { path: RelPath::try_from(*path).works(), rights: *rights };
+    claims.confines = Confines::Scopes(scopes.iter().map(scope).collect());
+    subject.domain().caller_with(&claims)
+}
+
+async fn published(site: &Site<'_>, call: &weft_core::form::Call, path: &str) -> Result<()> {
+    let stage = site.fs.stage(call, &at(path), &StageHint::default()).await?;
+    stage.put(call, 1, 0, &mut BytesSource::new(&b"anew"[..])).await?;
+    stage.publish(call, &[], &SetAttr::default(), &free()).await.map(drop)
+}
+
+/// A credential with scopes may do at each path what the scopes say that reach there, by path and by id, and never
+/// what another path's scope says.
+pub async fn a_credential_with_scopes_may_at_each_path_what_those_say(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    for dir in ["top", "top/read", "top/read/both", "top/make", "top/reading", "out"] {
+        site.dir(dir).await;
+    }
+    let mut ids = Vec::new();
+    for (path, is_read) in [
+        ("top/read/f", true),
+        ("top/read/both/f", true),
+        ("top/make/f", false),
+        ("top/reading/f", false),
+        ("top/f", false),
+        ("out/f", false),
+    ] {
+        ids.push((path, site.file(path, b"held").await, is_read));
+    }
+    let look = Rights::TRAVERSE | Rights::ATTR_READ;
+    let scopes = [
+        ("top/read", look | Rights::READ | Rights::LIST),
+        ("top/read/both", look | Rights::INSERT),
+        ("top/make", look | Rights::INSERT),
+    ];
+    let call = site.call_of(&scoped(subject, &scopes), 2);
+    for (path, id, is_read) in &ids {
+        for at in [at(path), At::id(*id)] {
+            match is_read {
+                true => assert_eq!(reading(&site, &call, &at).await.works(), &b"held"[..], "{at}"),
+                false => refused(reading(&site, &call, &at).await, &format!("reading {at}")),
+            }
+        }
+        // Making is not replacing, and what may be read may not be changed.
+        refused(published(&site, &call, path).await, &format!("replacing {path}"));
+        refused(site.fs.remove(&call, &at(path), Expect::Any, &free()).await, &format!("removing {path}"));
+        let opened = site.fs.open(&call, &at(path), &how(Rights::WRITE)).await;
+        refused(opened.map(drop), &format!("writing {path}"));
+        let to = at("top/make/moved");
+        refused(
+            site.fs.rename(&call, &at(path), &to, Replace::Any, &free()).await.map(drop),
+            &format!("moving {path}"),
+        );
+    }
+    for (path, is_made) in [
+        ("top/make/new", true),
+        ("top/read/both/new", true),
+        ("top/read/new", false),
+        ("top/new", false),
+        ("top/reading/new", false),
+        ("out/new", false),
+        ("new", false),
+    ] {
+        match is_made {
+            true => published(&site, &call, path).await.works(),
+            false => refused(published(&site, &call, path).await, &format!("making {path}")),
+        }
+    }
+    for (path, is_listed) in [
+        ("top/read", true),
+        ("top/read/both", true),
+        ("top/make", false),
+        ("top", false),
+        ("", false),
+        ("out", false),
+    ] {
+        let listed = site.fs.list(&call, &at(path), Cursor::Start, PageMax::MAX, Want::default()).await;
+        match is_listed {
+            true => drop(listed.works()),
+            false => refused(listed.map(drop), &format!("listing {path}")),
+        }
+    }
+    let none = site.call_of(&scoped(subject, &[]), 3);
+    refused(reading(&site, &none, &at("top/read/f")).await, "no scope, no right");
 }

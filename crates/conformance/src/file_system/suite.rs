@@ -203,6 +203,7 @@ laws! { $
         a_confined_credential_follows_the_id_and_not_the_name,
         a_credential_for_one_version_ends_with_it,
         what_was_removed_is_out_of_a_confined_credentials_reach,
+        a_credential_with_scopes_may_at_each_path_what_those_say,
     ]
     narrowed: [
         a_right_reaches_bytes_of_any_size_and_no_further,

@@ -151,6 +151,8 @@ labels! {
         Link = "link",
         /// A token.
         Token = "token",
+        /// A token of an issuer.
+        Issuer = "issuer",
     }
 
     /// What was withdrawn.

@@ -13,7 +13,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::form::{At, Call, Follow, Guard};
 use crate::id::FileId;
 use crate::limits;
-use crate::name::{Name, RelPath};
+use crate::name::Name;
 use crate::proof::{Objects, Within};
 use crate::rights::Rights;
 use crate::time::Moment;
@@ -105,7 +105,7 @@ impl Act<'_> {
     pub(super) fn within(&self, id: FileId, who: &Subject<'_>) -> Rights {
         match who.within() {
             Some(within) if !self.lies_within(id, within) => Rights::NONE,
-            _ => self.within_paths_of(id, &who.limits().paths),
+            _ => self.within_paths_of(id, who),
         }
     }
 
@@ -118,23 +118,11 @@ impl Act<'_> {
         inode.names.iter().any(|(dir, _)| *dir != id && self.lies_within(*dir, within))
     }
 
-    fn within_paths_of(&self, id: FileId, allowed: &[RelPath]) -> Rights {
-        if allowed.is_empty() {
+    fn within_paths_of(&self, id: FileId, who: &Subject<'_>) -> Rights {
+        if !who.is_confined_by_path() {
             return Rights::ALL;
         }
-        let mut left = Rights::NONE;
-        for path in self.paths_of(id) {
-            for limit in allowed {
-                let limit: Vec<Name> = limit.names().collect();
-                if path.starts_with(&limit) {
-                    return Rights::ALL;
-                }
-                if limit.starts_with(&path) {
-                    left = Rights::TRAVERSE;
-                }
-            }
-        }
-        left
+        self.paths_of(id).iter().fold(Rights::NONE, |left, path| left | who.left_at(path))
     }
 
     /// Returns every path from the root to an inode, one for each of its names.

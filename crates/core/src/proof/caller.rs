@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use super::credential::{Attenuation, CredentialClaims, EvidenceKind, Within};
+use super::credential::{Attenuation, Confines, CredentialClaims, EvidenceKind, Within};
 use super::lease::{Flag, Revocations, Withdrawn};
 use super::signed::{Purpose, Signed};
 use super::trust::Trust;
@@ -81,7 +81,7 @@ impl Caller {
                 limits: Attenuation::default(),
                 issued: Time::EPOCH,
                 expires: Time::MAX,
-                within: None,
+                confines: Confines::Everywhere,
             };
             Caller(Arc::new(Verified { claims, signed: None, ends: Tick(u64::MAX), flag: Arc::default() }))
         });
@@ -147,7 +147,7 @@ impl Caller {
 
     /// Returns the one thing that the credential is confined to, if it is a link's.
     pub fn within(&self) -> Option<&Within> {
-        self.0.claims.within.as_ref()
+        self.subject().within()
     }
 
     /// Returns whether the credential reaches some places only: then what it is given speaks of single
@@ -158,7 +158,7 @@ impl Caller {
 
     /// Returns whether the credential carries less than its caller may do.
     pub fn is_narrowed(&self) -> bool {
-        self.within().is_some() || *self.limits() != Attenuation::NONE
+        self.is_confined() || *self.limits() != Attenuation::NONE
     }
 
     /// Returns the rights the credential may carry in these circumstances: none from

@@ -30,6 +30,8 @@ pub enum EvidenceKind {
     Link,
     /// The secret of a token, which stands for its maker.
     Token,
+    /// A token that somebody else's issuer signed.
+    Issuer,
 }
 
 impl fmt::Display for EvidenceKind {
@@ -41,6 +43,7 @@ impl fmt::Display for EvidenceKind {
             Self::NodeKey => "node-key",
             Self::Link => "link",
             Self::Token => "token",
+            Self::Issuer => "issuer",
         })
     }
 }
@@ -119,6 +122,28 @@ pub struct Within {
     pub hint: RelPath,
 }
 
+/// What may be done at a path and below it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Scope {
+    /// The path, from the root of the tree.
+    pub path: RelPath,
+    /// The rights.
+    pub rights: Rights,
+}
+
+/// What a credential is confined to, beside what it was narrowed to. The first two are, encoded, what an
+/// `Option<Within>` is: so they stood before there were scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Confines {
+    /// Nothing: everywhere.
+    #[default]
+    Everywhere,
+    /// One thing, which a link is for.
+    Within(Within),
+    /// Rights that differ by path, as tokens of issuers have them. No scope, no right.
+    Scopes(Vec<Scope>),
+}
+
 /// What a credential says. Signed by a key that the caller's domain certified for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CredentialClaims {
@@ -145,8 +170,8 @@ pub struct CredentialClaims {
     pub issued: Time,
     /// When it ends.
     pub expires: Time,
-    /// What it is confined to beside that, if it is a link's.
-    pub within: Option<Within>,
+    /// What it is confined to beside that.
+    pub confines: Confines,
 }
 
 impl CredentialClaims {

@@ -24,7 +24,7 @@ mod trust;
 
 pub use caller::Caller;
 pub use capability::{CapabilityClaims, Granted, Objects};
-pub use credential::{Attenuation, CredentialClaims, EvidenceKind, Within};
+pub use credential::{Attenuation, Confines, CredentialClaims, EvidenceKind, Scope, Within};
 pub use lease::{Revocations, Withdrawn};
 pub use signed::{Purpose, Signed};
 pub use trust::{CertificateClaims, KeyCertificate, Trust};

@@ -19,7 +19,7 @@ impl View<'_> {
     pub(super) fn within(&self, path: &[u8], who: &Subject<'_>) -> Rights {
         match who.within() {
             Some(within) if !self.lies_within(path, within) => Rights::NONE,
-            _ => self.within_paths_of(path, &who.limits().paths),
+            _ => self.within_paths_of(path, who),
         }
     }
 
@@ -50,23 +50,15 @@ impl View<'_> {
         Some(rest.iter().fold(Vec::new(), |path, name| join(&path, name.as_bytes())))
     }
 
-    fn within_paths_of(&self, path: &[u8], allowed: &[RelPath]) -> Rights {
-        if allowed.is_empty() {
+    fn within_paths_of(&self, path: &[u8], who: &Subject<'_>) -> Rights {
+        if !who.is_confined_by_path() {
             return Rights::ALL;
         }
         let mut left = Rights::NONE;
         for mut place in self.volume.anchor.places().unwrap_or_default() {
             let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
             place.extend(names.filter_map(|name| Name::new(name.to_vec()).ok()));
-            for limit in allowed {
-                let limit: Vec<Name> = limit.names().collect();
-                if place.starts_with(&limit) {
-                    return Rights::ALL;
-                }
-                if limit.starts_with(&place) {
-                    left = Rights::TRAVERSE;
-                }
-            }
+            left |= who.left_at(&place);
         }
         left
     }

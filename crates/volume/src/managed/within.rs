@@ -3,7 +3,7 @@
 
 use weft_core::acl::Subject;
 use weft_core::proof::Within;
-use weft_core::{FileId, Name, RelPath, Result, Rights};
+use weft_core::{FileId, Result, Rights};
 
 use super::view::{Node, View};
 
@@ -17,7 +17,7 @@ impl View<'_> {
     pub(super) fn within(&self, node: &Node, who: &Subject<'_>) -> Result<Rights> {
         match who.within() {
             Some(within) if !self.lies_within(node, within)? => Ok(Rights::NONE),
-            _ => self.within_paths_of(node, &who.limits().paths),
+            _ => self.within_paths_of(node, who),
         }
     }
 
@@ -39,23 +39,11 @@ impl View<'_> {
         Ok(false)
     }
 
-    fn within_paths_of(&self, node: &Node, allowed: &[RelPath]) -> Result<Rights> {
-        if allowed.is_empty() {
+    fn within_paths_of(&self, node: &Node, who: &Subject<'_>) -> Result<Rights> {
+        if !who.is_confined_by_path() {
             return Ok(Rights::ALL);
         }
-        let mut left = Rights::NONE;
-        for path in self.paths_of(node)? {
-            for limit in allowed {
-                let limit: Vec<Name> = limit.names().collect();
-                if path.starts_with(&limit) {
-                    return Ok(Rights::ALL);
-                }
-                if limit.starts_with(&path) {
-                    left = Rights::TRAVERSE;
-                }
-            }
-        }
-        Ok(left)
+        Ok(self.paths_of(node)?.iter().fold(Rights::NONE, |left, path| left | who.left_at(path)))
     }
 
     /// Returns the directories above something, up to the root.

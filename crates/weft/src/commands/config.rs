@@ -65,6 +65,10 @@ fn example() -> Result<ExitCode> {
         let live = if about.live { "taken up on SIGHUP" } else { "needs a restart" };
         out!("\n# {}\n# ({}{flag}; {live})", about.meaning, about.variable)?;
         let value = match (about.kind, about.default) {
+            (Kind::Tables, _) => {
+                out!("#{0}.NAME.url = \"https://…\"\n#{0}.NAME.user = \"USER\"", about.name)?;
+                continue;
+            }
             (Kind::List, _) => "[]".to_owned(),
             (Kind::Text, "") => "\"FILE\"".to_owned(),
             (Kind::Text, default) => format!("\"{default}\""),

@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use weft_client::steady::Steady;
 use weft_client::tree;
 use weft_client::{Client, Place};
-use weft_core::proof::{Attenuation, Caller};
+use weft_core::proof::{Attenuation, Caller, Confines};
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
@@ -165,7 +165,9 @@ impl MountCalls {
         let (held, found) = (caller.limits(), fresh.limits());
         // From when on it may be used does not matter: it is used now.
         let within = |both: Attenuation| Attenuation { from: found.from, ..both } == *found;
-        if !held.narrowed(found).is_ok_and(within) {
+        let (held_to, found_to) = (&caller.claims().confines, &fresh.claims().confines);
+        let as_confined = *held_to == Confines::Everywhere || held_to == found_to;
+        if !as_confined || !held.narrowed(found).is_ok_and(within) {
             return Err(
                 Error::not_permitted("the credential that is found now reaches further").hint("mount again")
             );
@@ -211,7 +213,7 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use weft_conformance::{HandClock, TestDomain};
-    use weft_core::proof::CredentialClaims;
+    use weft_core::proof::{CredentialClaims, Scope};
     use weft_core::{Rights, VolumeId};
 
     use super::*;
@@ -242,5 +244,24 @@ mod tests {
             calls.renew(with("alice", limits)).expect("no further than before");
         }
         assert_eq!(calls.who().0.limits(), &narrower);
+    }
+
+    #[test]
+    fn a_mount_by_scopes_stays_with_those_scopes() {
+        let clock = Arc::new(HandClock::default());
+        let domain = TestDomain::new(6, clock, &[VolumeId(0)]);
+        let with =
+            |confines: Confines| domain.caller_with(&CredentialClaims { confines, ..domain.claims("alice") });
+        let scoped = |path: &str| {
+            let path = path.try_into().expect("a path");
+            Confines::Scopes(vec![Scope { path, rights: Rights::READ }])
+        };
+        let calls = MountCalls::new(with(scoped("a")), SessionId(1));
+        for further in [Confines::Everywhere, scoped("b"), scoped("a/b")] {
+            assert_eq!(calls.renew(with(further)).expect_err("others").kind(), ErrorKind::NotPermitted);
+        }
+        calls.renew(with(scoped("a"))).expect("the same");
+        let calls = MountCalls::new(with(Confines::Everywhere), SessionId(1));
+        calls.renew(with(scoped("a"))).expect("no further than before");
     }
 }

@@ -133,7 +133,7 @@ impl Layers {
         let Some(value) = std::env::var_os(about.variable).filter(|value| !value.is_empty()) else { return };
         let origin = Origin::Variable(about.variable);
         match (value.into_string(), about.kind) {
-            (Ok(text), Kind::Text) => self.sets.push(Set { key, values: vec![text], origin }),
+            (Ok(text), Kind::Text | Kind::Tables) => self.sets.push(Set { key, values: vec![text], origin }),
             (Ok(text), Kind::List) => {
                 let values = text.split(',').map(|one| one.trim().to_owned()).collect();
                 self.sets.push(Set { key, values, origin });
@@ -144,8 +144,15 @@ impl Layers {
 
     /// Returns the value that holds.
     pub fn effective(&self, key: Setting) -> Set {
-        let set = self.sets.iter().rev().find(|set| set.key == key);
-        set.cloned().unwrap_or_else(|| {
+        let mut sets = self.sets.iter().filter(|set| set.key == key);
+        let set = match key.about().kind {
+            // What several places say stands together.
+            Kind::Tables => sets
+                .cloned()
+                .reduce(|before, set| Set { values: [before.values, set.values].concat(), ..set }),
+            Kind::Text | Kind::List => sets.next_back().cloned(),
+        };
+        set.unwrap_or_else(|| {
             let default = Some(key.about().default).filter(|text| !text.is_empty());
             Set { key, values: default.map(str::to_owned).into_iter().collect(), origin: Origin::Default }
         })
@@ -153,7 +160,8 @@ impl Layers {
 
     /// Returns what was set and is not the value that holds, the strongest first.
     pub fn overruled(&self, key: Setting) -> impl Iterator<Item = &Set> {
-        self.sets.iter().rev().filter(move |set| set.key == key).skip(1)
+        let joined = key.about().kind == Kind::Tables;
+        self.sets.iter().rev().filter(move |set| set.key == key && !joined).skip(1)
     }
 }
 

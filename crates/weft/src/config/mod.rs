@@ -19,6 +19,7 @@
 //! runs keeps what it has. Reading a key that nobody can set: the table is the only place that names them.
 
 mod file;
+mod issuers;
 mod layers;
 mod settings;
 
@@ -28,11 +29,12 @@ use std::path::PathBuf;
 use weft_doors_listener::Files;
 use weft_remote::Network;
 
+pub use issuers::Issuer;
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
 
 use crate::log::{Format, Logging};
-use crate::node::{HttpsSettings, NodeSettings};
+use crate::node::{HttpsSettings, NodeSettings, is_name};
 use crate::sizes;
 
 /// A configuration that can be run.
@@ -47,6 +49,7 @@ pub struct Config {
     http2: bool,
     hosts: Vec<String>,
     third_party: ThirdParty,
+    issuers: Vec<Issuer>,
     /// Bytes in a second; 0 is off.
     scrub: u64,
     logging: Logging,
@@ -91,6 +94,7 @@ impl Config {
         let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
         let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
         let third_party = ThirdParty { to, authorities };
+        let issuers = issuers::read(&one(Setting::Issuers)).unwrap_or_default();
         let scrub = one(Setting::Scrub).pop().and_then(|text| scrub_rate(&text).ok()).unwrap_or(0);
         let filter = one(Setting::Log).pop().unwrap_or_default();
         let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
@@ -106,10 +110,17 @@ impl Config {
             let why = format!("needs `{}` beside it", missing.about().name);
             mistakes.push(Mistake::of(&layers.effective(there), why));
         }
+        if let Some(issuer) = issuers.iter().find(|issuer| issuer.audiences.is_empty() && !has_name(&hosts)) {
+            let why = format!(
+                "`{}` needs `audiences`, or `hosts` must say what others call this node",
+                issuer.name
+            );
+            mistakes.push(Mistake::of(&layers.effective(Setting::Issuers), why));
+        }
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
             (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, http2, hosts, third_party, scrub, logging })
+                Ok(Self { http, https, monitor, given, http2, hosts, third_party, issuers, scrub, logging })
             }
             _ => Err(mistakes),
         }
@@ -136,6 +147,7 @@ impl Config {
             monitor,
             hosts: self.hosts.clone(),
             third_party: self.third_party.clone(),
+            issuers: self.issuers.clone(),
             scrub: self.scrub,
         }
     }
@@ -161,6 +173,7 @@ impl Config {
             (Setting::Hosts, self.hosts != new.hosts),
             (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),
             (Setting::ThirdPartyAuthorities, self.third_party.authorities != new.third_party.authorities),
+            (Setting::Issuers, self.issuers != new.issuers),
             (Setting::LogFormat, self.logging.format != new.logging.format),
             (Setting::LogTo, self.logging.file != new.logging.file),
             (Setting::LogBytes, self.logging.bytes != new.logging.bytes),
@@ -168,6 +181,11 @@ impl Config {
         ];
         changed.into_iter().filter(|(_, changed)| *changed).map(|(key, _)| key).collect()
     }
+}
+
+/// Returns whether one of these is what others call the machine.
+fn has_name(hosts: &[String]) -> bool {
+    hosts.iter().any(|host| is_name(host))
 }
 
 /// Reads how many bytes are scrubbed in a second; 0 for none.

@@ -25,6 +25,8 @@ pub enum Setting {
     ThirdPartyTo,
     /// Authorities that third-party copies believe besides the machine's.
     ThirdPartyAuthorities,
+    /// Issuers whose tokens are taken.
+    Issuers,
     /// How fast the scrubber reads.
     Scrub,
     /// What is logged.
@@ -46,6 +48,9 @@ pub enum Kind {
     Text,
     /// A list of texts; in the environment they stand between commas.
     List,
+    /// Tables by names, each with settings of its own; in the environment one object of JSON. Those of several places
+    /// stand together.
+    Tables,
 }
 
 /// What is to be known of a key.
@@ -68,7 +73,7 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
@@ -78,6 +83,7 @@ impl Setting {
         Self::Hosts,
         Self::ThirdPartyTo,
         Self::ThirdPartyAuthorities,
+        Self::Issuers,
         Self::Scrub,
         Self::Log,
         Self::LogFormat,
@@ -156,6 +162,17 @@ impl Setting {
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
             Self::ThirdPartyTo | Self::ThirdPartyAuthorities => self.about_third_party(),
+            Self::Issuers => &About {
+                name: "issuers",
+                variable: "WEFT_ISSUERS",
+                flag: None,
+                kind: Kind::Tables,
+                default: "",
+                live: false,
+                meaning: "issuers whose tokens are taken, by a name for each: `url`, its address; `user`, for whom its tokens \
+                          act, or a table `users` of subjects and users; and if need be `base`, where its paths begin, \
+                          `audiences`, for whom tokens must be, and `keys`, a file of its keys",
+            },
             Self::Scrub => &About {
                 name: "scrub",
                 variable: "WEFT_SCRUB",
@@ -312,6 +329,7 @@ impl Setting {
                 Some(error) => Err(error.detail().to_owned()),
                 None => Ok(()),
             },
+            (Self::Issuers, _) => super::issuers::read(values).map(drop),
             (Self::ThirdPartyAuthorities, Some("")) => Err("names no file".to_owned()),
             (Self::ThirdPartyAuthorities, _) => Ok(()),
             (Self::Log, text) => match EnvFilter::builder().parse(text.unwrap_or_default()) {

@@ -17,6 +17,7 @@ pub mod check;
 mod directory;
 mod format;
 mod https;
+mod issuers;
 mod keys;
 mod links;
 mod monitor;
@@ -48,11 +49,11 @@ use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
 use weft_volume::name_locks::KeptNameLocks;
 
-use crate::config::ThirdParty;
+use crate::config::{Issuer, ThirdParty};
 pub use directory::NodeDirectory;
 pub use format::Format;
-pub use https::HttpsSettings;
 use https::Shown;
+pub use https::{HttpsSettings, is_name};
 use links::NodeLinks;
 use monitor::Monitor;
 use operator::Operator;
@@ -68,7 +69,7 @@ const NAME_LOCKS_SPACE: SpaceId = SpaceId(b'n');
 /// The root of the tree. What is shared has volumes of its own below it.
 const VOLUME: VolumeId = VolumeId(0);
 
-/// Returns what speaks to other servers for callers of the node.
+/// Returns what speaks to other servers: for callers of the node, and to issuers.
 fn remote(sys: &Sys, settings: &ThirdParty) -> Result<Remote> {
     let roots = Roots { also: settings.authorities.clone() };
     Remote::new(sys.clone(), Reach::public(settings.to.clone()), &roots)
@@ -86,6 +87,8 @@ pub struct NodeSettings {
     pub hosts: Vec<String>,
     /// How third-party copies are made.
     pub third_party: ThirdParty,
+    /// Issuers whose tokens are taken.
+    pub issuers: Vec<Issuer>,
     /// Bytes that the scrubber reads in a second at most; 0 if it is off.
     pub scrub: u64,
 }
@@ -143,6 +146,8 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
+        let issuers = issuers::issuers(settings)?;
+        let remote = remote(sys, &settings.third_party)?;
         let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
         // Before anything is changed that an older program would not understand.
         directory.upgrade()?;
@@ -151,6 +156,8 @@ impl Running {
             founder_uid: Some(directory.owner()),
             // What is shared later needs no root key then.
             volumes: (0..limits::NODE_VOLUMES).map(VolumeId).collect(),
+            issuers,
+            documents: Some(issuers::fetcher(remote.clone())),
             ..AuthSettings::default()
         };
         let (auth, founded) =
@@ -198,10 +205,10 @@ impl Running {
             shown: shown.map(|shown| (shown.clone(), shown.watch())),
             monitored: None,
             addresses: Vec::new(),
-            host: settings.hosts.iter().find(|host| https::is_name(host)).cloned(),
+            host: settings.hosts.iter().find(|host| is_name(host)).cloned(),
             stop_asked: Arc::default(),
         };
-        running.open_http(sys, &fs, http, settings, &stopping).await?;
+        running.open_http(sys, &fs, http, remote, settings, &stopping).await?;
         if let Some(listener) = monitoring {
             running.open_monitor(sys, listener, &settings.hosts)?;
         }
@@ -219,6 +226,7 @@ impl Running {
         sys: &Sys,
         fs: &Arc<dyn FileSystem>,
         listeners: Vec<(&str, Listener)>,
+        remote: Remote,
         settings: &NodeSettings,
         stopping: &weft_doors_listener::Shutdown,
     ) -> Result<()> {
@@ -232,7 +240,7 @@ impl Running {
             locks: Arc::new(locks),
             links: Some(self.links(sys)),
             mover: self.mover.clone(),
-            remote: Some(remote(sys, &settings.third_party)?),
+            remote: Some(remote),
         };
         let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
         for (scheme, listener) in listeners {

@@ -94,6 +94,7 @@ impl Monitor {
         all.into_iter()
             .filter(|(count, _)| *count > 0)
             .map(|(count, what)| format!("{count} {what}"))
+            .chain(self.auth.issuer_troubles())
             .collect()
     }
 

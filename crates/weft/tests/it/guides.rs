@@ -31,6 +31,7 @@ guides! {
     the_commands_on_drop_boxes_work: "docs/guides/drop-boxes.md",
     the_first_steps_work: "docs/guides/first-steps.md",
     the_commands_on_https_work: "docs/guides/https.md",
+    the_commands_on_issuers_work: "docs/guides/issuers.md",
     the_commands_on_links_work: "docs/guides/links.md",
     the_commands_on_moving_data_work: "docs/guides/moving-data.md",
     the_commands_on_operating_work: "docs/guides/operating.md",

@@ -33,6 +33,7 @@ mod http2;
 mod https;
 mod input;
 mod interrupts;
+mod issuers;
 mod killed;
 mod life;
 mod links;

@@ -88,13 +88,14 @@ fn name(dice: &mut Dice) -> Name {
 
 fn caller(dice: &mut Dice) -> CallerName {
     let (one, other, domain) = (word(dice), word(dice), DomainId(bytes32(dice)));
-    let (kind, local) = match dice.roll(7) {
+    let (kind, local) = match dice.roll(8) {
         0 => return CallerName::ANYONE,
         1 => (CallerKind::User, one),
         2 => (CallerKind::Group, format!("{one}/{other}")),
         3 => (CallerKind::Node, one),
         4 => (CallerKind::Link, one),
         5 => (CallerKind::Token, one),
+        6 => (CallerKind::Issuer, one),
         _ => (CallerKind::Job, one),
     };
     CallerName::new(kind, &local, domain).expect("a word is a name")
@@ -689,7 +690,7 @@ mod complete {
             GroupEdit::Add(_) => 0,
             GroupEdit::Remove(_) => 1,
         });
-        met(7, caller, |caller| match caller.kind() {
+        met(8, caller, |caller| match caller.kind() {
             None => 0,
             Some(CallerKind::User) => 1,
             Some(CallerKind::Group) => 2,
@@ -697,6 +698,7 @@ mod complete {
             Some(CallerKind::Job) => 4,
             Some(CallerKind::Link) => 5,
             Some(CallerKind::Token) => 6,
+            Some(CallerKind::Issuer) => 7,
         });
     }
 

@@ -33,8 +33,15 @@ impl Scene {
         let uid = directory.owner();
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let third_party = Default::default();
-        let settings =
-            NodeSettings { http, https: None, monitor: None, hosts: Vec::new(), third_party, scrub: 0 };
+        let settings = NodeSettings {
+            http,
+            https: None,
+            monitor: None,
+            hosts: Vec::new(),
+            third_party,
+            issuers: Vec::new(),
+            scrub: 0,
+        };
         let node = Running::start(sys, directory, &settings, |_| {}).await.expect("it starts");
         let at = Origin { door: Door::Native, peer: None, uid: Some(uid) };
         let admin = node.auth.authority().authenticate(&Evidence::SocketUid(uid), at).await;

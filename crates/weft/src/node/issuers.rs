@@ -1,0 +1,88 @@
+//! Issuers of the configuration, as `auth` has them: their keys are read, or fetched by what speaks to other servers.
+
+use std::fmt;
+use std::io::Read;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use weft_auth::{Documents, IssuerSettings};
+use weft_core::{Error, Result, limits};
+use weft_remote::{Remote, Url};
+use weft_sys::fault;
+
+use super::{HttpsSettings, NodeSettings, https};
+use crate::config::Issuer;
+
+/// What fetches the keys of issuers.
+struct Fetcher(Remote);
+
+impl fmt::Debug for Fetcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fetcher")
+    }
+}
+
+#[async_trait]
+impl Documents for Fetcher {
+    async fn document(&self, url: &str) -> Result<Bytes> {
+        let url: Url = url.parse()?;
+        self.0.document(&url, limits::ISSUER_DOCUMENT_BYTES_MAX).await
+    }
+}
+
+/// Returns what fetches the keys of issuers.
+pub fn fetcher(remote: Remote) -> Arc<dyn Documents> {
+    Arc::new(Fetcher(remote))
+}
+
+/// Returns the issuers that the settings name. Fails where a file of keys cannot be used.
+pub fn issuers(settings: &NodeSettings) -> Result<Vec<IssuerSettings>> {
+    let own = audiences(&settings.hosts, settings.https.as_ref());
+    settings.issuers.iter().map(|issuer| one(issuer, &own)).collect()
+}
+
+fn one(issuer: &Issuer, own: &[String]) -> Result<IssuerSettings> {
+    let audiences = if issuer.audiences.is_empty() { own.to_vec() } else { issuer.audiences.clone() };
+    let keys = issuer.keys.as_deref().map(|path| keys(path, &issuer.name)).transpose()?;
+    Ok(IssuerSettings {
+        name: issuer.name.clone(),
+        url: issuer.url.clone(),
+        audiences,
+        base: issuer.base.clone(),
+        acts_for: issuer.acts_for.clone(),
+        keys,
+    })
+}
+
+fn keys(path: &Path, name: &str) -> Result<Vec<u8>> {
+    let failed = |error| fault::error(error, "read", path.display());
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o022 != 0 {
+        return Err(Error::not_permitted("others can change the keys of an issuer")
+            .about(path.display())
+            .hint(format!("chmod go-w {}", path.display())));
+    }
+    file.take(limits::ISSUER_DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(failed)?;
+    weft_auth::check_keys(&text).map_err(|error| {
+        Error::invalid("the keys of an issuer cannot be used")
+            .about(format!("{}, of `{name}`", path.display()))
+            .hint("a set of public keys as the issuer shows it: {\"keys\": [ … ]}")
+            .caused_by(error)
+    })?;
+    Ok(text)
+}
+
+/// Returns what others call this node: the addresses of its HTTPS by the hosts that it was given.
+fn audiences(hosts: &[String], https: Option<&HttpsSettings>) -> Vec<String> {
+    let port = https.map(|https| https.address).as_ref().map(SocketAddr::port).filter(|port| *port != 0);
+    let of = |host: &String| {
+        let bare = format!("https://{host}");
+        [port.map(|port| format!("{bare}:{port}")), Some(bare)]
+    };
+    hosts.iter().filter(|host| https::is_name(host)).flat_map(of).flatten().collect()
+}
