@@ -41,6 +41,7 @@ use weft_kv::{Ack, Following, Note, NotePosition, Notes, Space, SpaceTxn};
 use weft_sys::{Disk, Sys, Task};
 
 pub(crate) use self::chain::KnownHead;
+pub(crate) use self::frame::MAGIC;
 
 use self::chain::Chain;
 use crate::home::Home;

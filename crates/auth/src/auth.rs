@@ -1,11 +1,12 @@
 //! The parts of auth, put together.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::RwLock;
 use weft_core::proof::{Caller, EvidenceKind, KeyCertificate, Purpose, Revocations, Trust};
 use weft_core::service::{
-    Accounts, Audit, Authority, Finding, Issuer, Memberships, Secret, Sessions, Tokens,
+    Accounts, Audit, AuditOutcome, Authority, Finding, Issuer, Memberships, Secret, Sessions, Tokens,
 };
 use weft_core::{CallerKind, CallerName, Clock, DomainId, Error, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Engine, Order, Read, Space, SpaceId, SpaceTxn};
@@ -19,7 +20,7 @@ use crate::checks::Checks;
 use crate::home::Home;
 use crate::issuer::SigningIssuer;
 use crate::issuers::{Documents, IssuerSettings, Issuers};
-use crate::keys::{self, KeyRing, KeyState, RootFile};
+use crate::keys::{self, KeyRing, KeyState, RootKey};
 use crate::links::{self, TableLinks};
 use crate::password::{PasswordHash, random_password};
 use crate::remembered::Remembered;
@@ -348,21 +349,42 @@ impl Auth {
     }
 
     /// Does the same by a root key that was put away.
-    pub async fn rotate_by(
-        &self,
-        caller: &Caller,
-        purpose: Purpose,
-        root: Option<RootFile>,
-    ) -> Result<KeyId> {
+    pub async fn rotate_by(&self, caller: &Caller, purpose: Purpose, root: Option<RootKey>) -> Result<KeyId> {
         self.home.demand_administrator(caller)?;
         let (home, caller) = (self.home.clone(), caller.clone());
         let change = async move {
+            // Before the gate is held: whoever logs in would wait for the file with us.
+            let root = match root {
+                Some(root) => Ok(root),
+                None => home.keys.root(None).await,
+            };
             let _gate = home.gate.write().await;
-            let answer =
-                home.keys.rotate(purpose, root.as_ref()).await.map_err(|error| error.op("rotate a key"));
+            let answer = match root {
+                Ok(root) => home.keys.rotate(purpose, &root).await,
+                Err(error) => Err(error),
+            };
+            let answer = answer.map_err(|error| error.op("rotate a key"));
             home.tell_edit(&caller, "rotate-key", answer, format!("{purpose:?}")).await
         };
         self.home.to_the_end(change).await
+    }
+
+    /// Reads the root key from where it was put away: a plain file, of the node's user, that nobody else can read.
+    /// Administrators only. `Unavailable` if there is none, `NotPermitted` if it is another file than that,
+    /// `Invalid` if it is another domain's, `Deadline` if it cannot be read in [`limits::ROOT_KEY_WAIT`].
+    pub async fn root_at(&self, caller: &Caller, path: &Path) -> Result<RootKey> {
+        self.home.demand_administrator(caller)?;
+        let root = self.home.keys.root(Some(path.to_owned())).await;
+        if let Err(error) = &root {
+            let failed = AuditOutcome::Failed(error.kind());
+            self.home.tell(caller, None, "rotate-key", failed, "the root key".to_owned()).await;
+        }
+        root
+    }
+
+    /// Returns when the first of the keys that sign now runs out.
+    pub fn keys_until(&self) -> Time {
+        self.home.keys.until()
     }
 
     /// Stops believing a key that was rotated out, at once: what it signed is dead, and every
@@ -430,8 +452,26 @@ fn sweep(home: &Arc<Home>) -> Task<()> {
             if let Err(error) = forget.await {
                 tracing::warn!(?error, "what has run out of auth's tables is still there");
             }
+            if let Err(error) = renew_keys(&home).await {
+                tracing::warn!(?error, "signing keys that run out could not be replaced");
+            }
         }
     })
+}
+
+/// Replaces signing keys that run out, if the root key is in its place.
+async fn renew_keys(home: &Arc<Home>) -> Result<()> {
+    let ending = home.keys.ending()?;
+    if ending.is_empty() || home.keys.root_here().is_none() {
+        return Ok(());
+    }
+    let root = home.keys.root(None).await?;
+    let _gate = home.gate.write().await;
+    for purpose in ending {
+        let key = home.keys.rotate(purpose, &root).await?;
+        tracing::info!(op = "renew a key", ?purpose, id = %key, "a signing key was about to run out and is replaced");
+    }
+    Ok(())
 }
 
 /// Fails with `Corrupt` if the tables hold anything: then the domain was there, and is not made

@@ -12,6 +12,7 @@ pub(crate) mod file;
 mod tests;
 
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,15 +21,13 @@ use ed25519_dalek::{Signer, SigningKey};
 use serde::Serialize;
 use weft_core::proof::{CertificateClaims, KeyCertificate, Purpose, Signed, Trust};
 use weft_core::service::Finding;
-use weft_core::{DomainId, Error, ErrorKind, KeyId, Result, Time, VolumeId, limits};
+use weft_core::{Deadline, DomainId, Error, ErrorKind, KeyId, Result, Time, VolumeId, limits};
 use weft_kv::{Ack, Read, Space};
 use weft_sys::disk::Entry;
 use weft_sys::{Disk, Sys};
 
+use self::file::SIGNING;
 use crate::tables::{self, KeyRow};
-
-/// What signing keys are for, in the order they are made.
-const SIGNING: [Purpose; 3] = [Purpose::Credential, Purpose::Capability, Purpose::Audit];
 
 /// What is known of a signing key, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,20 +46,17 @@ pub struct KeyState {
     pub until: Time,
 }
 
-/// Where the root key lies when it was put away: a file that nobody but the node's user can read.
+/// The domain's root key, as it was read for making keys; gone from memory with the last of these.
 #[derive(Clone)]
-pub struct RootFile {
-    /// The directory.
-    pub disk: Arc<dyn Disk>,
-    /// The file's name in it.
-    pub name: String,
-}
+pub struct RootKey(Arc<Root>);
 
 /// The keys that sign now.
 struct Current {
     credential: SigningKey,
     capability: SigningKey,
     audit: SigningKey,
+    /// When the first of them runs out.
+    until: Time,
 }
 
 /// Keys on disk and in memory, and what is believed of keys.
@@ -72,6 +68,8 @@ pub(crate) struct KeyRing {
     volumes: Vec<VolumeId>,
     current: ArcSwap<Current>,
     trust: ArcSwap<Trust>,
+    /// Held while a root key's file is read: one that does not answer keeps one thread, not all there are.
+    reading: Arc<tokio::sync::Semaphore>,
 }
 
 /// A key made and certified, not yet in the tables.
@@ -101,10 +99,14 @@ impl Root {
     }
 
     /// Reads it from where it was put away.
-    fn read_from(from: &RootFile) -> Result<Self> {
-        let found = file::read(&*from.disk, Purpose::Certificate, &from.name)?;
-        let missing = || Error::new(ErrorKind::Unavailable, "there is no such file on the node's machine");
-        found.map(Self).ok_or_else(|| missing().op("read the root key from").about(&from.name))
+    fn read_from(from: &Path) -> Result<Self> {
+        let missing = || {
+            Error::new(ErrorKind::Unavailable, "there is no such file on the node's machine")
+                .op(READ_ROOT)
+                .about(from.display())
+                .hint("a service may not see /home (ProtectHome=): copy it elsewhere for the moment")
+        };
+        file::read_put_away(from)?.map(Self).ok_or_else(missing)
     }
 
     /// Returns the domain that this key is the root of.
@@ -161,6 +163,8 @@ impl Root {
     }
 }
 
+const READ_ROOT: &str = "read the root key from";
+
 fn sign<T: Serialize>(key: &SigningKey, purpose: Purpose, claims: &T) -> Result<Signed> {
     let claims = tables::encode(claims)?;
     if claims.len() > limits::PROOF_BYTES_MAX {
@@ -188,6 +192,7 @@ impl KeyRing {
             for purpose in SIGNING {
                 renew_if_needed(&sys, &*disk, &space, purpose, &volumes).await?;
             }
+            forget_replaced(&*disk, &key_rows(&space.snapshot()?)?)?;
         }
         let mut rows = key_rows(&space.snapshot()?)?;
         let lent = if replace { Vec::new() } else { lend(&sys, &*disk, &mut rows, &volumes)? };
@@ -195,11 +200,8 @@ impl KeyRing {
             Some((_, key)) => Ok(SigningKey::clone(key)),
             None => read_current(&*disk, &rows, purpose),
         };
-        let keys = Current {
-            credential: current(Purpose::Credential)?,
-            capability: current(Purpose::Capability)?,
-            audit: current(Purpose::Audit)?,
-        };
+        let keys = Current::of(&rows, current)?;
+        keys.tell_end(&sys);
         let trust = trust_of(domain, &rows)?;
         Ok(Self {
             sys,
@@ -209,6 +211,7 @@ impl KeyRing {
             volumes,
             current: ArcSwap::from_pointee(keys),
             trust: ArcSwap::from_pointee(trust),
+            reading: Arc::new(tokio::sync::Semaphore::new(1)),
         })
     }
 
@@ -264,27 +267,66 @@ impl KeyRing {
         crate::check::of_keys(&*self.disk, self.domain, &key_rows(&self.space.snapshot()?)?)
     }
 
-    /// Replaces the key for `purpose`. What the old one signed stays believed. `Unavailable`
-    /// without the root key.
-    /// The root key is where it was made, unless `from` says where else.
-    pub(crate) async fn rotate(&self, purpose: Purpose, from: Option<&RootFile>) -> Result<KeyId> {
+    /// Reads the domain's root key, from where it was put away or else from its own place. Wherever it lies, nobody
+    /// else waits for it.
+    pub(crate) async fn root(&self, from: Option<PathBuf>) -> Result<RootKey> {
+        let about = from.as_ref().map_or(file::ROOT.to_owned(), |from| from.display().to_string());
+        let (disk, reading) = (self.disk.clone(), self.reading.clone());
+        let read = async move {
+            let turn = reading.acquire_owned().await;
+            let read = self.sys.blocking(move || {
+                let _turn = turn;
+                match from {
+                    Some(from) => Root::read_from(&from),
+                    None => Root::read(&*disk)?.ok_or_else(root_missing),
+                }
+            });
+            read.await?
+        };
+        let deadline = Deadline::within(self.sys.clock(), limits::ROOT_KEY_WAIT);
+        let root = self.sys.within(deadline, read).await.map_err(|error| match error.kind() {
+            ErrorKind::Deadline => Error::new(ErrorKind::Deadline, "it could not be read in time")
+                .op(READ_ROOT)
+                .about(&about)
+                .hint("the disk that it lies on does not answer: copy it to another"),
+            _ => error,
+        })?;
+        if root.domain() != self.domain {
+            return Err(Error::invalid("the root key there is another domain's").about(about));
+        }
+        Ok(RootKey(Arc::new(root)))
+    }
+
+    /// Replaces the key for `purpose`. What the old one signed stays believed.
+    pub(crate) async fn rotate(&self, purpose: Purpose, root: &RootKey) -> Result<KeyId> {
         if purpose == Purpose::Certificate {
             return Err(Error::unsupported("a root key is not replaced: it is the domain"));
         }
-        let root = match from {
-            Some(from) => Root::read_from(from)?,
-            None => Root::read(&*self.disk)?.ok_or_else(root_missing)?,
-        };
-        if root.domain() != self.domain {
-            let about = from.map_or(file::ROOT, |from| &from.name);
-            return Err(Error::invalid("the root key there is another domain's").about(about));
-        }
-        let made = root.certify(&self.sys, &*self.disk, purpose, &self.volumes)?;
-        drop(root);
+        let made = root.0.certify(&self.sys, &*self.disk, purpose, &self.volumes)?;
         let id = made.id;
-        replace(&self.space, &*self.disk, made).await?;
+        let old = replace(&self.space, made).await?;
+        // Before anything else may fail: the old key is not one to sign with any more.
         self.reload()?;
+        file::forget(&*self.disk, &old)?;
         Ok(id)
+    }
+
+    /// Returns when the first of the keys that sign now runs out.
+    pub(crate) fn until(&self) -> Time {
+        self.current.load().until
+    }
+
+    /// Returns what has a key that is to be replaced by now.
+    pub(crate) fn ending(&self) -> Result<Vec<Purpose>> {
+        let (rows, now) = (key_rows(&self.space.snapshot()?)?, self.sys.clock().now());
+        let mut ending = Vec::new();
+        for purpose in SIGNING {
+            let Some((_, row)) = current_row(&rows, purpose) else { continue };
+            if end_of(row)?.since(now) <= limits::KEY_RENEW {
+                ending.push(purpose);
+            }
+        }
+        Ok(ending)
     }
 
     /// Stops believing a key that does not sign any more.
@@ -308,12 +350,8 @@ impl KeyRing {
 
     fn reload(&self) -> Result<()> {
         let rows = key_rows(&self.space.snapshot()?)?;
-        let current = |purpose| read_current(&*self.disk, &rows, purpose);
-        let keys = Current {
-            credential: current(Purpose::Credential)?,
-            capability: current(Purpose::Capability)?,
-            audit: current(Purpose::Audit)?,
-        };
+        let keys = Current::of(&rows, |purpose| read_current(&*self.disk, &rows, purpose))?;
+        keys.tell_end(&self.sys);
         // First what is believed, so that nothing is signed that would not be.
         self.trust.store(Arc::new(trust_of(self.domain, &rows)?));
         self.current.store(Arc::new(keys));
@@ -321,11 +359,46 @@ impl KeyRing {
     }
 }
 
+impl Current {
+    fn of(rows: &[(KeyId, KeyRow)], key: impl Fn(Purpose) -> Result<SigningKey>) -> Result<Self> {
+        let mut until = Time::MAX;
+        for (_, row) in rows.iter().filter(|(_, row)| row.current) {
+            until = until.min(end_of(row)?);
+        }
+        Ok(Self {
+            credential: key(Purpose::Credential)?,
+            capability: key(Purpose::Capability)?,
+            audit: key(Purpose::Audit)?,
+            until,
+        })
+    }
+
+    /// Tells monitors when the first of them runs out.
+    fn tell_end(&self, sys: &Sys) {
+        let seconds = u64::try_from(self.until.seconds()).unwrap_or(0);
+        sys.metrics().auth_key_end.set((), seconds.saturating_mul(1_000_000));
+    }
+}
+
+fn end_of(row: &KeyRow) -> Result<Time> {
+    let claims: CertificateClaims = tables::decode(row.certificate.statement.claims())?;
+    Ok(claims.until)
+}
+
 fn root_missing() -> Error {
     Error::new(ErrorKind::Unavailable, "the domain's root key is not here")
         .op("certify a key with")
         .about(file::ROOT)
-        .hint("weft key rotate --root-key FILE takes it from where it was put away; a start wants it back as root.key")
+        .hint(
+            "weft key rotate --root-key FILE takes it from where it was put away; or put it back as root.key",
+        )
+}
+
+/// The same at a start, when there is nobody yet whom a command could ask.
+fn root_wanted(detail: &'static str) -> Error {
+    Error::new(ErrorKind::Unavailable, detail).op("certify a key with").about(file::ROOT).hint(
+        "put root.key back in its place, auth/keys/root.key, and start again; then it may be put away again",
+    )
 }
 
 async fn renew_if_needed(
@@ -336,13 +409,20 @@ async fn renew_if_needed(
     volumes: &[VolumeId],
 ) -> Result<()> {
     match root_if_needed(sys, disk, &key_rows(&space.snapshot()?)?, purpose, volumes)? {
-        Some(root) => replace(space, disk, root.certify(sys, disk, purpose, volumes)?).await,
+        Some(root) => replace(space, root.certify(sys, disk, purpose, volumes)?).await.map(drop),
         None => Ok(()),
     }
 }
 
+/// Removes the secrets of keys that were replaced: a start cut off after that was recorded left them.
+fn forget_replaced(disk: &dyn Disk, rows: &[(KeyId, KeyRow)]) -> Result<()> {
+    let old = rows.iter().filter(|(_, row)| !row.current);
+    let old: Vec<_> = old.map(|(id, row)| file::name_of(row.purpose, *id)).collect();
+    file::forget(disk, &old)
+}
+
 /// Returns the root key if another key for `purpose` is to be made. Without it, one that runs out
-/// will do for now, and one that is missing or insufficient is an error.
+/// will do for now, and one that is missing, insufficient or has run out is an error.
 fn root_if_needed(
     sys: &Sys,
     disk: &dyn Disk,
@@ -363,6 +443,10 @@ fn root_if_needed(
     }
     match Root::read(disk)? {
         Some(root) => Ok(Some(root)),
+        // Nobody would believe what it signs: better told now than at every login.
+        None if there && speaks && left.is_zero() => {
+            Err(root_wanted("a signing key has run out, and the domain's root key is not here"))
+        }
         None if there && speaks => {
             tracing::warn!(
                 ?purpose,
@@ -371,7 +455,9 @@ fn root_if_needed(
             );
             Ok(None)
         }
-        None => Err(root_missing()),
+        None => Err(root_wanted(
+            "a signing key must be made, and the domain's root key is not here to certify it",
+        )),
     }
 }
 
@@ -396,8 +482,8 @@ fn lend(
     Ok(lent)
 }
 
-/// Makes a new key the current one of its purpose and destroys the secret halves of those before.
-async fn replace(space: &Space, disk: &dyn Disk, made: Certified) -> Result<()> {
+/// Makes a new key the current one of its purpose. Returns the files of those before, whose secrets are to go.
+async fn replace(space: &Space, made: Certified) -> Result<Vec<String>> {
     let Certified { id, row } = made;
     let purpose = row.purpose;
     let act = move |txn: &mut weft_kv::SpaceTxn<'_>| {
@@ -406,14 +492,13 @@ async fn replace(space: &Space, disk: &dyn Disk, made: Certified) -> Result<()> 
             if before.purpose == purpose && before.current {
                 before.current = false;
                 tables::write(txn, &tables::key_key(other), &before)?;
-                old.push(other);
+                old.push(file::name_of(purpose, other));
             }
         }
         tables::write(txn, &tables::key_key(id), &row)?;
         Ok(old)
     };
-    let (old, _) = space.write(Ack::Durable, act).await?;
-    old.into_iter().try_for_each(|old| file::remove(disk, &file::name_of(purpose, old)))
+    space.write(Ack::Durable, act).await.map(|(old, _)| old)
 }
 
 pub(crate) fn key_rows(rows: &(impl Read + ?Sized)) -> Result<Vec<(KeyId, KeyRow)>> {
@@ -475,7 +560,9 @@ fn strays(disk: &dyn Disk, purpose: Purpose, rows: &[(KeyId, KeyRow)]) -> Result
 fn read_current(disk: &dyn Disk, rows: &[(KeyId, KeyRow)], purpose: Purpose) -> Result<SigningKey> {
     let none = || Error::corrupt(format!("the domain has no key for {purpose:?}"));
     let (id, _) = current_row(rows, purpose).ok_or_else(none)?;
-    let key = file::read(disk, purpose, &file::name_of(purpose, *id))?.ok_or_else(root_missing)?;
+    let key = file::read(disk, purpose, &file::name_of(purpose, *id))?.ok_or_else(|| {
+        root_wanted("the file of a signing key is not there, nor the root key to make another")
+    })?;
     if file::id_of(&key) != *id {
         return Err(Error::corrupt("the key in the file is another one").about(file::name_of(purpose, *id)));
     }

@@ -60,6 +60,10 @@ pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
 pub use check::{check, mend};
 pub use issuers::{ActsFor, Documents, IssuerSettings, check_keys};
-pub use keys::{KeyState, RootFile};
+pub use keys::file::is_signing_key;
+pub use keys::{KeyState, RootKey};
 pub use links::{LinkTarget, TableLinks};
 pub use tables::SCHEMA_VERSION;
+
+/// What the files begin with that auth keeps beside its tables: the audit log's, and those of keys.
+pub const FILE_FORMATS: [&[u8]; 2] = [audit::MAGIC, keys::file::MAGIC];

@@ -15,6 +15,8 @@ pub enum ShownBy {
     KvBackup,
     /// The first start, which makes keys.
     AuthKeys,
+    /// A key that is replaced by another.
+    AuthKeyGone,
     /// Records of the audit.
     AuthAudit,
     /// Crash seeds of the object store.
@@ -29,10 +31,11 @@ pub enum ShownBy {
 
 impl ShownBy {
     /// Every test, by the file that it stands in.
-    pub const ALL: [(Self, &str); 8] = [
+    pub const ALL: [(Self, &str); 9] = [
         (Self::KvCrashes, "kv/tests/it/crash.rs"),
         (Self::KvBackup, "kv/tests/it/crash.rs"),
         (Self::AuthKeys, "auth/tests/it/keys.rs"),
+        (Self::AuthKeyGone, "auth/tests/it/keys.rs"),
         (Self::AuthAudit, "auth/tests/it/audit.rs"),
         (Self::StoreCrashes, "store/tests/it/crash.rs"),
         (Self::StoreBackup, "store/tests/it/backup.rs"),
@@ -57,6 +60,7 @@ fn shown_by(site: FlushSite) -> ShownBy {
         | FlushSite::KvTree => ShownBy::KvCrashes,
         FlushSite::KvTreeDir | FlushSite::KvBackup | FlushSite::KvBackupDir => ShownBy::KvBackup,
         FlushSite::AuthKey | FlushSite::AuthKeyDir => ShownBy::AuthKeys,
+        FlushSite::AuthKeyRemove => ShownBy::AuthKeyGone,
         FlushSite::AuditBatch | FlushSite::AuditDir => ShownBy::AuthAudit,
         FlushSite::StoreObject
         | FlushSite::StoreSpareDir

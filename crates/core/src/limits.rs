@@ -593,10 +593,13 @@ pub const DROP_STAGE_LIFE: Duration = Duration::from_secs(3 * 24 * 3600);
 pub const DROP_BOXES_MAX: usize = 1000;
 /// How long the root key's word for a signing key holds.
 pub const KEY_LIFE: Duration = Duration::from_secs(2 * 365 * 24 * 3600);
-/// How long before its end a signing key is replaced at a start, if the root key is there.
+/// How long before its end a signing key is replaced if the root key is in its place, and else told as about to run
+/// out.
 pub const KEY_RENEW: Duration = Duration::from_secs(60 * 24 * 3600);
 /// How long the withdrawal of another domain's credential is remembered: longer than any lives.
 pub const REVOCATION_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+/// How long the file of a root key may take to be read: it may lie on a disk that does not answer.
+pub const ROOT_KEY_WAIT: Duration = Duration::from_secs(10);
 /// Rows of auth that one transaction takes to another version of its tables.
 pub const AUTH_STEP_ROWS: usize = 1000;
 /// How often what has run out is forgotten.
@@ -732,6 +735,10 @@ pub const SCRUB_SLOWER_IN_USE: u32 = 4;
 pub const SCRUB_BYTES_PER_SECOND_MIN: u64 = 64 << 10;
 /// Damaged objects that a scrubber remembers by name; more are counted.
 pub const SCRUB_DAMAGED_MAX: usize = 1000;
+/// Damaged blocks of one object that a scrubber remembers by number; more are counted.
+pub const SCRUB_BLOCKS_MAX: usize = 128;
+/// Blocks that wait for a scrubber to look at them out of their turn. Who finds no room is looked at in its turn.
+pub const SCRUB_AGAIN_MAX: usize = 1024;
 /// How long the names of damaged files are told as they were found out.
 pub const DAMAGED_NAMES_KEPT: Duration = Duration::from_secs(600);
 /// Damaged files that `weft status` names; `weft scrub status` tells all that are remembered.

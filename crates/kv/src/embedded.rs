@@ -54,6 +54,11 @@ use crate::engine::{
 const OWN: u8 = 0xff;
 const LOCK: &str = "lock";
 
+/// What the files begin with that the engine writes beside its tree: those of the log, and backups.
+pub const FILE_FORMATS: [&[u8]; 2] = [record::SEGMENT_MAGIC, backup::MAGIC];
+/// The format of the tree that it writes.
+pub const TREE_FORMAT: u64 = tree::FORMAT_NOW;
+
 /// Sizes of an embedded engine. The defaults are those of `weft_core::limits`; tests shrink them
 /// so that every boundary is crossed often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

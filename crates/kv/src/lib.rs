@@ -55,7 +55,7 @@ mod engine;
 mod following;
 mod space;
 
-pub use embedded::{Embedded, Options};
+pub use embedded::{Embedded, FILE_FORMATS, Options, TREE_FORMAT};
 pub use engine::{
     Boot, Commit, Engine, Note, NoteKind, NotePosition, Notes, Order, Read, Row, Rows, Snapshot, Supports,
     Txn, WriteFn, counter, prefix_end,

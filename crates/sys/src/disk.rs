@@ -59,6 +59,8 @@ flush_sites! {
     AuthKey,
     /// The name of a new signing key's file.
     AuthKeyDir,
+    /// The going of the file of a key that was replaced.
+    AuthKeyRemove,
     /// A batch of audit records.
     AuditBatch,
     /// The name of a new audit file.

@@ -140,11 +140,39 @@ pub fn give_back_large_blocks() {
 /// Fails with `NotPermitted` if others could have read or replaced it. All of it is
 /// checked through the open file, so that nobody can swap it in between.
 pub fn read_private(path: &Path, max: u64) -> Result<Option<String>> {
-    const OP: &str = "read the secret in";
+    let Some(file) = open_private(path)? else { return Ok(None) };
+    let mut text = String::new();
+    file.take(max)
+        .read_to_string(&mut text)
+        .map_err(|error| fault::error(error, READ_SECRET, path.display()))?;
+    Ok(Some(text))
+}
+
+/// Reads the beginning of such a file into `bytes`, which the caller wipes. Returns how many there were.
+pub fn read_private_into(path: &Path, bytes: &mut [u8]) -> Result<Option<usize>> {
+    let Some(mut file) = open_private(path)? else { return Ok(None) };
+    let mut filled = 0;
+    while filled < bytes.len() {
+        match file.read(&mut bytes[filled..]) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(fault::error(error, READ_SECRET, path.display())),
+        }
+    }
+    Ok(Some(filled))
+}
+
+const READ_SECRET: &str = "read the secret in";
+
+fn open_private(path: &Path) -> Result<Option<std::fs::File>> {
     let refuse = |detail: &'static str| {
-        Err(Error::not_permitted(detail).op(OP).about(path.display()).hint("chmod 600 it, or remove it"))
+        Err(Error::not_permitted(detail)
+            .op(READ_SECRET)
+            .about(path.display())
+            .hint("chmod 600 it, or remove it"))
     };
-    let failed = |error| fault::error(error, OP, path.display());
+    let failed = |error| fault::error(error, READ_SECRET, path.display());
     // A pipe put there must not make us wait.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let file = match OpenOptions::new().read(true).custom_flags(flags.bits() as i32).open(path) {
@@ -165,9 +193,7 @@ pub fn read_private(path: &Path, max: u64) -> Result<Option<String>> {
     if metadata.mode() & 0o077 != 0 {
         return refuse("others can read or replace it");
     }
-    let mut text = String::new();
-    file.take(max).read_to_string(&mut text).map_err(failed)?;
-    Ok(Some(text))
+    Ok(Some(file))
 }
 
 /// Opens a file at its end, made if it is not there, for this process alone to write: through no link,
@@ -281,6 +307,11 @@ mod tests {
         }
         let read = read_private(&secret(dir.path(), 0o600), 100).expect("it is closed");
         assert_eq!(read.as_deref(), Some("secret"));
+        for (room, expected) in [(4, &b"secr"[..]), (9, b"secret")] {
+            let mut bytes = vec![0; room];
+            let read = read_private_into(&dir.path().join("token"), &mut bytes).expect("it is closed");
+            assert_eq!(&bytes[..read.expect("it is there")], expected);
+        }
     }
 
     #[test]
@@ -291,6 +322,8 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("a pipe can be made");
         for path in [link.as_path(), dir.path(), &pipe] {
             let refused = read_private(path, 100).expect_err("it must be refused");
+            assert_eq!(refused.kind(), ErrorKind::NotPermitted, "{}", path.display());
+            let refused = read_private_into(path, &mut [0; 9]).expect_err("it must be refused");
             assert_eq!(refused.kind(), ErrorKind::NotPermitted, "{}", path.display());
         }
         assert!(read_private(&dir.path().join("absent"), 100).expect("absence is no error").is_none());

@@ -16,7 +16,7 @@ use weft_core::service::AuditRecord;
 use weft_core::{DomainId, Error, Result, Time, limits};
 
 /// How a file starts.
-pub(super) const MAGIC: &[u8; 16] = b"weft audit log 2";
+pub(crate) const MAGIC: &[u8; 16] = b"weft audit log 2";
 
 const LENGTHS: usize = 8;
 const LINK: usize = 32;

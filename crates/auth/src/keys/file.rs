@@ -1,16 +1,21 @@
 //! A key's file: 32 secret bytes, what they are for, and a check that nothing was damaged.
 
+use std::path::Path;
+
 use ed25519_dalek::SigningKey;
 use weft_core::proof::Purpose;
 use weft_core::{Error, ErrorKind, KeyId, Result};
 use weft_sys::disk::Entry;
-use weft_sys::{Disk, FlushSite, Open, Random};
+use weft_sys::{Disk, FlushSite, Open, Random, process};
 use zeroize::Zeroizing;
 
 /// The root key's file. It can be taken away; only rotation needs it.
 pub(crate) const ROOT: &str = "root.key";
 
-const MAGIC: &[u8; 12] = b"weft key v1\n";
+/// What signing keys are for, in the order they are made.
+pub(super) const SIGNING: [Purpose; 3] = [Purpose::Credential, Purpose::Capability, Purpose::Audit];
+
+pub(crate) const MAGIC: &[u8; 12] = b"weft key v1\n";
 const CHECK_BYTES: usize = 8;
 const FILE_BYTES: usize = MAGIC.len() + 1 + 32 + CHECK_BYTES;
 
@@ -35,6 +40,15 @@ pub(crate) fn name_of(purpose: Purpose, id: KeyId) -> String {
         Purpose::Audit => "audit",
     };
     format!("{word}-{id}.key")
+}
+
+/// Returns whether a file in the directory of keys is, by its name, one of a key that signs. The root key is none,
+/// whatever its copies are called.
+pub fn is_signing_key(name: &str) -> bool {
+    let id =
+        name.strip_suffix(".key").and_then(|rest| rest.split_once('-')).and_then(|(_, id)| id.parse().ok());
+    // As it is written: a name that merely means the same is another file's.
+    id.is_some_and(|id| SIGNING.iter().any(|purpose| name_of(*purpose, id) == name))
 }
 
 fn number(purpose: Purpose) -> u8 {
@@ -98,6 +112,30 @@ pub(crate) fn read(disk: &dyn Disk, purpose: Purpose, name: &str) -> Result<Opti
     decode(purpose, &bytes[..read]).map(Some).map_err(|error| error.op("read").about(name))
 }
 
+/// Reads a root key from where it was put away; `None` if there is no such file. `NotPermitted` if it is anything
+/// but a plain file of the node's user that nobody else can read.
+pub(crate) fn read_put_away(path: &Path) -> Result<Option<SigningKey>> {
+    let mut bytes = Zeroizing::new([0; FILE_BYTES + 1]);
+    let read = process::read_private_into(path, &mut *bytes).map_err(|error| match error.kind() {
+        ErrorKind::NotPermitted | ErrorKind::Denied => error
+            .hint("copy it to a file of the node's user that nobody else can read: install -m 600 -o USER"),
+        _ => error,
+    })?;
+    let Some(read) = read else { return Ok(None) };
+    let key = decode(Purpose::Certificate, &bytes[..read]);
+    key.map(Some).map_err(|error| error.op("read").about(path.display()))
+}
+
+/// Removes the files of keys that were replaced, and has it on disk that they are gone.
+pub(crate) fn forget(disk: &dyn Disk, replaced: &[String]) -> Result<()> {
+    let there: Vec<_> = replaced.iter().filter(|name| disk.measure(name).is_ok()).collect();
+    if there.is_empty() {
+        return Ok(());
+    }
+    there.into_iter().try_for_each(|name| remove(disk, name))?;
+    disk.sync_dir("", FlushSite::AuthKeyRemove)
+}
+
 /// Removes a key's file, if it is there.
 pub(crate) fn remove(disk: &dyn Disk, name: &str) -> Result<()> {
     match disk.remove(name) {
@@ -147,6 +185,33 @@ mod tests {
 
     const PURPOSES: [Purpose; 4] =
         [Purpose::Certificate, Purpose::Credential, Purpose::Capability, Purpose::Audit];
+
+    #[test]
+    fn only_what_signs_is_a_signing_key_by_its_name() {
+        let id = KeyId(u128::MAX / 7);
+        for purpose in PURPOSES {
+            assert_eq!(is_signing_key(&name_of(purpose, id)), purpose != Purpose::Certificate);
+        }
+        let own = name_of(Purpose::Audit, id);
+        for other in [
+            "",
+            "root.key",
+            "root.key.away",
+            "root",
+            ".key",
+            "audit-.key",
+            "audit-1.key",
+            "root-1.key",
+            "a-b.key",
+        ] {
+            assert!(!is_signing_key(other), "{other}");
+        }
+        for other in
+            [own.to_uppercase(), format!("{own}.new"), format!("x{own}"), own.replace("audit", "root")]
+        {
+            assert!(!is_signing_key(&other), "{other}");
+        }
+    }
 
     #[test]
     fn a_mutated_key_file_is_refused_or_the_key_that_was_kept() {

@@ -5,13 +5,15 @@ use std::sync::Arc;
 
 use weft_auth::{Auth, FirstPassword, Settings};
 use weft_conformance::ShownBy;
+use weft_core::form::{Door, Origin};
 use weft_core::proof::Purpose;
-use weft_core::{ErrorKind, Rights, VolumeId, limits};
+use weft_core::service::Evidence;
+use weft_core::{Clock, ErrorKind, Rights, VolumeId, limits};
 use weft_kv::{Embedded, Options, SpaceId};
 use weft_sys::disk::Faults;
 use weft_sys::{Disk, Open, RealDisk, SimDisk, Sys, simulate};
 
-use crate::scene::{ROOT_WORD, Scene, scene, settings};
+use crate::scene::{FOUNDER_UID, ROOT_WORD, Scene, scene, settings};
 
 const ROOT: &str = "auth/keys/root.key";
 
@@ -100,6 +102,171 @@ fn a_key_about_to_run_out_is_replaced_at_a_start_if_the_root_key_is_there() {
         let after = current(&node, &node.admin().await);
         assert!(before.iter().all(|key| !after.contains(key)));
     });
+}
+
+/// The keys that sign.
+async fn current(node: &Scene) -> Vec<weft_core::KeyId> {
+    let keys = node.auth.keys(&node.admin().await).expect("it may");
+    keys.into_iter().filter(|key| key.current).map(|key| key.id).collect()
+}
+
+#[test]
+fn a_key_about_to_run_out_is_replaced_while_the_node_runs_once_the_root_key_is_there() {
+    scene(69, |node| async move {
+        let before = current(&node).await;
+        let made = node.auth.keys(&node.admin().await).expect("it may").iter().map(|key| key.until).min();
+        assert_eq!(Some(node.auth.keys_until()), made);
+        assert_eq!(
+            node.sys.metrics().auth_key_end.value(()),
+            node.auth.keys_until().seconds() as u64 * 1_000_000
+        );
+        node.pass(limits::KEY_LIFE - limits::KEY_RENEW - limits::AUTH_SWEEP * 2);
+        node.sys.sleep(limits::AUTH_SWEEP).await;
+        assert_eq!(current(&node).await, before, "it is too early");
+        node.disk.rename(ROOT, "safe").expect("it is taken away");
+        node.sys.sleep(limits::AUTH_SWEEP * 3).await;
+        assert_eq!(current(&node).await, before, "there is nothing to certify others by");
+        node.disk.rename("safe", ROOT).expect("it is put back");
+        let token = node.token_of(&node.admin().await).await;
+        node.sys.sleep(limits::AUTH_SWEEP * 2).await;
+        let after = current(&node).await;
+        assert!(after.len() == 3 && before.iter().all(|key| !after.contains(key)));
+        assert!(node.auth.keys_until().since(node.sys.now()) > limits::KEY_RENEW);
+        node.token(&token).await.expect("what the old ones signed is good");
+    });
+}
+
+#[test]
+fn with_a_key_that_ran_out_a_start_is_refused_until_the_root_key_is_back() {
+    scene(70, |node| async move {
+        node.disk.rename(ROOT, "safe").expect("it is taken away");
+        node.pass(limits::KEY_LIFE + limits::KEY_RENEW);
+        let Scene { sys, disk, auth, .. } = node;
+        drop(auth);
+        let disk = disk.kill();
+        let error =
+            Scene::try_start(&sys, disk.clone(), settings()).await.err().expect("nobody would be let in");
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        assert!(error.detail().contains("run out"), "{error:?}");
+        assert!(
+            error.advice().is_some_and(|hint| hint.contains("put root.key back in its place")),
+            "{error:?}"
+        );
+        let disk = disk.kill();
+        disk.rename("safe", ROOT).expect("it is put back");
+        let node = Scene::try_start(&sys, disk, settings()).await.expect("new ones are made");
+        node.login("admin", ROOT_WORD).await.expect("right");
+    });
+}
+
+/// What lies in the directory of keys.
+fn key_files(disk: &SimDisk) -> Vec<String> {
+    let mut names = Vec::new();
+    disk.list("auth/keys", &mut |name, _| {
+        names.push(name.to_owned());
+        std::ops::ControlFlow::Continue(())
+    })
+    .expect("a directory");
+    names.sort();
+    names
+}
+
+/// Replaces a key, cuts the power, and says whether the secret of the old one is gone.
+fn gone_after_a_crash(seed: u64, ignored: Option<weft_sys::FlushSite>) -> bool {
+    scene(seed, |node| async move {
+        let before = key_files(&node.disk);
+        node.disk.set_faults(|faults| faults.ignore.extend(ignored));
+        node.auth.rotate(&node.admin().await, Purpose::Capability).await.expect("the root key is here");
+        let after = key_files(&node.disk.crashed_copy(seed));
+        before.iter().filter(|name| !after.contains(name)).count() == 1
+    })
+}
+
+#[test]
+fn the_secret_of_a_key_that_was_replaced_is_gone_for_good_because_of_its_flush() {
+    assert!((0..20).all(|seed| gone_after_a_crash(seed, None)));
+    for site in ShownBy::AuthKeyGone.sites() {
+        assert!(
+            (0..200).any(|seed| !gone_after_a_crash(seed, Some(site))),
+            "nothing comes back without {site:?}"
+        );
+    }
+}
+
+/// Cuts a rotation off at each of its changes to the disk, then starts again.
+#[test]
+fn a_rotation_cut_off_anywhere_leaves_no_secret_of_a_replaced_key_behind_the_next_start() {
+    let settings = || Settings { founder_password: FirstPassword::None, ..settings() };
+    for cut in 1.. {
+        let done = simulate(cut, |sys| async move {
+            let node = Scene::try_start(&sys, SimDisk::new(), settings()).await.expect("it starts");
+            let admin = node.admin().await;
+            node.disk.set_faults(|faults| faults.halt = Some(cut));
+            let whole = node.auth.rotate(&admin, Purpose::Credential).await.is_ok();
+            let Scene { disk, auth, .. } = node;
+            drop(auth);
+            let node = Scene::try_start(&sys, disk.crash(cut), settings()).await.expect("it starts again");
+            let files = key_files(&node.disk);
+            for key in node.auth.keys(&node.admin().await).expect("it may") {
+                let there = files.iter().any(|name| name.contains(&key.id.to_string()));
+                assert_eq!(there, key.current, "cut at {cut}: {files:?}");
+            }
+            whole
+        });
+        if done {
+            assert!(cut > 5, "it was cut off only {cut} times");
+            return;
+        }
+    }
+}
+
+/// On the real machine, where there are pipes, and disks that do not answer.
+#[tokio::test(flavor = "multi_thread")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "files that are none of the node's are what is tested"
+)]
+async fn nobody_waits_for_the_file_of_a_root_key() {
+    let home = tempfile::tempdir().expect("a directory");
+    let sys = Sys::real();
+    let disk = RealDisk::open(home.path()).expect("it opens");
+    let kv = Embedded::open(sys.clone(), disk.beneath("kv").expect("made"), Options::default());
+    let engine = Arc::new(kv.expect("it opens"));
+    let below = disk.beneath("auth").expect("made");
+    let (auth, _) = Auth::open(sys.clone(), engine, SpaceId(2), below, settings()).await.expect("it starts");
+    let at = Origin { door: Door::Native, peer: None, uid: Some(FOUNDER_UID) };
+    let admin =
+        auth.authority().authenticate(&Evidence::SocketUid(FOUNDER_UID), at).await.expect("it made it");
+    // A pipe that nobody writes to.
+    let pipe = home.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status().expect("it runs");
+    assert!(made.success());
+    assert_eq!(kind(auth.root_at(&admin, &pipe).await), Some(ErrorKind::NotPermitted));
+    // The key itself counts, not who may look into its directory.
+    let (own, away) = (home.path().join("auth/keys/root.key"), home.path().join("away"));
+    std::fs::create_dir(&away).expect("made");
+    std::fs::set_permissions(&away, std::fs::Permissions::from_mode(0o711)).expect("ours");
+    std::fs::rename(&own, away.join("root.key")).expect("moved");
+    let root = auth.root_at(&admin, &away.join("root.key")).await.expect("it is closed to others");
+    auth.rotate_by(&admin, Purpose::Audit, Some(root)).await.expect("it is the domain's");
+    // Where it was made, too: then those who log in go on meanwhile.
+    let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&own).status().expect("it runs");
+    assert!(made.success());
+    let rotating = auth.rotate(&admin, Purpose::Audit);
+    let login = async {
+        // It is at the file by now, and stays there.
+        sys.sleep(limits::ROOT_KEY_WAIT / 20).await;
+        let begun = sys.clock().tick();
+        let again = auth.authority().authenticate(&Evidence::SocketUid(FOUNDER_UID), at).await;
+        again.expect("they may").live(sys.clock().moment()).expect("it is live");
+        let took = sys.clock().tick().since(begun);
+        assert!(took < limits::ROOT_KEY_WAIT / 2, "who logs in waited {took:?} for the file");
+        // Whoever writes lets go the thread that waits for it.
+        std::fs::File::options().write(true).open(&own).expect("it is a pipe")
+    };
+    let (rotated, _pipe) = tokio::join!(rotating, login);
+    rotated.expect_err("it is no key");
 }
 
 #[test]

@@ -89,6 +89,8 @@ catalogue! {
     auth_withdrawals: Counter<(Withdrawn,)> = "weft_auth_withdrawals_total", Count, Stable;
     /// Revocations that somebody asked for, and that were made.
     auth_revocations: Counter<()> = "weft_auth_revocations_total", Count, Stable;
+    /// When the first of the signing keys runs out, in seconds since 1970: nobody is let in after that.
+    auth_key_end: Gauge<()> = "weft_auth_key_end_seconds", Seconds, Stable;
     /// Audit records that could not be kept: must stay 0.
     auth_audit_lost: Counter<()> = "weft_auth_audit_lost_total", Count, Stable;
     /// Files that are open.

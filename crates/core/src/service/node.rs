@@ -121,6 +121,8 @@ pub struct Scrub {
     pub bytes_per_second: u64,
     /// Rounds that were begun, in all.
     pub rounds: u64,
+    /// Whether somebody asked for one that has not begun: it follows the one under way.
+    pub asked: bool,
     /// When the round under way was begun, if one is.
     pub began: Option<Time>,
     /// When the last round came to its end.
@@ -221,8 +223,8 @@ pub trait Node: Send + Sync {
     /// Checks every structure of the running node without changing anything.
     async fn check(&self, caller: &Caller) -> Result<CheckReport>;
 
-    /// Returns how far the scrubber is; with `begin`, has it begin a round unless one is under way.
-    /// `Conflict` if it is to begin and is switched off.
+    /// Returns how far the scrubber is; with `begin`, has it begin a round, after the one that is under way if
+    /// one is. `Conflict` if it is to begin and is switched off.
     async fn scrub(&self, caller: &Caller, begin: bool) -> Result<Scrub>;
 
     /// Returns the domain's keys.
@@ -234,7 +236,8 @@ pub trait Node: Send + Sync {
     /// left it. It is read for this, and not kept.
     ///
     /// `Unavailable` if the root key is not where it should be, `Invalid` if it is another domain's,
-    /// `NotPermitted` if others than the node's user can read it.
+    /// `NotPermitted` if it is no plain file that the node's user alone can read, `Deadline` if it cannot be read
+    /// in time.
     async fn rotate_keys(&self, caller: &Caller, root_key: Option<&str>, revoke_old: bool) -> Result<Keys>;
 
     /// Serves a directory of the node's machine, in place, as a volume of its own at a name that is

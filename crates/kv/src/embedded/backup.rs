@@ -21,7 +21,7 @@ use crate::engine::{Commit, Row, Snapshot};
 
 const NAME: &str = "weft-kv.backup";
 const NAME_UNFINISHED: &str = "weft-kv.backup.new";
-const MAGIC: &[u8; 8] = b"WEFTKVB1";
+pub(super) const MAGIC: &[u8; 8] = b"WEFTKVB1";
 const CHECK_BYTES: usize = 32;
 /// Rows gathered before a block is written.
 const BLOCK_BYTES: usize = 1 << 20;

@@ -20,7 +20,7 @@ pub(super) const HEAD_BYTES: usize = 72;
 pub(super) const ALIGN: u64 = 8;
 const CHECK_BYTES: usize = 16;
 
-const SEGMENT_MAGIC: &[u8; 8] = b"WEFTKV01";
+pub(super) const SEGMENT_MAGIC: &[u8; 8] = b"WEFTKV01";
 const RECORD_MAGIC: u32 = 0x4b56_6c67;
 
 pub(super) type Check = [u8; CHECK_BYTES];

@@ -34,7 +34,7 @@ const FORMAT: &str = "format";
 const IDENTITY: &str = "identity";
 
 /// The layout of tree and log that this code reads and writes.
-const FORMAT_NOW: u64 = 2;
+pub(super) const FORMAT_NOW: u64 = 2;
 const NAME: &str = "tree";
 const NAME_UNFINISHED: &str = "tree.new";
 const CHECK_BYTES: usize = 4;

@@ -93,6 +93,8 @@ struct Inner {
     boot: u64,
     counters: Counters,
     lookups: AtomicU64,
+    /// Pieces of objects that were read or written for others.
+    pieces: AtomicU64,
     live: Mutex<HashMap<ObjectId, Arc<Live>>>,
     /// Objects that are open for writing: kept in memory until they are sealed.
     writing: Mutex<BTreeMap<ObjectId, Arc<Live>>>,
@@ -131,6 +133,7 @@ impl Directory {
             boot,
             counters: Counters::default(),
             lookups: AtomicU64::new(0),
+            pieces: AtomicU64::new(0),
             live: Mutex::default(),
             writing: Mutex::default(),
             shards: std::array::from_fn(|_| tokio::sync::Mutex::new(())),
@@ -179,7 +182,7 @@ impl Directory {
         self.inner.scrubbed()
     }
 
-    /// Has the scrubber begin a round, unless one is under way. `Conflict` if it is switched off.
+    /// Has the scrubber begin a round, after the one that is under way if one is. `Conflict` if it is switched off.
     pub fn scrub_now(&self) -> Result<()> {
         self.inner.scrubber.ask()
     }
@@ -250,7 +253,11 @@ impl Inner {
     async fn object(&self, granted: &Granted, object: ObjectId) -> Result<Arc<Live>> {
         let live = match self.known(object) {
             Some(live) => live,
-            None => self.take_up(object).await?,
+            None => self.take_up(object).await.inspect_err(|error| {
+                if error.kind() != ErrorKind::NotFound {
+                    self.scrubber.suspect(object, 0);
+                }
+            })?,
         };
         if live.label() == granted.claims().container { Ok(live) } else { Err(absent(object)) }
     }

@@ -59,6 +59,7 @@ impl ObjectSource {
         if self.at >= self.end {
             return Ok(None);
         }
+        self.inner.pieces.fetch_add(1, Ordering::Relaxed);
         if self.live.state().size < self.end {
             let detail = "the object was cut shorter while it was read";
             return Err(Error::new(ErrorKind::Conflict, detail));
@@ -153,7 +154,8 @@ impl Inner {
             if believed && live.state().is_checked(block) {
                 return Ok(Block::File);
             }
-            if let Some(bytes) = self.checked(live, block, seal, at, length).await? {
+            let read = self.checked(live, block, seal, at, length).await;
+            if let Some(bytes) = read.inspect_err(|_| self.scrubber.suspect(live.id, block))? {
                 return Ok(Block::Bytes(bytes));
             }
             // It may be in the middle of a change: then it has no seal by now, or, if it is being
@@ -162,6 +164,8 @@ impl Inner {
         }
         self.counters.blocks_corrupt.fetch_add(1, Ordering::Relaxed);
         tracing::error!(op = "read", id = %live.id, block, "a stored block does not match its seal");
+        // Who looks at the node's health is told of it too.
+        self.scrubber.suspect(live.id, block);
         let place = block * SEAL_BLOCK_BYTES;
         Err(Error::corrupt(format!("the stored bytes from {place} on do not match their checksum"))
             .about(live.id)

@@ -14,8 +14,8 @@ mod found;
 mod look;
 mod record;
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -35,14 +35,14 @@ use super::seals::blocks_in;
 pub(super) struct Scrubber {
     /// Bytes in a second; 0 is none.
     rate: AtomicU64,
-    /// Whether somebody wants a round now.
-    asked: AtomicBool,
     wake: Arc<tokio::sync::Notify>,
     state: Mutex<State>,
 }
 
 struct State {
     round: Round,
+    /// Whether somebody wants a round that has not begun.
+    asked: bool,
     /// As it is recorded.
     noted: Round,
     /// When it is to be recorded again.
@@ -54,12 +54,22 @@ struct State {
     skipped: bool,
     /// What came into memory ahead of the next step.
     ahead: Ahead,
-    /// When the next step is due.
-    due: Tick,
+    /// Blocks to be looked at out of their turn, the next one first.
+    again: VecDeque<(ObjectId, u64)>,
+    /// Whether the last step was one of those.
+    looked_again: bool,
+    /// When what was found is to be looked after again, if there is nothing else to do.
+    tend_at: Tick,
+    /// When the last step ended.
+    stepped: Tick,
+    /// What it cost, in bytes, and is not to be spent until then.
+    cost: u64,
     /// Until then no round begins that nobody asked for.
     quiet_until: Tick,
     /// Objects looked up in the store when the last step ended.
     lookups: u64,
+    /// Pieces that others had read or written by then.
+    pieces: u64,
     /// Whether somebody else used it between the last two steps.
     in_use: bool,
 }
@@ -106,6 +116,7 @@ impl Scrubber {
         }
         let state = State {
             round,
+            asked: false,
             noted: round,
             note_at: now.plus(limits::SCRUB_NOTE_EVERY),
             found,
@@ -113,27 +124,32 @@ impl Scrubber {
             // Of an object that was under way nobody knows what was left out.
             skipped: true,
             ahead: Ahead::default(),
-            due: now,
+            again: VecDeque::new(),
+            looked_again: false,
+            tend_at: now,
+            stepped: now,
+            cost: 0,
             quiet_until: now.plus(limits::SCRUB_AFTER_START),
             lookups: 0,
+            pieces: 0,
             in_use: false,
         };
-        let (asked, wake) = (AtomicBool::new(false), Arc::default());
-        Ok(Self { rate: AtomicU64::new(rate), asked, wake, state: Mutex::new(state) })
+        Ok(Self { rate: AtomicU64::new(rate), wake: Arc::default(), state: Mutex::new(state) })
     }
 
-    /// Has a round begun unless one is under way.
+    /// Has a round begun: after the one that is under way, if one is.
     pub(super) fn ask(&self) -> Result<()> {
         if self.rate() == 0 {
             return Err(Error::new(ErrorKind::Conflict, "the scrubber is switched off")
                 .op("scrub")
                 .hint("set `scrub` in weft.toml, and send SIGHUP"));
         }
-        if self.state().round.at.is_none() {
-            self.asked.store(true, Ordering::Release);
+        {
+            let mut state = self.state();
+            state.asked = true;
+            // One that rests after a start goes on.
+            state.quiet_until = Tick(0);
         }
-        // One that rests after a start goes on.
-        self.state().quiet_until = Tick(0);
         self.wake();
         Ok(())
     }
@@ -145,6 +161,13 @@ impl Scrubber {
 
     pub(super) fn wake(&self) {
         self.wake.notify_one();
+    }
+
+    /// Returns when the next step is due at a rate: later if others use the store.
+    fn due(&self, rate: u64) -> Tick {
+        let state = self.state();
+        let slower = if state.in_use { limits::SCRUB_SLOWER_IN_USE } else { 1 };
+        state.stepped.plus(time_for(state.cost, rate).saturating_mul(slower))
     }
 
     fn rate(&self) -> u64 {
@@ -160,20 +183,22 @@ impl Scrubber {
 impl Inner {
     /// Returns how far it is, without what is damaged and was removed since.
     pub(super) fn scrubbed(&self) -> Result<Scrub> {
-        let (round, found) = {
+        let (round, asked, found) = {
             let state = self.scrubber.state();
-            (state.round, state.found.clone())
+            let found: Vec<_> = state.found.iter().map(|(object, found)| found.of(*object)).collect();
+            (state.round, state.asked, found)
         };
         let records = self.space.snapshot()?;
         let mut damaged = Vec::new();
-        for (object, what) in found {
-            if records.get(&object_key(OBJECTS, object))?.is_some() {
-                damaged.push(what.of(object));
+        for damage in found {
+            if records.get(&object_key(OBJECTS, damage.object))?.is_some() {
+                damaged.push(damage);
             }
         }
         Ok(Scrub {
             bytes_per_second: self.scrubber.rate(),
-            rounds: round.number + u64::from(self.scrubber.asked.load(Ordering::Acquire)),
+            rounds: round.number,
+            asked,
             began: round.at.map(|_| round.began),
             ended: round.ended,
             objects: round.objects,
@@ -183,51 +208,84 @@ impl Inner {
         })
     }
 
-    /// Does what is due. Returns when to come again; `None` if it is switched off.
+    /// Does what is due. Returns when to come again; `None` if there is nothing to come for.
     async fn scrub_on(self: &Arc<Self>) -> Option<Tick> {
         let rate = self.scrubber.rate();
         if rate == 0 {
-            return None;
+            return self.look_after().await;
         }
-        let now = self.clock().tick();
-        let due = self.scrubber.state().due;
-        if due > now {
+        let due = self.scrubber.due(rate);
+        if due > self.clock().tick() {
             return Some(due);
         }
         match self.scrub_step().await {
-            Ok(Some(bytes)) => Some(self.pause(bytes, rate)),
+            Ok(Some(cost)) => {
+                {
+                    let mut state = self.scrubber.state();
+                    (state.stepped, state.cost) = (self.clock().tick(), cost);
+                }
+                // It may have been told another rate meanwhile.
+                Some(self.scrubber.due(self.scrubber.rate()))
+            }
             Ok(None) => Some(self.clock().tick().plus(limits::SCRUB_REST)),
             Err(error) => {
                 // The engine closes while this runs; the next start goes on.
                 if !*self.closing.borrow() {
                     tracing::warn!(op = "scrub", error = ?error, "will be tried again");
                 }
+                self.look_after().await;
                 Some(self.clock().tick().plus(limits::SCRUB_REST))
             }
         }
     }
 
-    /// Returns when the next step is due after one that cost so many bytes: later if others use the store.
-    fn pause(&self, bytes: u64, rate: u64) -> Tick {
-        let mut state = self.scrubber.state();
-        let slower = if state.in_use { limits::SCRUB_SLOWER_IN_USE } else { 1 };
-        state.due = self.clock().tick().plus(time_for(bytes, rate) * slower);
-        state.due
+    /// Looks after what was found, without reading anything. Returns when to do so again, if anything is left.
+    async fn look_after(&self) -> Option<Tick> {
+        if let Err(error) = self.tend_found().await
+            && !*self.closing.borrow()
+        {
+            tracing::warn!(op = "scrub", error = ?error, "what was found damaged is not looked after");
+        }
+        let is_whole = self.scrubber.state().found.is_empty();
+        (!is_whole).then(|| self.clock().tick().plus(limits::SCRUB_REST))
     }
 
     /// Looks at a block, or begins or ends a round. Returns what that cost, in bytes; `None` if there is
     /// nothing to do.
-    async fn scrub_step(self: &Arc<Self>) -> Result<Option<u64>> {
-        if self.clock().tick() < self.scrubber.state().quiet_until {
-            return Ok(None);
-        }
+    async fn scrub_step(&self) -> Result<Option<u64>> {
+        let lookups = self.lookups.load(Ordering::Relaxed);
+        let is_quiet = self.clock().tick() < self.scrubber.state().quiet_until;
+        let cost = match self.scrubber.next_again(is_quiet) {
+            Some((object, block)) => Some(self.look_again(object, block).await?),
+            None if is_quiet => None,
+            None => self.go_on().await?,
+        };
+        self.note_use(lookups);
+        Ok(cost)
+    }
+
+    /// Notes whether others used the store since the last step, or, by pieces, during this one. `lookups` are those
+    /// before it: its own are no use.
+    fn note_use(&self, lookups: u64) {
+        let (now, pieces) = (self.lookups.load(Ordering::Relaxed), self.pieces.load(Ordering::Relaxed));
+        let mut state = self.scrubber.state();
+        let looked_up = std::mem::replace(&mut state.lookups, now) != lookups;
+        let moved = std::mem::replace(&mut state.pieces, pieces) != pieces;
+        state.in_use = looked_up || moved;
+    }
+
+    /// Goes on with the round, or begins one if it is time.
+    async fn go_on(&self) -> Result<Option<u64>> {
         let at = self.scrubber.state().round.at;
         let Some(place) = at else {
             if self.begin_round().await? {
                 return Ok(Some(0));
             }
-            self.tend_found().await?;
-            return Ok(None);
+            if self.clock().tick() >= self.scrubber.state().tend_at {
+                self.tend_found().await?;
+            }
+            let is_more = !self.scrubber.state().again.is_empty();
+            return Ok(is_more.then_some(0));
         };
         let next = if place == Place::LAST { None } else { self.next_object(place.object)? };
         let Some(object) = next else {
@@ -235,14 +293,7 @@ impl Inner {
             return Ok(Some(0));
         };
         let place = if object == place.object { place } else { Place { object, block: 0 } };
-        let before = self.lookups.load(Ordering::Relaxed);
         let cost = self.scrub_at(place).await?;
-        {
-            // Our own, of this step, are no use.
-            let after = self.lookups.load(Ordering::Relaxed);
-            let mut state = self.scrubber.state();
-            state.in_use = std::mem::replace(&mut state.lookups, after) != before;
-        }
         if self.clock().tick() >= self.scrubber.state().note_at {
             self.note_round().await?;
             self.tend_found().await?;
@@ -251,10 +302,10 @@ impl Inner {
     }
 
     async fn begin_round(&self) -> Result<bool> {
-        let asked = self.scrubber.asked.swap(false, Ordering::AcqRel);
         let now = self.clock().now();
         {
             let mut state = self.scrubber.state();
+            let asked = std::mem::take(&mut state.asked);
             let Round { number, began, ended, .. } = state.round;
             // Where the clock was set back nobody knows how long ago that was.
             let over = now < began || now.since(began) >= limits::SCRUB_EVERY;
@@ -268,7 +319,7 @@ impl Inner {
         Ok(true)
     }
 
-    async fn end_round(self: &Arc<Self>) -> Result<()> {
+    async fn end_round(&self) -> Result<()> {
         let round = {
             let mut state = self.scrubber.state();
             state.round.at = None;
@@ -318,82 +369,76 @@ impl Inner {
     }
 
     /// Looks at the next block of an object from a place on, and moves on. Returns what that cost.
-    async fn scrub_at(self: &Arc<Self>, place: Place) -> Result<u64> {
+    async fn scrub_at(&self, place: Place) -> Result<u64> {
         let Place { object, block } = place;
         if block == 0 {
             let mut state = self.scrubber.state();
             (state.skipped, state.ahead) = (false, Ahead::default());
+            state.found.get_mut(&object).into_iter().for_each(Found::begin_look);
         }
-        let live = match self.borrow(object).await {
-            Ok(live) => live,
-            Err(error) if error.kind() == ErrorKind::Corrupt => {
-                // Its record or its file is not there to be read.
-                self.found_wrong(object, (0, 0), true).await?;
-                self.next_after(object, None).await?;
-                return Ok(limits::SCRUB_OBJECT_BYTES);
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                // It was removed a moment ago.
-                self.next_after(object, None).await?;
-                return Ok(limits::SCRUB_OBJECT_BYTES);
-            }
-            Err(error) => return Err(error),
+        let Some(live) = self.taken_up(object).await? else {
+            self.next_after(object, None).await?;
+            return Ok(limits::SCRUB_OBJECT_BYTES);
         };
         let cost = self.scrub_live(&live, block).await;
         self.give_back(live);
         cost
     }
 
-    async fn scrub_live(self: &Arc<Self>, live: &Arc<Live>, block: u64) -> Result<u64> {
+    async fn scrub_live(&self, live: &Arc<Live>, block: u64) -> Result<u64> {
         let begun = if block == 0 { limits::SCRUB_OBJECT_BYTES } else { 0 };
-        let block = self.next_block(live, block).await?;
-        let size = live.state().size;
-        if block >= blocks_in(size) {
-            self.next_after(live.id, Some(live)).await?;
+        let block = match self.next_to_look_at(live, block).await {
+            Err(error) if self.is_of_object(&error) => {
+                self.found_lost(live.id, &error).await?;
+                self.next_after(live.id, None).await?;
+                return Ok(limits::SCRUB_OBJECT_BYTES);
+            }
+            block => block?,
+        };
+        let blocks = blocks_in(live.state().size);
+        if block >= blocks {
+            self.next_after(live.id, Some(blocks)).await?;
             return Ok(begun);
         }
         let mut ahead = std::mem::take(&mut self.scrubber.state().ahead);
         let looked = self.look_at(live, block, &mut ahead).await;
         self.scrubber.state().ahead = ahead;
-        let read = match looked? {
-            Looked::Whole(read) => read,
-            Looked::Skipped => {
-                self.scrubber.state().skipped = true;
-                0
-            }
-            Looked::Wrong { extent, unread } => {
-                self.found_wrong(live.id, extent, unread).await?;
-                extent.1
-            }
-        };
-        self.sys.metrics().store_scrubbed_bytes.add((), read);
+        let looked = looked?;
+        let read = self.note_look(live, block, looked).await?;
         {
             let mut state = self.scrubber.state();
+            state.skipped |= looked == Looked::Skipped;
             state.round.bytes += read;
             state.round.at = Some(Place { object: live.id, block: block + 1 });
         }
-        if block + 1 >= blocks_in(size) {
-            self.next_after(live.id, Some(live)).await?;
+        if block + 1 >= blocks {
+            self.next_after(live.id, Some(blocks)).await?;
         }
         Ok(begun + read)
     }
 
-    /// Goes on to the next object. What was found in this one before is over, if all of it was whole.
-    async fn next_after(&self, object: ObjectId, looked: Option<&Arc<Live>>) -> Result<()> {
-        let is_whole = {
+    /// Returns the next block from `block` on that may hold anything, or that was damaged: it may be a hole by now.
+    async fn next_to_look_at(&self, live: &Arc<Live>, block: u64) -> Result<u64> {
+        let damaged = {
+            let state = self.scrubber.state();
+            let found = state.found.get(&live.id);
+            found.and_then(|found| found.blocks.range(block..).next().map(|(block, _)| *block))
+        };
+        Ok(self.next_block(live, block).await?.min(damaged.unwrap_or(u64::MAX)))
+    }
+
+    /// Goes on to the next object. `blocks` are those of this one, if it was looked at.
+    async fn next_after(&self, object: ObjectId, blocks: Option<u64>) -> Result<()> {
+        let left_out = {
             let mut state = self.scrubber.state();
-            let number = state.round.number;
             let next = object.0.checked_add(1).map(|id| Place { object: ObjectId(id), block: 0 });
             state.round.at = Some(next.unwrap_or(Place::LAST));
-            state.round.objects += u64::from(looked.is_some());
-            looked.is_some()
-                && !state.skipped
-                && state.found.get(&object).is_some_and(|found| found.round < number)
+            state.round.objects += u64::from(blocks.is_some());
+            state.skipped
         };
-        if looked.is_some() {
-            self.sys.metrics().store_scrubbed.count(());
-        }
-        if is_whole { self.found_whole(object).await } else { Ok(()) }
+        let Some(blocks) = blocks else { return Ok(()) };
+        self.sys.metrics().store_scrubbed.count(());
+        self.lessen(object, |found| found.end_look(blocks, left_out)).await
     }
 
     /// Returns an object as a reader would have it.

@@ -1,6 +1,7 @@
 //! Writing: pieces are pulled, and each goes into the file while the next is on its way.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use weft_core::form::{Ack, BytesSource, Piece, Range, Source, WriteAt};
 use weft_core::limits::{
@@ -96,6 +97,7 @@ impl Inner {
                 landing = Landing::Done(Landed { passing, answer: Ok(()) });
                 continue;
             }
+            self.pieces.fetch_add(1, Ordering::Relaxed);
             let stretch = stretch_ended(at, done, length);
             landing = self.land(live, piece, at.saturating_add(done), passing, stretch).await?;
             done += length;

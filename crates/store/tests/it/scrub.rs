@@ -156,6 +156,164 @@ fn damage_that_was_removed_or_written_anew_is_over_without_another_round() {
     });
 }
 
+#[test]
+fn an_object_that_the_machine_will_not_open_is_damage_and_the_round_goes_on() {
+    simulated(64 * MIB, async |node, disk| {
+        let bench = Bench::of(&node);
+        for (id, seed) in [(OBJECT, 1), (ObjectId(OBJECT.0 + 1), 2), (ObjectId(OBJECT.0 + 2), 3)] {
+            make(&bench, id, &pattern(seed, 2 * BLOCK as usize)).await;
+        }
+        node.stop().await;
+        // What answers neither that it is there nor that it is not.
+        disk.rename(FILE, "store/away").expect("it is there");
+        disk.make_dir(FILE).expect("the name is free");
+        disk.flip_bit("store/objects/000000/002", 7, 1).expect("it is there");
+        node.start_again().await;
+        let found = round(&node).await.0;
+        assert_eq!(told(&found), [(OBJECT.0, 0, 0, 1), (OBJECT.0 + 2, 0, BLOCK, 1)]);
+        assert_eq!((found.damaged[0].unread, metric(&node).2), (true, 2));
+        // It is tried again now and then: a disk may come back.
+        disk.remove_dir(FILE).expect("it is empty");
+        disk.rename("store/away", FILE).expect("the name is free");
+        node.sys.sleep(limits::SCRUB_REST * 2).await;
+        let left = node.directory().scrub().expect("it can tell");
+        assert_eq!((told(&left), left.rounds), (vec![(OBJECT.0 + 2, 0, BLOCK, 1)], 1));
+    });
+}
+
+#[test]
+fn damage_that_is_known_stays_known_until_a_round_has_looked_at_it() {
+    simulated(64 * MIB, async |node, disk| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, 40 * BLOCK as usize)).await;
+        let flip = |block: u64| disk.flip_bit(FILE, block * BLOCK + 9, 1).expect("it is there");
+        [2, 20, 30].into_iter().for_each(flip);
+        let all = [(OBJECT.0, 2 * BLOCK, 31 * BLOCK, 3)];
+        assert_eq!(told(&round(&node).await.0), all);
+        flip(30);
+        node.directory().set_scrub_rate(MIB);
+        node.directory().scrub_now().expect("it is switched on");
+        node.sys.sleep(Duration::from_secs(10)).await;
+        let now = || told(&node.directory().scrub().expect("it can tell"));
+        assert_eq!(now(), all, "it is past the first");
+        node.stop().await;
+        node.start_again().await;
+        let now_again = || told(&node.directory().scrub().expect("it can tell"));
+        assert_eq!(now_again(), all);
+        let ended = rest_of_round(&node).await.0;
+        assert_eq!(told(&ended), [(OBJECT.0, 2 * BLOCK, 21 * BLOCK, 2)]);
+        // A hole that was damaged is looked at though there is nothing in it.
+        let punch = Shape::Punch { at: 2 * BLOCK, length: BLOCK };
+        bench_of(&node).store.shape(&bench_of(&node).all, OBJECT, punch).await.expect("it can be punched");
+        bench_of(&node).store.seal(&bench_of(&node).all, OBJECT).await.expect("it can be sealed");
+        node.directory().set_scrub_rate(64 * MIB);
+        assert_eq!(told(&round(&node).await.0), [(OBJECT.0, 20 * BLOCK, 21 * BLOCK, 1)]);
+    });
+}
+
+/// A bench of the store as it runs now.
+fn bench_of(node: &Node) -> Bench<'_> {
+    Bench::of(node)
+}
+
+#[test]
+fn what_is_looked_at_again_leaves_the_round_its_steps_and_keeps_to_the_rate() {
+    simulated(1 << 40, async |node, disk| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, 60 * BLOCK as usize)).await;
+        make(&bench, ObjectId(OBJECT.0 + 1), &pattern(2, 60 * BLOCK as usize)).await;
+        (0..60).for_each(|block| disk.flip_bit(FILE, block * BLOCK + 9, 1).expect("it is there"));
+        assert_eq!(told(&round(&node).await.0), [(OBJECT.0, 0, 60 * BLOCK, 60)]);
+        // Written, and as damaged as before.
+        bench.write(60 * BLOCK, b"more".to_vec()).await;
+        bench.store.seal(&bench.all, OBJECT).await.expect("it can be sealed");
+        node.directory().set_scrub_rate(MIB);
+        node.directory().scrub_now().expect("it is switched on");
+        let read = metric(&node).1;
+        node.sys.sleep(Duration::from_secs(90)).await;
+        let (read, scrub) = (metric(&node).1 - read, node.directory().scrub().expect("it can tell"));
+        // From half a minute on, when what was found is looked after, one of two blocks is the round's.
+        assert!(read < 92 * BLOCK, "{} MiB in 90 s", read / MIB);
+        assert!((45..75).contains(&(scrub.bytes / MIB)), "{} MiB of the round", scrub.bytes / MIB);
+        let ended = rest_of_round(&node).await.0;
+        assert_eq!(told(&ended), [(OBJECT.0, 0, 60 * BLOCK, 60)]);
+    });
+}
+
+#[test]
+fn a_round_that_is_asked_for_during_another_follows_it() {
+    simulated(MIB, async |node, disk| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, 20 * BLOCK as usize)).await;
+        node.directory().scrub_now().expect("it is switched on");
+        node.sys.sleep(Duration::from_secs(10)).await;
+        // Where this one has been.
+        disk.flip_bit(FILE, 2 * BLOCK, 1).expect("it is there");
+        node.directory().scrub_now().expect("it is switched on");
+        let asked = node.directory().scrub().expect("it can tell");
+        assert!(asked.asked && asked.began.is_some() && asked.rounds == 1, "{asked:?}");
+        let first = loop {
+            let scrub = node.directory().scrub().expect("it can tell");
+            if scrub.ended.is_some() {
+                break scrub;
+            }
+            node.sys.sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(told(&first), []);
+        let (second, _) = rest_of_round(&node).await;
+        assert_eq!((second.rounds, second.asked), (2, false));
+        assert_eq!(told(&second), [(OBJECT.0, 2 * BLOCK, 3 * BLOCK, 1)]);
+        node.sys.sleep(limits::SCRUB_REST * 3).await;
+        assert_eq!(node.directory().scrub().expect("it can tell").rounds, 2, "one, however often");
+    });
+}
+
+#[test]
+fn another_rate_counts_at_once_and_while_it_is_off_what_was_removed_is_over() {
+    simulated(limits::SCRUB_BYTES_PER_SECOND_MIN, async |node, disk| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, 20 * BLOCK as usize)).await;
+        disk.flip_bit(FILE, 2 * BLOCK, 1).expect("it is there");
+        node.directory().scrub_now().expect("it is switched on");
+        node.sys.sleep(Duration::from_secs(1)).await;
+        node.directory().set_scrub_rate(64 * MIB);
+        let (found, took) = rest_of_round(&node).await;
+        assert!(took < Duration::from_secs(3), "{took:?} at 64 MiB a second");
+        assert_eq!((told(&found).len(), metric(&node).2), (1, 1));
+        node.directory().set_scrub_rate(0);
+        node.sys.sleep(limits::SCRUB_REST * 2).await;
+        assert_eq!(metric(&node).2, 1);
+        bench.store.remove(&bench.all, OBJECT).await.expect("it is there");
+        node.sys.sleep(limits::SCRUB_REST * 2).await;
+        assert_eq!(metric(&node).2, 0);
+    });
+}
+
+#[test]
+fn damage_that_a_reader_meets_is_known_at_once_without_a_round() {
+    simulated(MIB, async |node, disk| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, 3 * BLOCK as usize)).await;
+        make(&bench, ObjectId(OBJECT.0 + 1), &pattern(2, 100)).await;
+        node.stop().await;
+        disk.flip_bit(FILE, BLOCK + 5, 1).expect("it is there");
+        disk.remove("store/objects/000000/001").expect("it is there");
+        node.start_again().await;
+        let bench = bench_of(&node);
+        let range = weft_core::form::Range { at: BLOCK, length: Some(100) };
+        for id in [OBJECT, ObjectId(OBJECT.0 + 1)] {
+            let answer =
+                weft_conformance::object_store::bench::read(&*bench.store, &bench.all, id, range).await;
+            assert_eq!(answer.map_err(|e| e.kind()), Err(ErrorKind::Corrupt));
+        }
+        // Long before the first round begins.
+        node.sys.sleep(limits::SCRUB_AFTER_START / 4).await;
+        let scrub = node.directory().scrub().expect("it can tell");
+        let expected = vec![(OBJECT.0, BLOCK, 2 * BLOCK, 1), (OBJECT.0 + 1, 0, 0, 1)];
+        assert_eq!((told(&scrub), scrub.rounds, metric(&node).2), (expected, 0, 2));
+    });
+}
+
 /// Works as users do, for a while.
 async fn work(sys: &Sys, store: &dyn ObjectStore, bench: &Bench<'_>, random: &SeededRandom) {
     let mut there: Vec<ObjectId> = Vec::new();
@@ -236,6 +394,19 @@ fn it_reads_no_faster_than_it_is_told_and_slower_where_somebody_uses_the_store()
         });
         let in_use = round(&node).await.1;
         user.abort();
+        assert!((38..46).contains(&in_use.as_secs()), "{in_use:?} for 40 MiB");
+        // Somebody who opened it long ago and reads on.
+        let (store, all, sys) = (bench.store.clone(), bench.all.clone(), node.sys.clone());
+        let reader = node.sys.spawn(async move {
+            let all_of_it = weft_core::form::Range { at: 0, length: None };
+            let mut source = store.read(&all, OBJECT, all_of_it).await.expect("it is there");
+            loop {
+                source.next(20_000).await.expect("it is whole");
+                sys.sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let in_use = round(&node).await.1;
+        reader.abort();
         assert!((38..46).contains(&in_use.as_secs()), "{in_use:?} for 40 MiB");
         // Many small ones cost more than their bytes.
         for n in 0..64 {

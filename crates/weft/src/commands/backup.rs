@@ -31,6 +31,10 @@ pub struct RestoreArgs {
 const WARNING: &str =
     "the node's signing keys are in it: keep it safe. The root key is not: put that away by itself";
 
+/// What ended with old keys is believed again where these are back.
+const RESTORED: &str = "it signs with the keys of the backup: if keys were rotated with --revoke-old since, do so again \
+    before anybody uses it";
+
 /// Exits with 1 if something in it was damaged before: the backup is whole all the same.
 pub fn backup(context: &Context, args: &BackupArgs) -> Result<ExitCode> {
     context.wait(async {
@@ -40,7 +44,7 @@ pub fn backup(context: &Context, args: &BackupArgs) -> Result<ExitCode> {
             let client = context.client().await?;
             client.remote().backup(client.caller(), &into.to_string_lossy()).await?
         };
-        say(context, "backed up to", &report, Some(WARNING))?;
+        say(context, "backed up to", &report, WARNING)?;
         Ok(if report.damaged.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     })
 }
@@ -49,7 +53,7 @@ pub fn restore(context: &Context, args: &RestoreArgs) -> Result<()> {
     let dir = context.directory(args.dir.clone())?;
     context.wait(async {
         let report = into_new(context, &args.from, &dir).await?;
-        say(context, "restored to", &report, None)
+        say(context, "restored to", &report, RESTORED)
     })
 }
 
@@ -75,7 +79,7 @@ async fn read_and_restore(context: &Context, from: &Path, directory: &NodeDirect
     backup::restore(context.sys(), from, directory).await
 }
 
-fn say(context: &Context, done: &str, report: &BackupReport, warning: Option<&str>) -> Result<()> {
+fn say(context: &Context, done: &str, report: &BackupReport, warning: &str) -> Result<()> {
     if context.json() {
         return out!(
             "{}",
@@ -94,8 +98,6 @@ fn say(context: &Context, done: &str, report: &BackupReport, warning: Option<&st
     }
     let (metadata, bytes) = (show::size(report.metadata_bytes), show::size(report.object_bytes));
     out!("{done} {}: metadata {metadata}, {} objects, {bytes}", report.path, report.objects)?;
-    if let Some(warning) = warning {
-        note!("{warning}");
-    }
+    note!("{warning}");
     Ok(())
 }

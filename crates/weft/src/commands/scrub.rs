@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 use weft_client::Client;
 use weft_core::service::{Node, Scrub};
-use weft_core::{OneLine, Result, Time};
+use weft_core::{Error, ErrorKind, OneLine, Result, Time};
 
 use crate::context::Context;
 use crate::output::out;
@@ -49,13 +49,18 @@ pub fn run(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
     Ok(if damaged { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Waits for the end of the round that is under way, or about to begin.
+/// Waits for the end of the round that was asked for: the one that has begun by now, or the one after it.
 async fn ended(context: &Context, client: &Client, asked: Scrub) -> Result<Scrub> {
+    let round = asked.rounds + u64::from(asked.asked);
     loop {
         let now = client.remote().scrub(client.caller(), false).await?;
-        // One that was switched off in the middle does not end.
-        if now.ended > asked.ended || now.rounds > asked.rounds || now.bytes_per_second == 0 {
+        if now.rounds.saturating_sub(u64::from(now.began.is_some())) >= round {
             return Ok(now);
+        }
+        if now.bytes_per_second == 0 {
+            return Err(Error::new(ErrorKind::Conflict, "it was switched off before the round had ended")
+                .op("wait for the scrubber")
+                .hint("set `scrub` in weft.toml, and send SIGHUP: the round then goes on"));
         }
         context.sys().sleep(ASK_EVERY).await;
     }
@@ -81,7 +86,7 @@ fn print(context: &Context, scrub: &Scrub) -> Result<()> {
 
 /// Says how far it is, in a line.
 pub fn line(scrub: &Scrub) -> String {
-    let Scrub { bytes_per_second, began, ended, objects, bytes, .. } = scrub;
+    let Scrub { bytes_per_second, asked, began, ended, objects, bytes, .. } = scrub;
     let ended = ended.map_or("never".to_owned(), |ended| show::time(ended) + " UTC");
     let now = match began {
         _ if *bytes_per_second == 0 => "switched off".to_owned(),
@@ -94,7 +99,8 @@ pub fn line(scrub: &Scrub) -> String {
             )
         }
     };
-    format!("{now}; last to its end: {ended}")
+    let then = if *asked && began.is_some() { ", and another after that" } else { "" };
+    format!("{now}{then}; last to its end: {ended}")
 }
 
 /// Says it to programs.
@@ -114,6 +120,7 @@ pub fn json(scrub: &Scrub) -> serde_json::Value {
     json!({
         "bytes_per_second": scrub.bytes_per_second,
         "rounds": scrub.rounds,
+        "asked": scrub.asked,
         "began": seconds(scrub.began),
         "ended": seconds(scrub.ended),
         "objects": scrub.objects,

@@ -41,11 +41,9 @@ mod tests;
 
 /// What says that a backup is whole, and which layout it has.
 const COMPLETE: &str = "complete";
-const LAYOUT: &str = "weft backup 3\n";
+pub const LAYOUT: &str = "weft backup 3\n";
 /// What the last line of the list begins with: the hash of all lines above it.
 const LIST: &str = "list ";
-/// The one key that no backup holds: it is put away by hand, and a node runs without it.
-const ROOT_KEY: &str = "root.key";
 /// Bytes of a backup that are read and hashed at once. It is part of the layout.
 const BLOCK_BYTES: u64 = 1 << 20;
 
@@ -90,10 +88,10 @@ async fn write_into<F: Future<Output = Result<Commit>>>(
     let meta = disk.beneath("meta")?;
     // A key that is replaced meanwhile is gone: whichever the metadata names is in one of the
     // copies. A record leaves the metadata for the log, so the log is copied after it.
-    copy_parts(sys, data, &disk, &["keys"]).await?;
+    copy_parts(sys, data, &disk, &[KEYS]).await?;
     let metadata = async {
         let commit = metadata(meta).await?;
-        copy_parts(sys, data, &disk, &["keys", "audit"]).await?;
+        copy_parts(sys, data, &disk, &[KEYS, AUDIT]).await?;
         Ok(commit)
     };
     let made = store.backup(metadata, disk.beneath("objects")?).await?;
@@ -230,10 +228,10 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     managed::after_restore(sys, engine.clone(), VOLUME_SPACE, &restored.unsettled).await?;
     engine.close().await?;
     let (kept, auth) = (source.beneath("auth")?, directory.disk("auth")?);
-    copy_tree(&*kept.beneath("audit")?, &*auth.beneath("audit-before-restore")?)?;
+    copy_tree(&*kept.beneath("audit")?, &*auth.beneath("audit-before-restore")?, AUDIT.files)?;
     Format::own().write(&RealDisk::open(directory.path())?)?;
     // The keys come last: they make it a node that was founded.
-    copy_tree(&*kept.beneath("keys")?, &*auth.beneath("keys")?)?;
+    copy_tree(&*kept.beneath("keys")?, &*auth.beneath("keys")?, KEYS.files)?;
     auth.sync_dir("", FlushSite::BackupDir)?;
     let disk = RealDisk::open(directory.path())?;
     disk.sync_dir("", FlushSite::BackupDir)?;
@@ -244,21 +242,34 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     Ok(BackupReport { path, metadata_bytes, objects, object_bytes, damaged: Vec::new() })
 }
 
-/// Copies parts of a node's directory, all but the root key.
-async fn copy_parts(sys: &Sys, data: &Path, into: &RealDisk, parts: &'static [&'static str]) -> Result<()> {
+/// A directory of auth's that a backup holds, and which of its files.
+struct Part {
+    dir: &'static str,
+    files: fn(&str) -> bool,
+}
+
+/// Those that sign: the root key is put away by hand, perhaps beside them under another name, and a node runs
+/// without it.
+const KEYS: Part = Part { dir: "keys", files: weft_auth::is_signing_key };
+const AUDIT: Part = Part { dir: "audit", files: |_| true };
+
+/// Copies parts of a node's directory.
+async fn copy_parts(sys: &Sys, data: &Path, into: &RealDisk, parts: &'static [Part]) -> Result<()> {
     let (from, into) = (RealDisk::open(data)?.beneath("auth")?, into.beneath("auth")?);
     let copy = move || {
-        parts.iter().try_for_each(|part| copy_tree(&*from.beneath(part)?, &*into.beneath(part)?))?;
+        parts.iter().try_for_each(|part| {
+            copy_tree(&*from.beneath(part.dir)?, &*into.beneath(part.dir)?, part.files)
+        })?;
         into.sync_dir("", FlushSite::BackupDir)
     };
     sys.blocking(copy).await?
 }
 
-/// Copies small files, all but the root key, and brings them to disk.
-fn copy_tree(from: &dyn Disk, into: &dyn Disk) -> Result<()> {
+/// Copies small files, those that are `wanted` by their names, and brings them to disk.
+fn copy_tree(from: &dyn Disk, into: &dyn Disk, wanted: fn(&str) -> bool) -> Result<()> {
     let mut names = Vec::new();
     from.list("", &mut |name, entry| {
-        if entry == Entry::File && name != ROOT_KEY {
+        if entry == Entry::File && wanted(name) {
             names.push(name.to_owned());
         }
         ControlFlow::Continue(())

@@ -20,8 +20,8 @@ const SOCKET: &str = "node.sock";
 const TLS: &str = "tls";
 /// What lies in a node's directory, or in one that may become a node's: what a start makes, were
 /// it cut off anywhere, and what a new file system has.
-const OWN: [&str; 10] =
-    [LOCK, HOLDER, META, "auth", "objects", TLS, SOCKET, "log", "lost+found", format::FILE];
+const OWN: [&str; 11] =
+    [LOCK, HOLDER, META, "auth", "objects", TLS, SOCKET, "log", "lost+found", format::FILE, format::MAKING];
 /// What only a node has. Any of them marks one, so that a damaged node is still known for one.
 const MARKS: [&str; 3] = ["auth/keys", "meta/tree", "objects/objects"];
 
@@ -276,7 +276,9 @@ impl NodeDirectory {
         for name in [META, "auth", "objects"] {
             let _ = std::fs::remove_dir_all(self.path.join(name));
         }
-        let _ = std::fs::remove_file(self.path.join(format::FILE));
+        for name in [format::FILE, format::MAKING] {
+            let _ = std::fs::remove_file(self.path.join(name));
+        }
         self.clear()?;
         for path in &self.made {
             let _ = if path.is_dir() { std::fs::remove_dir(path) } else { std::fs::remove_file(path) };

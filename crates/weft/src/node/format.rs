@@ -12,6 +12,8 @@ use weft_sys::{Disk, FlushSite, Open};
 
 /// The file's name, in a node's directory and in a backup.
 pub const FILE: &str = "format";
+/// What it is called until it is whole: a start that was cut off may have left it.
+pub const MAKING: &str = "format.new";
 /// The format that this program writes: raised whenever something durable changes in a way that the program before
 /// would not understand. What it stands for is listed in its tests.
 pub const FORMAT: u32 = 2;
@@ -88,15 +90,14 @@ impl Format {
 
     /// Writes it, durably, unless it is there already. The old one stays whole until then.
     pub fn write(&self, disk: &dyn Disk) -> Result<()> {
-        let making = format!("{FILE}.new");
-        match disk.remove(&making) {
+        match disk.remove(MAKING) {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = disk.open(&making, Open::MakeNew)?;
+        let file = disk.open(MAKING, Open::MakeNew)?;
         file.write_at(self.text().as_bytes(), 0)?;
         file.sync(FlushSite::NodeFormat)?;
-        disk.rename(&making, FILE)?;
+        disk.rename(MAKING, FILE)?;
         disk.sync_dir("", FlushSite::NodeFormatDir)
     }
 }

@@ -115,6 +115,7 @@ impl Node for Operator {
         for share in self.shares.all(caller).await? {
             degraded.extend(share.away.map(|why| format!("the share at {} is away: {why}", share.at)));
         }
+        degraded.extend(keys::ending(&self.sys, &self.auth));
         match self.damaged.scrub(&self.sys, caller, &self.store, &self.volume) {
             Ok(scrub) => degraded.extend(scrub::lines(&scrub)),
             Err(error) => degraded.push(format!("it cannot be told what is damaged: {error}")),

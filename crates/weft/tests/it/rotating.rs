@@ -82,8 +82,21 @@ fn a_root_key_that_was_put_away_is_used_from_there_and_no_other_is() {
     by(&node.path("nowhere/my.key")).fails(4, &["error:", "nowhere/my.key"]);
     // One that others can read may be known to them.
     fs::set_permissions(&safe, fs::Permissions::from_mode(0o644)).expect("ours");
-    by(&safe).fails(3, &["error:", "others than the node's user"]);
+    by(&safe).fails(3, &["error:", "others can read", "hint: copy it to a file of the node's user"]);
     fs::set_permissions(&safe, fs::Permissions::from_mode(0o600)).expect("ours");
+    // A pipe that nobody writes to, which holds nobody up.
+    let pipe = node.path("safe/pipe");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(&pipe)
+            .status()
+            .expect("it runs")
+            .success()
+    );
+    give(&pipe);
+    by(&pipe).fails(3, &["error:", "not a regular file"]);
+    node.run(&["status"]).ok();
     // Another domain's.
     let other = Node::start();
     let wrong = node.path("safe/wrong.key");
@@ -95,6 +108,8 @@ fn a_root_key_that_was_put_away_is_used_from_there_and_no_other_is() {
     fs::write(&wrong, "nonsense").expect("written");
     by(&wrong).fails(1, &["error:", "not a key's file"]);
     assert_eq!(document(&node.run(&["key", "ls", "--json"])), told, "nothing was changed by any of them");
+    // Others may look into its directory.
+    fs::set_permissions(safe.parent().expect("it has one"), fs::Permissions::from_mode(0o711)).expect("ours");
     by(&safe).ok();
     assert!(!root.exists() && safe.exists(), "it stays where it is");
     assert_eq!(keys(&document(&node.run(&["key", "ls", "--json"])), "old").len(), 3);

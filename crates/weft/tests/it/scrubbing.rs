@@ -97,6 +97,25 @@ fn the_scrubber_is_switched_off_and_on_while_the_node_runs() {
     say(&node, "scrub = \"64M\"\n");
     assert_eq!(document(&node.run(&["scrub", "status", "--json"]))["bytes_per_second"], 64 << 20);
     node.run(&["scrub", "--wait"]).ok();
+    // Whoever waits for a round is told that it does not come to its end.
+    let http = node.http(Some(&node.token()));
+    assert_eq!(http.put("/large", &noise(3, 20 * BLOCK)).status, 201);
+    say(&node, "scrub = \"64K\"\n");
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| node.run(&["scrub", "--wait"]));
+        soon("it has begun", || document(&node.run(&["scrub", "status", "--json"]))["began"].is_i64());
+        say(&node, "scrub = \"off\"\n");
+        let said = waiting.join().expect("no panic");
+        said.fails(1, &["error: cannot wait for the scrubber: it was switched off", "hint: set `scrub`"]);
+    });
+    // Another that is asked for meanwhile comes after, and is what is waited for.
+    say(&node, "scrub = \"1M\"\n");
+    let rounds = || document(&node.run(&["scrub", "status", "--json"]))["rounds"].as_u64().expect("a number");
+    let before = rounds();
+    assert!(node.run(&["scrub"]).ok().contains(", and another after that; last"));
+    say(&node, "scrub = \"1G\"\n");
+    node.run(&["scrub", "--wait"]).ok();
+    assert_eq!(rounds(), before + 1);
     for wrong in ["0", "10", "fast"] {
         let file = node.write("other.toml", format!("scrub = \"{wrong}\"\n"));
         let said = node.run(&["config", "check", "--config", file.to_str().expect("plain")]);

@@ -405,6 +405,7 @@ fn scrub(dice: &mut Dice) -> Scrub {
     Scrub {
         bytes_per_second: number(dice),
         rounds: number(dice),
+        asked: coin(dice),
         began: maybe(dice, time),
         ended: maybe(dice, time),
         objects: number(dice),

@@ -57,24 +57,18 @@ impl Inner {
         for _ in 0..limits::STORE_READ_TRIES {
             let (known, at, length) = match self.look_up(live, block) {
                 // The record of its seal cannot be read.
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    return Ok(Looked::Wrong { extent: extent(block, live.state().size), unread: false });
+                Err(error) if self.is_of_object(&error) => {
+                    let unread = error.kind() != ErrorKind::Corrupt;
+                    return Ok(Looked::Wrong { extent: extent(block, live.state().size), unread });
                 }
                 known => known?,
             };
             let Known::Sealed { seal, .. } = known else { return Ok(Looked::Skipped) };
-            if seal == Seal::Hole && !holds_data(live, at, length)? {
-                return Ok(Looked::Whole(0));
-            }
-            let ours = ahead.reading(live, block);
-            let read = self.checked(live, block, seal, at, length).await;
-            if ours {
-                live.file.forget(at, length);
-            }
-            let unread = match read {
-                Ok(Some(_)) => return Ok(Looked::Whole(length)),
+            let unread = match self.compare(live, block, seal, (at, length), ahead).await {
+                Ok(Some(read)) => return Ok(Looked::Whole(read)),
                 Ok(None) => false,
-                Err(error) if error.kind() == ErrorKind::Unavailable => true,
+                // Whatever the machine says of it: nobody can read it.
+                Err(error) if self.is_of_object(&error) => true,
                 Err(error) => return Err(error),
             };
             wrong = Some((seal, Looked::Wrong { extent: (at, length), unread }));
@@ -86,5 +80,26 @@ impl Inner {
             Some((seen, wrong)) if matches!(still, Known::Sealed { seal, .. } if seal == seen) => wrong,
             _ => Looked::Skipped,
         })
+    }
+
+    /// Reads a block, and forgets what only that brought into memory. Returns how many bytes were read if they match
+    /// the seal.
+    async fn compare(
+        &self,
+        live: &Arc<Live>,
+        block: u64,
+        seal: Seal,
+        (at, length): (u64, u64),
+        ahead: &mut Ahead,
+    ) -> Result<Option<u64>> {
+        if seal == Seal::Hole && !holds_data(live, at, length)? {
+            return Ok(Some(0));
+        }
+        let ours = ahead.reading(live, block);
+        let read = self.checked(live, block, seal, at, length).await;
+        if ours {
+            live.file.forget(at, length);
+        }
+        Ok(read?.map(|_| length))
     }
 }

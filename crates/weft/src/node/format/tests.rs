@@ -3,6 +3,8 @@ use weft_conformance::file_system::site::Dice;
 use weft_conformance::fuzz::fuzz;
 use weft_sys::SimDisk;
 
+use super::super::backup;
+use super::super::directory::NodeDirectory;
 use super::*;
 
 /// Whoever raises a version of a part raises [`FORMAT`] too: else an older program would change other parts of a
@@ -16,6 +18,28 @@ fn what_the_format_stands_for_is_as_it_was_when_it_was_raised() {
         weft_auth::SCHEMA_VERSION,
     ];
     assert_eq!((FORMAT, parts), (2, [1, 1, 1, 2]));
+    let files = weft_kv::FILE_FORMATS.iter().chain(&weft_auth::FILE_FORMATS);
+    let files: Vec<_> = files.copied().chain([backup::LAYOUT.as_bytes()]).collect();
+    let expected: [&[u8]; 5] =
+        [b"WEFTKV01", b"WEFTKVB1", b"weft audit log 2", b"weft key v1\n", b"weft backup 3\n"];
+    assert_eq!((FORMAT, weft_kv::TREE_FORMAT, &files[..]), (2, 2, &expected[..]));
+}
+
+#[test]
+fn a_directory_that_was_left_before_it_said_its_format_is_taken_and_can_be_given_up() {
+    let home = tempfile::tempdir().expect("a directory");
+    let path = home.path().join("node");
+    let directory = NodeDirectory::take(&path, true, "test").expect("it is ours");
+    std::fs::write(path.join(MAKING), "weft for").expect("it can be written");
+    directory.release().expect("nobody else has it");
+    // As after a full disk, or a kill.
+    let directory = NodeDirectory::take(&path, true, "test").expect("it may become a node's");
+    directory.release().expect("nobody else has it");
+    let other = home.path().join("other");
+    let directory = NodeDirectory::take_empty(&other, "test").expect("it is ours");
+    std::fs::write(other.join(MAKING), "weft for").expect("it can be written");
+    directory.give_up().expect("nobody else has it");
+    assert!(!other.exists(), "the next restore finds it empty");
 }
 
 #[test]
