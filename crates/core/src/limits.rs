@@ -287,6 +287,16 @@ pub const HTTP_MEMBERS_MAX: usize = 64;
 pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
 /// How long a connection that ends after a refusal is still read from, so that the refusal arrives.
 pub const HTTP_LINGER: Duration = Duration::from_secs(2);
+/// Bytes of an upload that is gone on with which are brought to disk before more are taken.
+pub const UPLOAD_SLICE_BYTES: u64 = 32 << 20;
+/// How long such bytes come before they are brought to disk although they are fewer.
+pub const UPLOAD_SLICE_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of what is said of such an upload.
+pub const UPLOAD_METADATA_BYTES_MAX: usize = 4 << 10;
+/// Such uploads that are worked on at once; the next is `Busy`.
+pub const UPLOADS_AT_ONCE_MAX: usize = 4096;
+/// Such uploads that became files, and are remembered for whoever did not hear of it.
+pub const UPLOADS_PUBLISHED_KEPT: usize = 4096;
 /// Streams of one HTTP/2 connection that are answered at once.
 pub const HTTP2_STREAMS_MAX: usize = 64;
 /// Those of all connections of a door: each takes two descriptors.

@@ -63,6 +63,7 @@ mod tokens;
 mod trees;
 mod untouched;
 mod upgrading;
+mod uploads;
 mod vanished;
 mod webdav;
 mod wellness;
