@@ -52,8 +52,7 @@ pub const ACL_ENTRIES_MAX: usize = 256;
 pub const ACL_CONDITIONS_MAX: usize = 8;
 /// Members that a container split moves in one transaction.
 pub const SPLIT_MEMBERS_MAX: usize = 10_000;
-/// Times that a subtree of more is looked through again because files were linked or renamed
-/// meanwhile.
+/// Times that a subtree of more is looked through again because files were linked or renamed meanwhile.
 pub const SPLIT_SURVEYS_MAX: u32 = 8;
 /// Containers on one volume's path from the root.
 pub const CONTAINER_DEPTH_MAX: usize = 64;
@@ -287,6 +286,16 @@ pub const HTTP_MEMBERS_MAX: usize = 64;
 pub const HTTP_DRAIN_BYTES_MAX: u64 = 256 << 10;
 /// How long a connection that ends after a refusal is still read from, so that the refusal arrives.
 pub const HTTP_LINGER: Duration = Duration::from_secs(2);
+/// Bytes of an upload that is gone on with which are brought to disk before more are taken.
+pub const UPLOAD_SLICE_BYTES: u64 = 32 << 20;
+/// How long such bytes come before they are brought to disk although they are fewer.
+pub const UPLOAD_SLICE_WITHIN: Duration = Duration::from_secs(5);
+/// Bytes of what is said of such an upload.
+pub const UPLOAD_METADATA_BYTES_MAX: usize = 4 << 10;
+/// Such uploads that are worked on at once; the next is `Busy`.
+pub const UPLOADS_AT_ONCE_MAX: usize = 4096;
+/// Such uploads that became files, and are remembered for whoever did not hear of it.
+pub const UPLOADS_PUBLISHED_KEPT: usize = 4096;
 /// Streams of one HTTP/2 connection that are answered at once.
 pub const HTTP2_STREAMS_MAX: usize = 64;
 /// Those of all connections of a door: each takes two descriptors.
@@ -490,8 +499,7 @@ pub const RPC_UID_OUT_BYTES: usize = 256 << 20;
 pub const RECLAIM_WITHIN: Duration = SESSION_GRACE;
 /// Files that such a client opens again at the same time.
 pub const REOPENS_AT_ONCE: usize = 64;
-/// Connections lost under one call after which it is not made over another: it may be what
-/// ends them.
+/// Connections lost under one call after which it is not made over another: it may be what ends them.
 pub const RECONNECTS_MAX: usize = 8;
 /// Credentials, and sessions, one connection may have presented.
 pub const RPC_NUMBERS_MAX: usize = 4096;
@@ -510,8 +518,7 @@ pub const SHARES_OF_OWNERS_MAX: usize = 64;
 /// Volumes that those may take: a volume's number is never given twice, and some are kept for administrators.
 pub const VOLUMES_OF_OWNERS: u16 = 192;
 
-/// Groups a user of this domain may be in: a credential that names them all still fits
-/// [`PROOF_BYTES_MAX`].
+/// Groups a user of this domain may be in: a credential that names them all still fits [`PROOF_BYTES_MAX`].
 pub const MEMBERSHIPS_MAX: usize = 1000;
 /// Members of one group.
 pub const GROUP_MEMBERS_MAX: usize = 100_000;

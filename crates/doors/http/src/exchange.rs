@@ -27,7 +27,7 @@ use crate::identity::{Identity, Shown};
 use crate::link::{self, Followed};
 use crate::map::Act;
 use crate::status::Status;
-use crate::{Http, get, page, put, remove, third_party, webdav};
+use crate::{Http, get, page, put, remove, third_party, tus, webdav};
 
 /// What this door can be asked.
 pub const ALLOW: &str =
@@ -134,7 +134,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown, t
     };
     let served = serve(&mut talk, &head, &mut connection.identity, origin).await;
     let after = talk.conclude(served.map_err(|failed| failed.told_to(&head))).await;
-    talk.count_request(work_of(head.method));
+    talk.count_request(work_of(&head));
     tracing::debug!(
         door = "http",
         op = head.method.name(),
@@ -175,11 +175,12 @@ pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
 }
 
 /// Returns what sort of work a method is.
-fn work_of(method: Method) -> Work {
-    match method {
+fn work_of(head: &Head) -> Work {
+    match head.method {
         Method::Get => Work::Read,
         Method::Head | Method::Options | Method::Propfind => Work::Look,
-        Method::Put => Work::Write,
+        Method::Put | Method::Patch => Work::Write,
+        Method::Post if head.has(Field::TusResumable) => Work::Write,
         Method::Delete | Method::Mkcol | Method::Proppatch | Method::Copy | Method::Move => Work::Change,
         Method::Lock | Method::Unlock => Work::Lock,
         Method::Post => Work::Rights,
@@ -195,15 +196,18 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
     }
     if head.method == Method::Options {
         let allow = |answer: &mut Answer| {
-            answer.field("Allow", ALLOW).field("DAV", webdav::CLASSES).fixed("MS-Author-Via: DAV\r\n");
+            answer.field("Allow", format_args!("{ALLOW}, POST, PATCH")).field("DAV", webdav::CLASSES);
+            tus::offer(answer.fixed("MS-Author-Via: DAV\r\n"));
         };
         return Box::pin(talk.reply(Status::NO_CONTENT, allow, None)).await;
     }
-    if head.method == Method::Other {
+    let asked = tus::asked(head)?;
+    // Only uploads are patched.
+    if head.method == Method::Other || (head.method == Method::Patch && asked.is_none()) {
         let problem = Problem::new(
             Status::METHOD_NOT_ALLOWED,
             ErrorKind::Unsupported,
-            "this door does not know the method",
+            "this door does not know the method, or not for this",
         );
         return Err(problem.with("Allow", ALLOW).into());
     }
@@ -220,6 +224,9 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
     let call = identity.call(talk.http, shown, origin, talk.trace).await;
     let call = call.map_err(|error| Problem::of(&error, Act::Read))?;
     let exchange = Exchange { talk, head, path, call, shown, linked: None };
+    if let Some(asked) = asked {
+        return Box::pin(tus::serve(exchange, asked)).await;
+    }
     match head.method {
         // What a read is not made of is boxed: room for it would be copied about with each read.
         Method::Get | Method::Head => get::serve(exchange).await,
@@ -232,7 +239,9 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
         Method::Copy | Method::Move => Box::pin(webdav::transfer::serve(exchange)).await,
         Method::Lock => Box::pin(webdav::locking::lock(exchange)).await,
         Method::Unlock => Box::pin(webdav::locking::unlock(exchange)).await,
-        Method::Delete | Method::Options | Method::Other => Box::pin(remove::serve(exchange)).await,
+        Method::Delete | Method::Patch | Method::Options | Method::Other => {
+            Box::pin(remove::serve(exchange)).await
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 //!     │                               ├─ webdav: properties, copies, locks
 //!     │                               ├─ third_party: copies from and to other servers ◀─▶ remote
 //!     │                               ├─ page: what people see: listings, a login
+//!     │                               ├─ tus: uploads that go on where a line broke
 //!     │                               ├─ put: stage ◀─ mover.inbound ◀─ body ─▶ publish under guard
 //!     └──────── answer ◀──────────────┴─ map: the one table from errors to statuses
 //! ```
@@ -52,6 +53,7 @@ pub mod status;
 mod stream;
 mod sums;
 mod third_party;
+mod tus;
 mod webdav;
 
 use std::net::IpAddr;
@@ -70,6 +72,7 @@ use weft_sys::Sys;
 use codec::host::Hosts;
 use places::Places;
 use sums::Sums;
+use tus::Uploads;
 
 /// Returns what the door speaks over TLS, by the registered names, the best first.
 pub const fn protocols(http2: bool) -> &'static [&'static [u8]] {
@@ -116,6 +119,8 @@ pub struct Http {
     room: Arc<Semaphore>,
     /// For how many streams of HTTP/2 there is room.
     streams: Places<Option<IpAddr>>,
+    /// Uploads that are gone on with.
+    uploads: Arc<Uploads>,
     /// Third-party copies under way.
     third_party: Places<CallerId>,
     /// Where traces start, and how many there were: random to others, unique here.
@@ -131,13 +136,25 @@ impl Http {
         let random = services.sys.random();
         let boundary = format!("weft-{:016x}{:016x}", random.u64(), random.u64());
         let trace_key = random.u64();
+        let uploads = Uploads::new(random);
         let hosts = Hosts::new(&settings.hosts);
         let sums = Sums::new(limits::DIGESTS_KEPT, limits::DIGESTS_AT_ONCE);
         let room = Arc::new(Semaphore::new(limits::INBOUND_BUFFERED_MAX));
         let third_party = Places::new(limits::THIRD_PARTY_MAX, limits::THIRD_PARTY_PER_CALLER_MAX);
         let streams = Places::new(limits::HTTP2_STREAMS_ALL_MAX, limits::HTTP2_STREAMS_PER_PEER_MAX);
         let traces = AtomicU64::new(0);
-        Arc::new(Self { services, hosts, sums, room, streams, third_party, trace_key, traces, boundary })
+        Arc::new(Self {
+            services,
+            hosts,
+            sums,
+            room,
+            streams,
+            uploads,
+            third_party,
+            trace_key,
+            traces,
+            boundary,
+        })
     }
 
     /// Serves connections until `shutdown` is requested and they have ended.

@@ -12,19 +12,17 @@
 //! telling it to other sites. Who asks is decided by the authority, what they get by the file system, as
 //! for any other caller; an Authorization field says nothing here.
 
-use std::pin::pin;
-
 use bytes::Bytes;
 use weft_core::attr::{Kind, SetAttr};
 use weft_core::form::{At, Call, Guard, Opened, Origin, StageHint, Want};
 use weft_core::service::{Evidence, LinkGives, Portion, Secret};
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, limits};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath};
 
 use crate::answer::Problem;
 use crate::codec::head::{Head, Method};
 use crate::codec::range::Wanted;
 use crate::codec::target::{Path, decode_value, encode_name};
-use crate::exchange::{Exchange, Served, Talk, keeping_session};
+use crate::exchange::{Exchange, Served, Talk};
 use crate::identity::{Identity, Shown};
 use crate::map::{self, Act};
 use crate::status::Status;
@@ -194,14 +192,12 @@ pub async fn drop_file(mut x: Exchange<'_, '_>) -> Served {
             return Err(problem(&error).into());
         }
     }
-    let call = x.call.renewed(services.sys.clock(), limits::PUBLISH_WITHIN).durable();
-    let (own, again) = (services.sys.clone(), call.clone());
-    let publish = services.sys.spawn(async move {
+    let sys = services.sys.clone();
+    let publish = |call: Call| async move {
         let set = SetAttr::default();
-        put::publish_or_drop(&own, &again, &stage, &set, Guard::NONE).await
-    });
-    let published = services.sys.within(call.until, async { publish.await? });
-    match keeping_session(x.talk.http, &call, pin!(published)).await {
+        put::publish_or_drop(&sys, &call, &stage, &set, Guard::NONE).await
+    };
+    match put::to_its_end(x.talk.http, &x.call, publish).await {
         Ok(_) => x.talk.reply(Status::CREATED, |answer| _ = answer.fixed(RULES), None).await,
         Err(error) => Err(problem(&error).into()),
     }

@@ -1,5 +1,6 @@
 //! PUT and MKCOL: staged out of sight, checked, then published in one step.
 
+use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use weft_mover::Class;
 use weft_sys::Sys;
 
 use crate::Http;
-use crate::answer::Problem;
+use crate::answer::{Answer, Problem};
 use crate::codec::Refusal;
 use crate::codec::condition::{Conditions, entity_tag, format_date};
 use crate::codec::digest::{self, Sum, Value};
@@ -181,8 +182,7 @@ pub async fn publish_or_drop(
     published
 }
 
-/// The same of what must come to disk first. If that takes longer than anybody waits, it goes on, and is
-/// seen once it is through.
+/// The same of what must come to disk first.
 pub async fn publish_large(
     http: &Http,
     call: &Call,
@@ -192,28 +192,46 @@ pub async fn publish_large(
     held: Held,
 ) -> Result<Changed<Entry>> {
     let sys = http.services.sys.clone();
-    let call = call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
-    let (own, at_work) = (sys.clone(), call.clone());
-    let task = sys.spawn(async move {
-        let published = publish_or_drop(&own, &at_work, &stage, &set, guard).await;
+    let publish = |call: Call| async move {
+        let published = publish_or_drop(&sys, &call, &stage, &set, guard).await;
         drop(held);
         published
-    });
+    };
+    to_its_end(http, call, publish).await
+}
+
+/// Publishes. If that takes longer than anybody waits, it goes on, and is seen once it is through.
+pub async fn to_its_end<F>(
+    http: &Http,
+    call: &Call,
+    publish: impl FnOnce(Call) -> F,
+) -> Result<Changed<Entry>>
+where
+    F: Future<Output = Result<Changed<Entry>>> + Send + 'static,
+{
+    let sys = &http.services.sys;
+    let call = call.renewed(sys.clock(), limits::PUBLISH_WITHIN).durable();
+    let task = sys.spawn(publish(call.clone()));
     let published = sys.within(call.until, async { task.await? });
     keeping_session(http, &call, pin!(published)).await
 }
 
 async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {
     let status = if changed.file.before.is_some() { Status::NO_CONTENT } else { Status::CREATED };
-    let fields = |answer: &mut crate::answer::Answer| {
-        if let Some(attr) = &changed.file.after {
-            answer.field("ETag", entity_tag(attr)).field("Last-Modified", format_date(attr.mtime));
-        }
+    let fields = |answer: &mut Answer| {
+        tell_of(changed, answer);
         if x.head.has(Field::OcMtime) {
             answer.fixed("X-OC-MTime: accepted\r\n");
         }
     };
     x.talk.reply(status, fields, None).await
+}
+
+/// Says what a file is that was published; nothing of one that was dropped.
+pub fn tell_of(changed: &Changed<Entry>, answer: &mut Answer) {
+    if let Some(attr) = &changed.file.after {
+        answer.field("ETag", entity_tag(attr)).field("Last-Modified", format_date(attr.mtime));
+    }
 }
 
 /// Makes a directory.

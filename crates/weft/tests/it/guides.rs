@@ -37,6 +37,7 @@ guides! {
     the_commands_on_operating_work: "docs/guides/operating.md",
     the_commands_on_sharing_work: "docs/guides/sharing.md",
     the_commands_on_third_party_copies_work: "docs/guides/third-party-copies.md",
+    the_commands_on_uploads_work: "docs/guides/uploads.md",
     the_commands_on_users_and_tokens_work: "docs/guides/users.md",
 }
 

@@ -65,6 +65,7 @@ mod tokens;
 mod trees;
 mod untouched;
 mod upgrading;
+mod uploads;
 mod vanished;
 mod webdav;
 mod wellness;

@@ -1,10 +1,12 @@
 //! The page, with a real browser over a real node: plain and over TLS.
 
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::browser::Browser;
-use crate::node::Node;
+use crate::node::{Node, noise};
 
 /// A picture of one pixel.
 const PNG: &[u8] =
@@ -94,6 +96,59 @@ fn a_person_with_a_browser_brings_files_changes_them_and_takes_them_away() {
         browser.click("header form[method=post] button");
         browser.wait_for("document.querySelector('.login')");
     }
+}
+
+/// Passes on what one end says until it has said so much; then the line breaks.
+fn pass(mut from: TcpStream, mut to: TcpStream, most: usize, broken: &AtomicUsize) {
+    let (mut piece, mut passed) = (vec![0; 64 << 10], 0);
+    while passed < most {
+        let Ok(read @ 1..) = from.read(&mut piece) else { break };
+        passed += read;
+        if to.write_all(&piece[..read]).is_err() {
+            break;
+        }
+    }
+    if passed >= most {
+        broken.fetch_add(1, Ordering::Relaxed);
+    }
+    for end in [&from, &to] {
+        let _ = end.shutdown(Shutdown::Both);
+    }
+}
+
+/// A line to a node that breaks twice, each time after so many bytes. Returns where it begins, and how often it broke.
+fn weak_line(node: &Node, most: usize) -> (u16, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = listener.local_addr().expect("it has one").port();
+    let (to, broken) = (node.address(), Arc::new(AtomicUsize::new(0)));
+    let counted = broken.clone();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(onward)) = (client, TcpStream::connect(to)) else { return };
+            let most = if counted.load(Ordering::Relaxed) < 2 { most } else { usize::MAX };
+            let (from, into) = (client.try_clone().expect("copied"), onward.try_clone().expect("copied"));
+            let broken = counted.clone();
+            std::thread::spawn(move || pass(from, into, most, &broken));
+            std::thread::spawn(move || pass(onward, client, usize::MAX, &AtomicUsize::new(0)));
+        }
+    });
+    (port, broken)
+}
+
+#[test]
+fn a_large_file_goes_on_where_the_line_broke() {
+    let Some(browser) = Browser::start("page::large") else { return };
+    let mut node = furnished();
+    node.allow("broke off");
+    let bytes = noise(11, 70 << 20);
+    let file = node.write("large \u{e9}.bin", &bytes);
+    let (port, broken) = weak_line(&node, 25 << 20);
+    log_in(&browser, &format!("http://127.0.0.1:{port}/managed/"));
+    browser.choose("#files", &file);
+    browser.wait_for(&row("large \u{e9}.bin"));
+    assert_eq!(broken.load(Ordering::Relaxed), 2, "the line broke");
+    let token = node.login("alice", "wonder", &[]);
+    assert!(node.http(Some(&token)).bytes("/managed/large%20%C3%A9.bin") == bytes);
 }
 
 #[test]

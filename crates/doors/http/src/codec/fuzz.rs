@@ -7,13 +7,14 @@
 use bytes::Bytes;
 use weft_conformance::file_system::site::Dice;
 use weft_conformance::fuzz::fuzz;
-use weft_core::limits;
+use weft_core::{StageId, limits};
 
 use super::chunked::tests::decode;
 use super::condition::{Conditions, Present, format_date, parse_date};
 use super::head::{Framing, Head, end_of_head};
 use super::range::{Wanted, wanted};
 use super::target::{Path, encode_name, parameter};
+use super::upload::{Metadata, STAMP_BYTES, Ticket, is_ticket};
 use super::{Refusal, accept, cookie, credentials, digest, form, host, members};
 
 fn text(bytes: &[u8]) -> String {
@@ -23,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 fn make_head(dice: &mut Dice) -> Vec<u8> {
     let mut head = format!(
         "{} {} HTTP/1.{}\r\n",
-        dice.pick(&["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST"]),
+        dice.pick(&["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "MKCOL", "POST", "PATCH"]),
         dice.pick(&["/", "/a/b%20c", "/a?after=x&limit=3", "*", "http://h/x", "http://h", "/\u{e4}/"]),
         dice.roll(2)
     );
@@ -232,6 +233,57 @@ fn digests() {
         for value in digest::values_old(&field).unwrap_or_default() {
             assert_eq!(digest::values_old(&value.to_old_field()).expect("it was just written"), [value]);
         }
+    });
+}
+
+#[test]
+fn uploads() {
+    let make = |dice: &mut Dice| {
+        let parts = [
+            "filename YS50eHQ=",
+            "mtime MTcwMC41",
+            "filetype dGV4dC9wbGFpbg==",
+            "filename Li4vYQ==",
+            "is_confidential",
+            "mtime LTE=",
+        ];
+        let list: Vec<&str> = (0..dice.roll(5)).map(|_| *dice.pick(&parts)).collect();
+        list.join(*dice.pick(&[",", ", ", " ,"])).into_bytes()
+    };
+    fuzz("upload metadata", make, |bytes| {
+        let said = text(bytes);
+        let Ok(metadata) = Metadata::of(&said) else { return };
+        let name = metadata.name.as_bytes();
+        assert!(!name.contains(&b'/') && !name.contains(&0) && name != b"." && name != b"..");
+        // It is sent back as it came: it must not end the field that it stands in.
+        assert!(!said.contains(['\r', '\n']));
+        let ticket = Ticket {
+            id: StageId(u128::MAX / 3),
+            length: bytes.len() as u64,
+            stamp: [0xa5; STAMP_BYTES],
+            is_new: bytes.len() % 2 == 0,
+            said,
+            metadata,
+        };
+        let query = ticket.to_query();
+        assert!(query.bytes().all(|byte| byte.is_ascii_graphic()));
+        assert_eq!(Ticket::of(Some(query.as_bytes())).expect("it was just written"), ticket);
+    });
+}
+
+#[test]
+fn addresses_of_uploads() {
+    let make = |dice: &mut Dice| {
+        let id = format!("{:032x}", u128::from(dice.roll(1 << 40)) << 64);
+        let upload = format!("upload={id}.{}.{id}", dice.roll(1 << 50));
+        let parts = [&upload, "new=1", "metadata=filename%20YS50eHQ%3D", "page=about"];
+        let list: Vec<&str> = (0..dice.roll(6)).map(|_| *dice.pick(&parts)).collect();
+        list.join("&").into_bytes()
+    };
+    fuzz("upload address", make, |bytes| {
+        let Ok(ticket) = Ticket::of(Some(bytes)) else { return };
+        assert!(is_ticket(Some(bytes)));
+        assert_eq!(Ticket::of(Some(ticket.to_query().as_bytes())).expect("it was just written"), ticket);
     });
 }
 

@@ -20,8 +20,10 @@ pub enum Method {
     Get,
     /// The same without its bytes.
     Head,
-    /// A form of the page.
+    /// A form of the page, or an upload that is begun.
     Post,
+    /// More of an upload.
+    Patch,
     /// Makes or replaces a file.
     Put,
     /// Removes a name.
@@ -52,6 +54,7 @@ impl Method {
             "GET" => Self::Get,
             "HEAD" => Self::Head,
             "POST" => Self::Post,
+            "PATCH" => Self::Patch,
             "PUT" => Self::Put,
             "DELETE" => Self::Delete,
             "OPTIONS" => Self::Options,
@@ -77,6 +80,7 @@ impl Method {
             Self::Get => "GET",
             Self::Head => "HEAD",
             Self::Post => "POST",
+            Self::Patch => "PATCH",
             Self::Put => "PUT",
             Self::Delete => "DELETE",
             Self::Options => "OPTIONS",
@@ -151,6 +155,15 @@ fields! {
     Source = "source",
     Credential = "credential",
     RequireChecks = "requirechecksumverification",
+    ContentType = "content-type",
+    MethodOverride = "x-http-method-override",
+    TusResumable = "tus-resumable",
+    UploadLength = "upload-length",
+    UploadDeferLength = "upload-defer-length",
+    UploadOffset = "upload-offset",
+    UploadMetadata = "upload-metadata",
+    UploadConcat = "upload-concat",
+    UploadChecksum = "upload-checksum",
 }
 
 impl Field {

@@ -11,6 +11,7 @@ pub mod head;
 pub mod host;
 pub mod range;
 pub mod target;
+pub mod upload;
 pub mod webdav;
 
 #[cfg(test)]

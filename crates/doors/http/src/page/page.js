@@ -53,31 +53,70 @@
     return confirm(`Remove ${what}? This cannot be undone.`) ? ask("DELETE", href) : false;
   }
 
+  // Sends bytes, and tells how many of them are sent.
+  function send(method, href, fields, bytes, moved) {
+    return new Promise((done, failed) => {
+      const request = new XMLHttpRequest();
+      request.open(method, href);
+      for (const [name, value] of Object.entries(fields)) request.setRequestHeader(name, value);
+      if (tools.dataset.guard) request.setRequestHeader("X-Weft-Guard", tools.dataset.guard);
+      request.upload.onprogress = (event) => moved(event.loaded);
+      request.onerror = () => failed(new Error("the connection broke off"));
+      request.onload = () => {
+        if (request.status >= 200 && request.status < 300) done(request);
+        else failed(refusal(request.status, request.responseText));
+      };
+      request.send(bytes);
+    });
+  }
+
   // Sends one file, and shows how far it is.
-  function put(file, href, replaces) {
+  async function put(file, href, replaces) {
     const line = document.createElement("li");
     const bar = Object.assign(document.createElement("progress"), { max: Math.max(file.size, 1), value: 0 });
     line.append(bar, file.name);
     document.getElementById("moves").append(line);
-    return new Promise((done, failed) => {
-      const request = new XMLHttpRequest();
-      request.open("PUT", href);
-      if (tools.dataset.guard) request.setRequestHeader("X-Weft-Guard", tools.dataset.guard);
-      // Nobody else's file of that name is replaced, also if it came a moment ago.
-      if (!replaces) request.setRequestHeader("If-None-Match", "*");
-      if (file.lastModified) request.setRequestHeader("X-OC-Mtime", String(Math.floor(file.lastModified / 1000)));
-      request.upload.onprogress = (event) => { bar.value = event.loaded; };
-      request.onerror = () => failed(new Error("the connection broke off"));
-      request.onload = () => {
-        if (request.status >= 200 && request.status < 300) {
-          bar.replaceWith("sent:");
-          done();
-        } else {
-          failed(refusal(request.status, request.responseText));
-        }
-      };
-      request.send(file);
-    });
+    const moved = (bytes) => { bar.value = bytes; };
+    // Nobody else's file of that name is replaced, also if it came a moment ago.
+    const fields = replaces ? {} : { "If-None-Match": "*" };
+    const seconds = file.lastModified ? String(Math.floor(file.lastModified / 1000)) : "";
+    // Whoever only drops files has no account, and such uploads are for those who have one.
+    if (file.size > LARGE && !may.has("drop")) await putLarge(file, href, fields, seconds, moved);
+    else await send("PUT", href, seconds ? { ...fields, "X-OC-Mtime": seconds } : fields, file, moved);
+    bar.replaceWith("sent:");
+  }
+
+  const LARGE = 64 * 1024 * 1024, TRIES = 10;
+  const coded = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+
+  // Sends a large file so that a line that breaks is gone on with where it was (tus 1.0.0).
+  async function putLarge(file, href, fields, seconds, moved) {
+    const tus = { "Tus-Resumable": "1.0.0" };
+    const said = `filename ${coded(file.name)}` + (seconds ? `,mtime ${coded(seconds)}` : "");
+    const begin = { ...tus, ...fields, "Upload-Length": String(file.size), "Upload-Metadata": said };
+    const begun = await ask("POST", href.slice(0, href.lastIndexOf("/") + 1), begin);
+    const address = begun.headers.get("Location");
+    const offset = async () => Number((await ask("HEAD", address, tus)).headers.get("Upload-Offset"));
+    for (let at = 0, tries = 0; at < file.size;) {
+      const more = { ...tus, "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(at) };
+      try {
+        await send("PATCH", address, more, file.slice(at), (bytes) => moved(at + bytes));
+        return;
+      } catch (error) {
+        tries = await rested(error, tries);
+      }
+      const there = await offset().catch((error) => rested(error, tries).then(() => at));
+      if (there > at) tries = 0;
+      at = there;
+    }
+  }
+
+  // Rests after a failure that may pass, the longer the more there were. Returns how many there were.
+  async function rested(error, tries) {
+    const passes = !error.status || error.status === 408 || error.status === 409 || error.status >= 500;
+    if (!passes || error.status === 507 || tries >= TRIES) throw error;
+    await new Promise((done) => setTimeout(done, 500 * (tries + 1)));
+    return tries + 1;
   }
 
   async function is_there(href) {

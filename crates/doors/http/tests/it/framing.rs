@@ -80,7 +80,12 @@ async fn bad_targets_and_hosts_are_refused_and_the_connection_goes_on() {
     let options = raw.ask("OPTIONS *", "", b"").await;
     assert_eq!(
         (options.status, options.field("Allow")),
-        (204, Some("GET, HEAD, PUT, DELETE, MKCOL, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK"))
+        (
+            204,
+            Some(
+                "GET, HEAD, PUT, DELETE, MKCOL, OPTIONS, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK, POST, PATCH"
+            )
+        )
     );
     assert_eq!(options.field("DAV"), Some("1, 2, 3"));
     assert_eq!(options.field("Access-Control-Allow-Origin"), None);

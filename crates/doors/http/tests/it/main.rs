@@ -17,4 +17,5 @@ mod secured;
 mod stalled;
 mod system_calls;
 mod third_party;
+mod tus;
 mod webdav;
