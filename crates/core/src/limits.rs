@@ -5,6 +5,10 @@
 
 use std::time::Duration;
 
+mod issuers;
+
+pub use issuers::*;
+
 /// Bytes in one name (POSIX `NAME_MAX`).
 pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes in a path as a caller gives it: doors refuse longer ones before parsing.
@@ -544,36 +548,6 @@ pub const TOKENS_OWNED_MAX: usize = 256;
 pub const TOKEN_KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long it is not looked at again what a token's row says: when it was used last is no nearer than this.
 pub const TOKEN_REMEMBERED: Duration = Duration::from_secs(3600);
-/// Bytes in a token of an issuer.
-pub const ISSUED_BYTES_MAX: usize = 16 << 10;
-/// Paths that such a token may speak of.
-pub const SCOPES_MAX: usize = 64;
-/// Letters of what it says itself that are told in logs.
-pub const ISSUED_TEXT_SHOWN: usize = 128;
-/// How long a token of an issuer is not verified again: a key that the issuer no longer shows lets in for so much longer.
-pub const ISSUED_REMEMBERED: Duration = Duration::from_secs(3600);
-/// Issuers whose tokens a node takes.
-pub const ISSUERS_MAX: usize = 64;
-/// Subjects that one issuer may be given users for.
-pub const ISSUER_SUBJECTS_MAX: usize = 10_000;
-/// Bytes in what an issuer says of itself, and in its keys.
-pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 << 10;
-/// Keys that one issuer may have.
-pub const ISSUER_KEYS_MAX: usize = 64;
-/// Age from which an issuer's keys are fetched again beside.
-pub const ISSUER_KEYS_RENEW: Duration = Duration::from_secs(3600);
-/// Age from which they are fetched before they are used.
-pub const ISSUER_KEYS_KEPT: Duration = Duration::from_secs(6 * 3600);
-/// Age from which they are not used at all, though no others can be had.
-pub const ISSUER_KEYS_STALE: Duration = Duration::from_secs(24 * 3600);
-/// How long an issuer is left alone after it was asked for its keys.
-pub const ISSUER_FETCH_REST: Duration = Duration::from_secs(60);
-/// How long fetching them may take.
-pub const ISSUER_FETCH_WITHIN: Duration = Duration::from_secs(15);
-/// How long a token waits for the keys of its issuer.
-pub const ISSUER_WAIT: Duration = Duration::from_secs(20);
-/// Tokens that wait for the keys of one issuer.
-pub const ISSUER_WAITERS_MAX: usize = 256;
 /// How long a link lasts if its maker does not say.
 pub const LINK_LIFE: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long a link may last.
@@ -800,10 +774,6 @@ const _: () = assert!(
     NAME_BYTES_MAX + 64 < KV_KEY_BYTES_MAX && KV_KEY_BYTES_MAX + KV_VALUE_BYTES_MAX < KV_TXN_BYTES_MAX
 );
 const _: () = assert!(2 * TLS_OWN_RENEW.as_secs() < TLS_OWN_LIFE.as_secs());
-const _: () = assert!(ISSUER_FETCH_WITHIN.as_secs() < ISSUER_WAIT.as_secs());
-const _: () = assert!(ISSUER_WAIT.as_secs() < CALL_DEADLINE.as_secs());
-const _: () = assert!(ISSUER_KEYS_RENEW.as_secs() < ISSUER_KEYS_KEPT.as_secs());
-const _: () = assert!(ISSUER_KEYS_KEPT.as_secs() < ISSUER_KEYS_STALE.as_secs());
 const _: () = assert!(TLS_BATCH_BYTES.is_multiple_of(TLS_RECORD_BYTES) && TLS_BATCH_BYTES <= PIECE_BYTES_MAX);
 const _: () = assert!(HTTP_TARGET_BYTES_MAX < HTTP_HEAD_BYTES_MAX && PATH_BYTES_MAX <= HTTP_TARGET_BYTES_MAX);
 const _: () = assert!(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use percent_encoding::percent_decode_str;
+use data_encoding::HEXLOWER_PERMISSIVE;
 use weft_core::proof::Scope;
 use weft_core::{Error, ErrorKind, Name, RelPath, Result, Rights, limits};
 
@@ -76,9 +76,14 @@ fn below(base: &RelPath, path: &str) -> Result<RelPath> {
 
 /// Undoes the coding of a name, once; none where it is broken.
 fn decoded(coded: &str) -> Option<Vec<u8>> {
-    let escapes = coded.split('%').skip(1);
-    let is_hex = |rest: &str| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit);
-    escapes.into_iter().all(is_hex).then(|| percent_decode_str(coded).collect())
+    let mut pieces = coded.split('%');
+    let mut name = pieces.next()?.as_bytes().to_vec();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2)?;
+        name.extend(HEXLOWER_PERMISSIVE.decode(digits.as_bytes()).ok()?);
+        name.extend(rest.as_bytes());
+    }
+    Some(name)
 }
 
 #[cfg(test)]

@@ -161,18 +161,7 @@ impl Setting {
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
-            Self::ThirdPartyTo | Self::ThirdPartyAuthorities => self.about_third_party(),
-            Self::Issuers => &About {
-                name: "issuers",
-                variable: "WEFT_ISSUERS",
-                flag: None,
-                kind: Kind::Tables,
-                default: "",
-                live: false,
-                meaning: "issuers whose tokens are taken, by a name for each: `url`, its address; `user`, for whom its tokens \
-                          act, or a table `users` of subjects and users; and if need be `base`, where its paths begin, \
-                          `audiences`, for whom tokens must be, and `keys`, a file of its keys",
-            },
+            Self::ThirdPartyTo | Self::ThirdPartyAuthorities | Self::Issuers => self.about_others(),
             Self::Scrub => &About {
                 name: "scrub",
                 variable: "WEFT_SCRUB",
@@ -196,9 +185,20 @@ impl Setting {
         }
     }
 
-    /// The same of third-party copies.
-    const fn about_third_party(self) -> &'static About {
+    /// The same of other people's servers: of third-party copies, and of issuers.
+    const fn about_others(self) -> &'static About {
         match self {
+            Self::Issuers => &About {
+                name: "issuers",
+                variable: "WEFT_ISSUERS",
+                flag: None,
+                kind: Kind::Tables,
+                default: "",
+                live: false,
+                meaning: "issuers whose tokens are taken, by a name for each: `url`, its address; `user`, for whom its tokens \
+                          act, or a table `users` of subjects and users; and if need be `base`, where its paths begin, \
+                          `audiences`, for whom tokens must be, and `keys`, a file of its keys",
+            },
             Self::ThirdPartyTo => &About {
                 name: "http.third-party-to",
                 variable: "WEFT_THIRD_PARTY_TO",
