@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use weft_conformance::run::have;
 
-use crate::node::{Node, noise};
+use crate::node::{Node, noise, soon};
 
 const BLOCK: usize = 1 << 20;
 
@@ -36,7 +36,7 @@ fn a_flipped_byte_is_an_error_at_each_door_and_never_wrong_bytes() {
     }
     let mut node = Node::start();
     // A damaged block is for a person to look at.
-    for text in ["corrupt", "damaged", "block", "verif"] {
+    for text in ["corrupt", "damaged", "block", "verif", "do not match"] {
         node.allow(text);
     }
     let (hurt, whole) = (noise(1, 4 * BLOCK), noise(2, 4 * BLOCK));
@@ -70,6 +70,8 @@ fn a_flipped_byte_is_an_error_at_each_door_and_never_wrong_bytes() {
     assert!(damaged.status == 500 || !damaged.whole, "{}", damaged.status);
     assert!(damaged.status != 500 || damaged.text().contains("/hurt"), "{}", damaged.text());
     assert!(http.bytes("/whole") == whole);
+    // What a reader met, the scrubber looks at and tells.
+    soon("it is told", || node.run(&["scrub", "status"]).out.contains("/hurt"));
     // The command line fails and leaves no file; nor does the mount make one up.
     let copy = node.path("copy");
     let said = node.run(&["cp", "weft:/hurt", copy.to_str().expect("a path")]);
