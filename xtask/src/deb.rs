@@ -13,6 +13,7 @@ use std::process::Command;
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/weft.service", "usr/lib/systemd/system/weft.service", 0o644),
     ("packaging/debian/copyright", "usr/share/doc/weft/copyright", 0o644),
+    ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/weft", 0o644),
     ("docs/guides/operating.md", "usr/share/doc/weft/operating.md", 0o644),
     ("docs/guides/configuring.md", "usr/share/doc/weft/configuring.md", 0o644),
 ];
@@ -24,6 +25,11 @@ const COMPLETIONS: &[(&str, &str)] = &[
     ("_weft", "usr/share/zsh/vendor-completions/_weft"),
     ("weft.fish", "usr/share/fish/vendor_completions.d/weft.fish"),
 ];
+
+/// The list of changes that Debian asks for.
+const CHANGELOG: &str = "usr/share/doc/weft/changelog.gz";
+/// Characters of a line of it, at most.
+const CHANGELOG_WIDTH: usize = 78;
 
 /// Makes the package of a program that is built, or builds it first; returns whether it is good.
 pub fn make(root: &Path, words: &[&str]) -> Result<bool, String> {
@@ -68,10 +74,52 @@ fn fill(root: &Path, program: &Path, place: &Path, tree: &Path) -> Result<(), St
         let name = page.file_name().ok_or("a page has a name")?;
         let to = tree.join("usr/share/man/man1").join(name);
         put(&page, &to, 0o644)?;
-        run(Command::new("gzip").args(["-9", "-n"]).arg(&to))?;
+        compress(&to)?;
     }
+    let changelog = tree.join(CHANGELOG).with_extension("");
+    write(&changelog, changes(root)?.as_bytes(), 0o644)?;
+    compress(&changelog)?;
     let example = output(Command::new(program).args(["config", "example"]))?;
     write(&tree.join("etc/weft/weft.toml"), example.as_bytes(), 0o644)
+}
+
+/// Returns what is new, as Debian has it: the first line of each fragment, as of the last commit.
+fn changes(root: &Path) -> Result<String, String> {
+    let mut titles = Vec::new();
+    for fragment in listed(&root.join("changelog/unreleased"))? {
+        let text = fs::read_to_string(&fragment).map_err(|e| format!("no {}: {e}", fragment.display()))?;
+        titles.push(text.lines().next().unwrap_or_default().to_owned());
+    }
+    let maintainer = control_field(root, "Maintainer")?;
+    let git = ["log", "-1", "--format=%cd", "--date=format:%a, %d %b %Y %H:%M:%S %z"];
+    let date = output(Command::new("git").current_dir(root).args(git))?;
+    Ok(changelog(&version(root)?, &titles, &maintainer, date.trim()))
+}
+
+fn changelog(version: &str, titles: &[String], maintainer: &str, date: &str) -> String {
+    let entries: String = titles.iter().map(|title| wrapped(title)).collect();
+    format!("weft ({version}) unstable; urgency=medium\n\n{entries}\n -- {maintainer}  {date}\n")
+}
+
+/// Returns an entry of the list of changes, in lines that are not too long.
+fn wrapped(title: &str) -> String {
+    let (mut lines, mut line) = (String::new(), "  *".to_owned());
+    for word in title.split_whitespace() {
+        if line.chars().count() + 1 + word.chars().count() > CHANGELOG_WIDTH {
+            lines += &(line + "\n");
+            line = "   ".to_owned();
+        }
+        line = line + " " + word;
+    }
+    lines + &line + "\n"
+}
+
+/// Returns what the template of the package's control says of a field that is not filled in.
+fn control_field(root: &Path, name: &str) -> Result<String, String> {
+    let path = root.join("packaging/debian/control");
+    let control = fs::read_to_string(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let line = control.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    Ok(line.ok_or_else(|| format!("{} has no {name}", path.display()))?.to_owned())
 }
 
 /// Writes what `dpkg` reads.
@@ -158,7 +206,8 @@ fn listing_faults(contents: &str) -> Vec<String> {
     }
     let has = |wanted: &str| rows.iter().any(|(_, _, path)| path.strip_prefix("./") == Some(wanted));
     let files = FILES.iter().map(|(_, to, _)| *to).chain(COMPLETIONS.iter().map(|(_, to)| *to));
-    for wanted in files.chain(["usr/bin/weft", "etc/weft/weft.toml", "usr/share/man/man1/weft.1.gz"]) {
+    let made = ["usr/bin/weft", "etc/weft/weft.toml", "usr/share/man/man1/weft.1.gz", CHANGELOG];
+    for wanted in files.chain(made) {
         if !has(wanted) {
             faults.push(format!("{wanted} is not in it"));
         }
@@ -199,6 +248,11 @@ fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).map_err(failed)?;
     fs::write(to, bytes).map_err(failed)?;
     fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(failed)
+}
+
+/// Compresses a file, as manuals and lists of changes are kept, without its name and time in it.
+fn compress(path: &Path) -> Result<(), String> {
+    run(Command::new("gzip").args(["-9", "-n"]).arg(path))
 }
 
 fn listed(dir: &Path) -> Result<Vec<PathBuf>, String> {
@@ -254,6 +308,18 @@ mod tests {
     fn the_c_library_is_the_newest_that_any_symbol_asks_for() {
         assert_eq!(glibc("a GLIBC_2.4 x\nb (GLIBC_2.34) y\nc GLIBC_2.17"), "2.34");
         assert_eq!(glibc("none"), "2.36");
+    }
+
+    #[test]
+    fn changes_are_listed_as_debian_has_them_in_lines_that_are_not_too_long() {
+        let titles = ["Added: a word".to_owned(), format!("Fixed: {}", "longer ".repeat(20))];
+        let text = changelog("1.2", &titles, "A <a@b>", "Mon, 02 Nov 2026 08:00:00 +0000");
+        assert!(
+            text.starts_with("weft (1.2) unstable; urgency=medium\n\n  * Added: a word\n  * Fixed: longer ")
+        );
+        assert!(text.ends_with(" longer\n\n -- A <a@b>  Mon, 02 Nov 2026 08:00:00 +0000\n"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= CHANGELOG_WIDTH), "{text}");
+        assert_eq!(text.matches("longer").count(), 20);
     }
 
     #[test]

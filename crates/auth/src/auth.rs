@@ -15,6 +15,8 @@ use weft_sys::{Disk, FlushSite, Sys, Task};
 use crate::accounts::{TableAccounts, add_member, put_new_group, put_new_user};
 use crate::audit::{AuditLog, ChainedAudit};
 use crate::authority::{self, HomeAuthority};
+use crate::certificates::{ClientAuthorities, ClientAuthoritySettings};
+use crate::certified::Certified;
 use crate::check;
 use crate::checks::Checks;
 use crate::home::Home;
@@ -65,6 +67,8 @@ pub struct Settings {
     pub issuers: Vec<IssuerSettings>,
     /// What fetches their keys.
     pub documents: Option<Arc<dyn Documents>>,
+    /// Authorities whose certificates are taken of clients.
+    pub client_authorities: Vec<ClientAuthoritySettings>,
 }
 
 impl Default for Settings {
@@ -78,6 +82,7 @@ impl Default for Settings {
             replace_keys: true,
             issuers: Vec::new(),
             documents: None,
+            client_authorities: Vec::new(),
         }
     }
 }
@@ -103,6 +108,7 @@ pub struct Auth {
     issuer: Arc<SigningIssuer>,
     links: Arc<TableLinks>,
     issuers: Arc<Issuers>,
+    certified: Arc<Certified>,
     sessions: Arc<MemSessions>,
     audit: Arc<ChainedAudit>,
     node: CallerName,
@@ -183,6 +189,8 @@ impl Auth {
         let checks = Arc::new(Checks::new(home.sys.clone(), home.steady.clone()));
         let documents = settings.documents.as_ref();
         let issuers = Arc::new(Issuers::new(&home.sys, &settings.issuers, documents, &home.domain.mark)?);
+        let authorities = ClientAuthorities::new(&settings.client_authorities)?;
+        let certified = Arc::new(Certified::new(home.clone(), authorities));
         let links = Arc::new(TableLinks::new(home.clone()));
         let tasks = vec![writer, sessions.sweep(), sweep(&home)];
         Ok(Self {
@@ -192,8 +200,10 @@ impl Auth {
                 checks.clone(),
                 links.clone(),
                 issuers.clone(),
+                certified.clone(),
             )),
             issuers,
+            certified,
             accounts: Arc::new(TableAccounts::new(home.clone(), checks)),
             audit: Arc::new(ChainedAudit::new(home.clone())),
             issuer,
@@ -252,9 +262,35 @@ impl Auth {
         self.accounts.clone()
     }
 
+    /// Takes these issuers in the place of those that there were. What came of the tokens of one that is gone, or is
+    /// another now, ends at once; of one that stays as it was, nothing does. Fails with `Invalid`, and changes nothing,
+    /// where one of them cannot be used.
+    pub async fn change_issuers(&self, settings: &[IssuerSettings]) -> Result<()> {
+        // Whoever is let in by those that there were is in by then, and is found.
+        let _gate = self.home.gate.write().await;
+        for gone in self.issuers.change(settings)? {
+            self.home.revocations.end_leases_of(gone);
+        }
+        Ok(())
+    }
+
     /// Says which issuers' keys cannot be had.
     pub fn issuer_troubles(&self) -> Vec<String> {
         self.issuers.troubles()
+    }
+
+    /// Takes other authorities of clients, or other lists of what those have revoked, in the place of those that there
+    /// were. Whoever would not be let in any more as they were is out at once. Fails with `Invalid`, and changes nothing,
+    /// where one of them cannot be used.
+    pub async fn change_client_authorities(&self, settings: Vec<ClientAuthoritySettings>) -> Result<()> {
+        let made = self.home.sys.blocking(move || ClientAuthorities::new(&settings)).await??;
+        self.certified.change(made).await
+    }
+
+    /// Returns the names by which a handshake may ask for certificates of clients: DER, without its outermost head. None
+    /// where no such authority is set.
+    pub fn client_hints(&self) -> Vec<Vec<u8>> {
+        self.certified.hints()
     }
 
     /// Returns the links for people without an account.

@@ -14,9 +14,11 @@ use weft_core::{
 };
 use weft_kv::{Ack, Read, Space, SpaceTxn};
 
+use crate::certificates::{self, Chain};
+use crate::certified::Certified;
 use crate::checks::{Checks, Place};
 use crate::home::{Home, Mint, is_whole, life_within};
-use crate::issued::IssuedTokens;
+use crate::issued::{Found, IssuedTokens};
 use crate::issuer::SigningIssuer;
 use crate::issuers::{self, Issuers};
 use crate::links::TableLinks;
@@ -32,6 +34,7 @@ pub(crate) struct HomeAuthority {
     links: Arc<TableLinks>,
     tokens: TableTokens,
     issued: IssuedTokens,
+    certified: Arc<Certified>,
     /// What unknown users, and users without a password, are compared with.
     nobody: PasswordHash,
 }
@@ -40,6 +43,8 @@ pub(crate) struct HomeAuthority {
 const LINKS: &str = "link:";
 /// As what wrong tokens of issuers are counted.
 const ISSUED: &str = "issuer:";
+/// As what wrong certificates are counted.
+const CERTIFICATES: &str = "certificate:";
 /// As what wrong tokens are counted.
 const TOKENS: &str = "token:";
 
@@ -56,11 +61,12 @@ impl HomeAuthority {
         checks: Arc<Checks>,
         links: Arc<TableLinks>,
         issuers: Arc<Issuers>,
+        certified: Arc<Certified>,
     ) -> Self {
         let nobody = PasswordHash::nobodys(home.sys.random());
         let tokens = TableTokens::new(home.clone());
         let issued = IssuedTokens::new(home.clone(), issuers);
-        Self { home, issuer, checks, links, tokens, issued, nobody }
+        Self { home, issuer, checks, links, tokens, issued, certified, nobody }
     }
 
     async fn by_password(&self, user: &str, password: &Secret, from: Origin) -> Result<Proved> {
@@ -132,8 +138,28 @@ impl HomeAuthority {
     /// right one never, whoever guesses from the same place.
     async fn by_issued(&self, token: &Secret, from: Origin) -> Result<(Proved, String)> {
         let answer = self.issued.caller_of(token).await;
+        self.by_others(answer, (LoginBy::Issuer, ISSUED), from, |error| format!("issuer: {}", error.detail()))
+            .await
+    }
+
+    /// Returns whom a certificate acts for, and how to say so. A wrong one waits as a wrong password does.
+    async fn by_certificate(&self, chain: &Chain, from: Origin) -> Result<(Proved, String)> {
+        let answer = self.certified.caller_of(chain).await;
+        let refused =
+            |error: &Error| format!("certificate: {}; {}", error.detail(), certificates::claimed(chain));
+        self.by_others(answer, (LoginBy::Certificate, CERTIFICATES), from, refused).await
+    }
+
+    /// Counts, and records where it failed, that somebody showed what others vouch for.
+    async fn by_others(
+        &self,
+        answer: Result<Found>,
+        (by, counted): (LoginBy, &str),
+        from: Origin,
+        refused: impl FnOnce(&Error) -> String,
+    ) -> Result<(Proved, String)> {
         if !matches!(&answer, Ok(found) if !found.is_news) {
-            self.count_login(LoginBy::Issuer, &answer);
+            self.count_login(by, &answer);
         }
         let error = match answer {
             Ok(found) => {
@@ -142,9 +168,9 @@ impl HomeAuthority {
             }
             Err(error) => error,
         };
-        self.tell_refused(&error, from, format!("issuer: {}{}", error.detail(), uid_of(from))).await;
+        self.tell_refused(&error, from, format!("{}{}", refused(&error), uid_of(from))).await;
         if error.kind() == ErrorKind::Unauthenticated {
-            let attempt = self.checks.begin(ISSUED, from.into()).await?;
+            let attempt = self.checks.begin(counted, from.into()).await?;
             attempt.was_wrong(self.home.steady.tick());
         }
         Err(error)
@@ -249,6 +275,7 @@ impl HomeAuthority {
                 None if issuers::is_meant(token.expose()) => Some(self.by_issued(token, from).await?),
                 None => None,
             },
+            Evidence::Certificate(chain) => Some(self.by_certificate(chain, from).await?),
             Evidence::None | Evidence::Link(_) => None,
         })
     }
@@ -453,8 +480,13 @@ impl Authority for HomeAuthority {
         life: Duration,
         from: Origin,
     ) -> Result<Signed> {
-        if matches!(evidence, Evidence::Link(_)) {
-            return Err(Error::not_permitted("a link is followed, and is no login").op("authenticate"));
+        let no_login = match evidence {
+            Evidence::Link(_) => Some("a link is followed, and is no login"),
+            Evidence::Certificate(_) => Some("a certificate is shown on each connection, and is no login"),
+            _ => None,
+        };
+        if let Some(why) = no_login {
+            return Err(Error::not_permitted(why).op("authenticate"));
         }
         let Some((proved, because)) = self.proved(evidence, from).await.map_err(|e| e.op("authenticate"))?
         else {
@@ -532,7 +564,9 @@ async fn withdraw(home: &Arc<Home>, issuer: &SigningIssuer, caller: &Caller, wha
     match what {
         Revoke::Credential(id) | Revoke::AnyCredential(id) => {
             let own = home.made_for(*id, caller.name().id());
-            let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
+            // What others vouch for may last longer than any credential of ours.
+            let is_short = own && !home.is_evidence(*id, caller.name().id());
+            let kept = if is_short { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
             home.end_credential(*id, home.steady.now().plus(kept).plus(limits::CLOCK_SKEW_MAX)).await?;
         }
         Revoke::Caller(name) | Revoke::AnyCaller(name) => home.end_caller(name).await?,

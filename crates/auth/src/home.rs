@@ -10,7 +10,7 @@ use weft_core::form::{Door, Origin};
 use weft_core::proof::{
     Attenuation, Caller, Confines, CredentialClaims, EvidenceKind, Purpose, Revocations, Signed,
 };
-use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships, Secret};
+use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject, Memberships};
 use weft_core::{
     CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, Time, TraceId,
     limits,
@@ -24,6 +24,11 @@ use crate::password::PasswordHash;
 use crate::remembered::Remembered;
 use crate::steady::Steady;
 use crate::tables::{self, Domain, Line, UserRow};
+
+/// What the mark in an id says that the id is of: a credential of ours,
+const CREDENTIAL: &[u8] = b"credential";
+/// or evidence that credentials came of.
+const EVIDENCE: &[u8] = b"evidence";
 
 /// The home domain.
 pub(crate) struct Home {
@@ -108,27 +113,27 @@ impl Home {
     /// Returns an id whose lower half says for whom it was made, to this domain only: so a
     /// caller can revoke its own credentials though none of them is kept anywhere.
     fn fresh_id(&self, caller: CallerId) -> CredentialId {
-        self.marked_id(self.sys.random().u64(), caller)
+        self.marked_id(CREDENTIAL, self.sys.random().u64(), caller)
     }
 
-    fn marked_id(&self, high: u64, caller: CallerId) -> CredentialId {
-        CredentialId(u128::from(high) << 64 | u128::from(self.mark_of(high, caller)))
+    fn marked_id(&self, of: &[u8], high: u64, caller: CallerId) -> CredentialId {
+        CredentialId(u128::from(high) << 64 | u128::from(self.mark_of(of, high, caller)))
     }
 
-    /// Returns the parent of every credential that a token of an issuer is exchanged for: revoking it ends the
-    /// token here, whoever shows it again.
-    pub(crate) fn parent_of_issued(&self, token: &Secret, caller: CallerId) -> CredentialId {
+    /// Returns the parent of every credential that other people's evidence is exchanged for, by what the evidence is:
+    /// revoking it ends the evidence here, whoever shows it again.
+    pub(crate) fn parent_of_evidence(&self, sort: &[u8], evidence: &[u8], caller: CallerId) -> CredentialId {
         let mut hasher = blake3::Hasher::new_keyed(&self.domain.mark);
-        hasher.update(b"issued");
-        hasher.update(token.expose().as_bytes());
+        hasher.update(sort);
+        hasher.update(evidence);
         let hash = hasher.finalize();
         let (high, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than eight bytes");
-        self.marked_id(u64::from_be_bytes(*high), caller)
+        self.marked_id(EVIDENCE, u64::from_be_bytes(*high), caller)
     }
 
-    fn mark_of(&self, high: u64, caller: CallerId) -> u64 {
+    fn mark_of(&self, of: &[u8], high: u64, caller: CallerId) -> u64 {
         let mut hasher = blake3::Hasher::new_keyed(&self.domain.mark);
-        hasher.update(b"credential");
+        hasher.update(of);
         hasher.update(&high.to_be_bytes());
         hasher.update(&caller.0.to_be_bytes());
         let hash = hasher.finalize();
@@ -147,9 +152,18 @@ impl Home {
         CredentialId(u128::from_be_bytes(*id))
     }
 
-    /// Returns whether this domain made a credential of this id for the caller.
+    /// Returns whether this domain made a credential of this id for the caller, or took evidence of it.
     pub(crate) fn made_for(&self, id: CredentialId, caller: CallerId) -> bool {
-        self.mark_of((id.0 >> 64) as u64, caller) == id.0 as u64
+        self.is_marked(CREDENTIAL, id, caller) || self.is_evidence(id, caller)
+    }
+
+    /// Returns whether the id is of other people's evidence for the caller: that may outlive any credential.
+    pub(crate) fn is_evidence(&self, id: CredentialId, caller: CallerId) -> bool {
+        self.is_marked(EVIDENCE, id, caller)
+    }
+
+    fn is_marked(&self, of: &[u8], id: CredentialId, caller: CallerId) -> bool {
+        self.mark_of(of, (id.0 >> 64) as u64, caller) == id.0 as u64
     }
 
     /// Checks that the caller's lease still runs.
@@ -298,10 +312,12 @@ pub(crate) fn revoke_line(txn: &mut impl Txn, id: CallerId, at: Time) -> Result<
 }
 
 /// Returns whether a credential carries everything its caller may do, from anywhere, by now. What came of a
-/// token never does: what its holder made so, another token or a link, would outlive it.
+/// token or a certificate never does: what its holder made so, another token or a link, would outlive it.
 pub(crate) fn is_whole(caller: &Caller, now: Time) -> bool {
     let limits = caller.limits();
-    let is_token = |name: &CallerName| matches!(name.kind(), Some(CallerKind::Token | CallerKind::Issuer));
+    let is_token = |name: &CallerName| {
+        matches!(name.kind(), Some(CallerKind::Token | CallerKind::Issuer | CallerKind::Certificate))
+    };
     let by_token = caller.claims().delegates.iter().any(is_token);
     !by_token
         && limits.rights == Rights::ALL

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use weft_core::proof::{Attenuation, Caller, Confines, EvidenceKind, Scope};
 use weft_core::service::Secret;
-use weft_core::{CallerKind, CallerName, Clock, Error, ErrorKind, Result, Rights, limits};
+use weft_core::{
+    CallerId, CallerKind, CallerName, Clock, CredentialId, Error, ErrorKind, Result, Rights, limits,
+};
 use weft_kv::Read;
 
 use crate::home::{Home, Mint};
@@ -17,7 +19,7 @@ pub(crate) struct IssuedTokens {
     issuers: Arc<Issuers>,
 }
 
-/// Whom a token acts for.
+/// Whom other people's evidence acts for.
 pub(crate) struct Found {
     pub(crate) caller: Caller,
     /// Whether that was found out only now.
@@ -42,10 +44,13 @@ impl IssuedTokens {
         let admitted = self.issuers.admit(token, home.steady.now()).await?;
         let said = admitted.said.clone();
         let _gate = home.gate.read().await;
+        // Its keys may have taken a while to come, and the issuer may be gone since.
+        self.issuers.check_taken(&[admitted.mark])?;
         let caller = self.mint(token, admitted)?;
         home.live(&caller)?;
         home.remembered.keep_issued(token, &caller, home.steady.tick());
-        Ok(Found { said: format!("{said}, as {}", parent_of(home, token, &caller)), caller, is_news: true })
+        let id = parent_of(home, token, caller.name().id());
+        Ok(Found { said: format!("{said}, as {id}"), caller, is_news: true })
     }
 
     /// Fails with `Revoked` where a credential came of a token of an issuer that is no longer taken.
@@ -60,7 +65,7 @@ impl IssuedTokens {
         self.check_user(&rows, &user, &admitted)?;
         let issued = home.steady.stamp();
         let mint = Mint {
-            parents: vec![admitted.mark, home.parent_of_issued(token, user.id())],
+            parents: vec![admitted.mark, parent_of(home, token, user.id())],
             delegates: vec![CallerName::new(CallerKind::Issuer, &admitted.delegate, home.domain.id)?],
             limits: Attenuation { rights: all_of(&admitted.scopes), ..Attenuation::NONE },
             issued,
@@ -98,6 +103,8 @@ fn said_of(caller: &Caller) -> String {
     caller.claims().delegates.first().map_or_else(String::new, |name| format!("issuer {}", name.local()))
 }
 
-fn parent_of(home: &Home, token: &Secret, caller: &Caller) -> String {
-    home.parent_of_issued(token, caller.name().id()).to_string()
+/// Returns what ends a token here: by what was signed, since whoever has one signature of ECDSA can make another.
+fn parent_of(home: &Home, token: &Secret, caller: CallerId) -> CredentialId {
+    let signed = token.expose().rsplit_once('.').map_or(token.expose(), |(signed, _)| signed);
+    home.parent_of_evidence(b"issued", signed.as_bytes(), caller)
 }

@@ -16,7 +16,8 @@
 //!   Authority ──▶ Caller │    Decision ─▶ Issuer ──▶ Granted        Audit: chained files
 //!   evidence: password,  │                                          Sessions: in memory
 //!   tokens, ours and of  └── Trust + Revocations: all that a checker needs
-//!   issuers, socket uid
+//!   issuers, socket uid,
+//!   certificates
 //! ```
 //!
 //! **What a first start makes.** The root key, one signing key for each purpose, the administrator
@@ -39,6 +40,8 @@ mod accounts;
 mod audit;
 mod auth;
 mod authority;
+mod certificates;
+mod certified;
 mod check;
 mod checks;
 mod home;
@@ -58,8 +61,9 @@ mod tokens;
 
 pub use audit::AuditLog;
 pub use auth::{Auth, FirstPassword, Founded, Settings, after_restore};
+pub use certificates::{ClientAuthoritySettings, check_client_authority, subject_of};
 pub use check::{check, mend};
-pub use issuers::{ActsFor, Documents, IssuerSettings, check_keys};
+pub use issuers::{ActsFor, Documents, IssuerSettings, check_keys, is_group};
 pub use keys::file::is_signing_key;
 pub use keys::{KeyState, RootKey};
 pub use links::{LinkTarget, TableLinks};

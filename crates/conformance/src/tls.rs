@@ -32,7 +32,7 @@ impl TestTls {
         let own = own.expect("a certificate can be made");
         let (chain, key) = (own.cert.pem(), own.signing_key.serialize_pem());
         let protocols: &[&[u8]] = &[b"http/1.1"];
-        let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols };
+        let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols, clients: None };
         let server = Tls::server(&settings).expect("they belong together");
         let mut roots = RootCertStore::empty();
         roots.add(own.cert.der().clone()).expect("it was just made");

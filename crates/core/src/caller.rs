@@ -29,6 +29,9 @@ pub enum CallerKind {
     /// A token of somebody else's issuer, `issuer:NAME.SUBJECT@domain`: whoever holds it acts for a user of
     /// this domain, and is named so beside them.
     Issuer,
+    /// A certificate of somebody else's authority, `certificate:NAME.FINGERPRINT@domain`: whoever holds its key acts
+    /// for a user of this domain, and is named so beside them.
+    Certificate,
 }
 
 /// The full name of a caller: a kind, a local name and the domain that vouches for it;
@@ -95,9 +98,10 @@ impl CallerName {
             Some(("link", local)) => (CallerKind::Link, local),
             Some(("token", local)) => (CallerKind::Token, local),
             Some(("issuer", local)) => (CallerKind::Issuer, local),
+            Some(("certificate", local)) => (CallerKind::Certificate, local),
             Some(_) => {
                 return Err(Error::invalid(
-                    "a caller is a user, `group:`, `node:`, `job:`, `link:`, `token:`, `issuer:` or `anyone`",
+                    "a caller is a user, `group:`, `node:`, `job:`, `link:`, `token:`, `issuer:`, `certificate:` or `anyone`",
                 ));
             }
             None => (CallerKind::User, text),
@@ -164,6 +168,7 @@ fn prefix(kind: CallerKind) -> &'static str {
         CallerKind::Link => "link:",
         CallerKind::Token => "token:",
         CallerKind::Issuer => "issuer:",
+        CallerKind::Certificate => "certificate:",
     }
 }
 
@@ -206,9 +211,16 @@ mod tests {
 
     #[test]
     fn names_read_back_as_they_are_shown() {
-        for text in
-            ["alice", "group:alice/pdb-team", "node:n1", "job:j-7", "link:0f", "issuer:cms.a1-b2", "anyone"]
-        {
+        for text in [
+            "alice",
+            "group:alice/pdb-team",
+            "node:n1",
+            "job:j-7",
+            "link:0f",
+            "issuer:cms.a1-b2",
+            "certificate:grid.0f",
+            "anyone",
+        ] {
             let name = CallerName::parse(text, HOME).expect("a good name");
             assert_eq!(name.seen_from(HOME), text);
             assert_eq!(CallerName::parse(&name.to_string(), DomainId([2; 32])).expect("a full name"), name);

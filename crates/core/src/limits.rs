@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
+mod certificates;
 mod issuers;
 mod scrub;
 
+pub use certificates::*;
 pub use issuers::*;
 pub use scrub::*;
 
@@ -249,6 +251,10 @@ pub const HEAD_DEADLINE: Duration = Duration::from_secs(20);
 pub const CONNECTION_IDLE: Duration = Duration::from_secs(75);
 /// How long requests under way may go on when a door closes.
 pub const DRAIN_DEADLINE: Duration = Duration::from_secs(20);
+
+/// How long a stopped process waits for threads that a dead disk may hold. What was acknowledged is on
+/// disk before that.
+pub const THREADS_END_WITHIN: Duration = Duration::from_secs(10);
 /// Bytes that a file of the log may be said to have, at least.
 pub const LOG_BYTES_MIN: u64 = 64 << 10;
 /// Files of the log that are kept, at most.

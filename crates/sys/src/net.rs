@@ -31,6 +31,7 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, recv, sen
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use weft_core::metrics::{Flow, Metrics, Way};
+use weft_core::service::CertificateChain;
 
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 pub use names::resolve;
@@ -206,6 +207,12 @@ impl Socket {
     /// Returns whether the bytes are encrypted.
     pub fn is_secured(&self) -> bool {
         self.session.is_some()
+    }
+
+    /// Returns the certificate that the other end showed as it shook hands, and has proved to hold the key of; none
+    /// where it showed none, and on a plain socket.
+    pub fn certificate(&self) -> Option<CertificateChain> {
+        self.session()?.certificate()
     }
 
     fn session(&self) -> Option<MutexGuard<'_, tls::Session>> {

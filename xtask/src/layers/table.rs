@@ -194,11 +194,13 @@ pub const HOMES: &[(&str, &[&str])] = &[
     ("rustix", &["weft-sys", "weft-doors-fuse", "weft-bench"]),
     ("rustls", &["weft-sys", "weft-remote", "weft-conformance", "weft-bench"]),
     ("rustls-native-certs", &["weft-remote"]),
+    ("rustls-pki-types", &["weft-auth"]),
+    ("rustls-webpki", &["weft-auth"]),
     ("sd-notify", &["weft"]),
     ("tempfile", &["weft-conformance", "weft-bench"]),
     ("tokio-rustls", &["weft-remote", "weft-conformance"]),
     ("tracing-subscriber", &["weft"]),
-    ("x509-cert", &["weft-doors-listener"]),
+    ("x509-cert", &["weft-auth", "weft-doors-listener"]),
 ];
 
 /// Libraries that would bring I/O or a runtime into the pure crate.

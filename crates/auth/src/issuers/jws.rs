@@ -49,6 +49,8 @@ pub(super) struct Claims {
     wlcg: Option<String>,
     #[serde(default)]
     ver: Option<String>,
+    #[serde(default, rename = "wlcg.groups")]
+    groups: Vec<String>,
 }
 
 /// For whom a token is: one, or several.
@@ -114,11 +116,15 @@ impl Claims {
     }
 
     /// Fails unless the token holds now, whatever clocks may differ by. Fails with `Expired`, or `Unauthenticated`
-    /// before its time.
+    /// before its time, or if it lasts longer than what is withdrawn of it is kept.
     pub(super) fn check_times(&self, now: Time) -> Result<()> {
         if now.is_past(self.expires(), limits::CLOCK_SKEW_MAX) {
             let error = Error::new(ErrorKind::Expired, "the token of the issuer has run out");
             return Err(error.hint("get another one from the issuer"));
+        }
+        if self.expires() > now.plus(limits::ISSUED_LIFE_MAX) {
+            let detail = "the token of the issuer lasts longer than a token may: 366 days";
+            return Err(Error::new(ErrorKind::Unauthenticated, detail));
         }
         let latest = now.plus(limits::CLOCK_SKEW_MAX);
         if [self.nbf, self.iat].into_iter().flatten().any(|from| time(from) > latest) {
@@ -144,6 +150,21 @@ impl Claims {
         Err(error.hint("ask the issuer for one whose `aud` is this node"))
     }
 
+    /// Returns the groups that it says, in its order: of the profile that knows any. Fails with `TooLarge` if there are
+    /// too many, and with `Unauthenticated` where one has no name of a group.
+    pub(super) fn groups(&self, profile: Profile) -> Result<&[String]> {
+        if profile != Profile::Wlcg {
+            return Ok(&[]);
+        }
+        if self.groups.len() > limits::ISSUED_GROUPS_MAX {
+            return Err(Error::new(ErrorKind::TooLarge, "the token says more groups than a token may"));
+        }
+        if !self.groups.iter().all(|group| is_group(group)) {
+            return Err(Error::new(ErrorKind::Unauthenticated, "the token says a group that is none"));
+        }
+        Ok(&self.groups)
+    }
+
     /// Returns when it ends.
     pub(super) fn expires(&self) -> Time {
         time(self.exp)
@@ -161,6 +182,16 @@ fn is_of_version_one(text: &str) -> bool {
     minor.is_some_and(|minor| {
         (1..=4).contains(&minor.len()) && minor.bytes().all(|byte| byte.is_ascii_digit())
     })
+}
+
+/// Whether a text is the name of a group as the WLCG's profile has it: `/` and a word, once or several times.
+pub fn is_group(text: &str) -> bool {
+    let is_word = |word: &str| {
+        word.starts_with(|first: char| first.is_ascii_alphanumeric())
+            && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte))
+    };
+    text.len() <= limits::ISSUED_GROUP_BYTES_MAX
+        && text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(is_word))
 }
 
 /// Returns a time of so many seconds since 1970. What is out of range is at its end.
@@ -188,12 +219,27 @@ mod tests {
     }
 
     #[test]
+    fn a_group_has_the_name_of_one() {
+        let long = format!("/{}", "a".repeat(limits::ISSUED_GROUP_BYTES_MAX));
+        for good in
+            ["/cms", "/cms/uscms", "/cms/ALARM", "/0/a_b.c-d", &long[..limits::ISSUED_GROUP_BYTES_MAX]]
+        {
+            assert!(is_group(good), "{good}");
+        }
+        for bad in ["", "/", "cms", "/cms/", "//cms", "/-a", "/cms/../x", "/cms/Role=production", "/é", &long]
+        {
+            assert!(!is_group(bad), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_mutated_token_is_read_whole_or_refused() {
         let make = |dice: &mut Dice| {
             let header = *dice.pick(&[r#"{"alg":"ES256","kid":"a"}"#, r#"{"alg":"RS256","crit":["b64"]}"#]);
             let claims = *dice.pick(&[
                 r#"{"iss":"https://i/","sub":"s","aud":"a","exp":1e9,"wlcg.ver":"1.0","scope":"storage.read:/"}"#,
                 r#"{"iss":"https://i/","sub":"s","aud":["a","b"],"exp":1,"ver":"scitokens:2.0","nbf":-1.5}"#,
+                r#"{"iss":"https://i/","sub":"s","aud":"a","exp":1,"wlcg.ver":"1.0","wlcg.groups":["/a","/a/b"]}"#,
             ]);
             let coded = |text: &str| BASE64URL_NOPAD.encode(text.as_bytes());
             match dice.roll(3) {
@@ -204,7 +250,8 @@ mod tests {
         };
         fuzz("token of an issuer", make, |bytes| {
             if let Ok(claims) = json::<Claims>(bytes) {
-                let _ = (claims.profile(), claims.check_times(claims.made()), claims.check_audience(&[]));
+                let groups = claims.profile().and_then(|profile| claims.groups(profile).map(<[_]>::len));
+                let _ = (groups, claims.check_times(claims.made()), claims.check_audience(&[]));
             }
             let Ok(text) = std::str::from_utf8(bytes) else { return };
             if let Ok(token) = Token::read(text) {

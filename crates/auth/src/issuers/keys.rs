@@ -54,7 +54,7 @@ enum Material {
 
 #[derive(Deserialize)]
 struct Published {
-    keys: Vec<PublishedKey>,
+    keys: Vec<serde_json::Value>,
 }
 
 #[derive(Deserialize)]
@@ -73,8 +73,8 @@ struct PublishedKey {
 }
 
 impl KeySet {
-    /// Reads what an issuer publishes. Keys that are not known, or are for something else, are passed over. Fails with
-    /// `Unavailable` where none is left.
+    /// Reads what an issuer publishes. Keys that are not known, cannot be read or are for something else are passed over
+    /// (RFC 7517, 5). Fails with `Unavailable` where none is left.
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let wrong = |detail: &'static str| Error::new(ErrorKind::Unavailable, detail);
         if bytes.len() > limits::ISSUER_DOCUMENT_BYTES_MAX {
@@ -85,7 +85,8 @@ impl KeySet {
         if published.keys.len() > limits::ISSUER_KEYS_MAX {
             return Err(wrong("the issuer has more keys than it may have"));
         }
-        let keys: Vec<Key> = published.keys.into_iter().filter_map(Key::of).collect();
+        let read = |one| serde_json::from_value(one).ok().and_then(Key::of);
+        let keys: Vec<Key> = published.keys.into_iter().filter_map(read).collect();
         if keys.is_empty() {
             return Err(wrong("the issuer has no key that is taken here"));
         }

@@ -28,16 +28,19 @@ mod scope;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use weft_core::proof::{CredentialClaims, Scope};
 use weft_core::service::Secret;
 use weft_core::{CallerKind, CredentialId, Error, ErrorKind, RelPath, Result, Time, limits};
 use weft_sys::Sys;
 
 use jws::Token;
+pub use jws::is_group;
 pub(crate) use jws::is_meant;
 use keys::KeySet;
 pub use published::Documents;
 use published::PublishedKeys;
+use scope::Profile;
 
 /// An issuer whose tokens are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub struct IssuerSettings {
     pub base: RelPath,
     /// For whom its tokens act.
     pub acts_for: ActsFor,
+    /// For whom those act that say groups and nothing of what they may do: a user for each group, by its whole name.
+    pub groups: BTreeMap<String, String>,
     /// Its keys, if they are not to be fetched: the text of a set of them.
     pub keys: Option<Vec<u8>>,
 }
@@ -71,8 +76,15 @@ pub fn check_keys(text: &[u8]) -> Result<()> {
 }
 
 /// The issuers whose tokens are taken.
-pub(crate) struct Issuers(Vec<Issuer>);
+pub(crate) struct Issuers {
+    sys: Sys,
+    documents: Option<Arc<dyn Documents>>,
+    /// The domain's secret for marks.
+    mark: [u8; 32],
+    set: ArcSwap<Vec<Issuer>>,
+}
 
+#[derive(Clone)]
 struct Issuer {
     settings: IssuerSettings,
     keys: Keys,
@@ -80,6 +92,7 @@ struct Issuer {
     mark: CredentialId,
 }
 
+#[derive(Clone)]
 enum Keys {
     Given(Arc<KeySet>),
     Published(Arc<PublishedKeys>),
@@ -112,32 +125,50 @@ impl Issuers {
         documents: Option<&Arc<dyn Documents>>,
         mark: &[u8; 32],
     ) -> Result<Self> {
-        let made = |one: &IssuerSettings| {
-            let keys = match (&one.keys, documents) {
-                (Some(text), _) => Keys::Given(Arc::new(KeySet::read(text)?)),
-                (None, Some(documents)) => {
-                    Keys::Published(PublishedKeys::new(sys.clone(), one.url.clone(), documents.clone()))
-                }
-                (None, None) => {
-                    return Err(Error::invalid("nobody fetches the keys of the issuer").about(&one.name));
-                }
-            };
-            Ok(Issuer { settings: one.clone(), keys, mark: mark_of(mark, one) })
+        let none = ArcSwap::from_pointee(Vec::new());
+        let issuers = Self { sys: sys.clone(), documents: documents.cloned(), mark: *mark, set: none };
+        issuers.change(settings)?;
+        Ok(issuers)
+    }
+
+    /// Takes these in the place of those that there are. What stays as it was keeps its keys. Returns the marks of those
+    /// that are gone, or are others now: what came of their tokens is to end. Fails, and changes nothing, as
+    /// [`Issuers::new`] does.
+    pub(crate) fn change(&self, settings: &[IssuerSettings]) -> Result<Vec<CredentialId>> {
+        let before = self.set.load_full();
+        let made = settings.iter().map(|one| self.made(one, &before)).collect::<Result<Vec<_>>>()?;
+        let is_gone = |mark: &CredentialId| made.iter().all(|issuer| issuer.mark != *mark);
+        let gone = before.iter().map(|issuer| issuer.mark).filter(is_gone).collect();
+        self.set.store(Arc::new(made));
+        Ok(gone)
+    }
+
+    fn made(&self, settings: &IssuerSettings, before: &[Issuer]) -> Result<Issuer> {
+        let mark = mark_of(&self.mark, settings);
+        if let Some(same) = before.iter().find(|issuer| issuer.mark == mark) {
+            return Ok(same.clone());
+        }
+        let keys = match (&settings.keys, &self.documents) {
+            (Some(text), _) => Keys::Given(Arc::new(KeySet::read(text)?)),
+            (None, Some(documents)) => {
+                let (sys, url) = (self.sys.clone(), settings.url.clone());
+                Keys::Published(PublishedKeys::new(sys, url, documents.clone()))
+            }
+            (None, None) => {
+                return Err(Error::invalid("nobody fetches the keys of the issuer").about(&settings.name));
+            }
         };
-        settings.iter().map(made).collect::<Result<_>>().map(Self)
+        Ok(Issuer { settings: settings.clone(), keys, mark })
     }
 
     /// Verifies a token and returns what it comes to. Fails with `Unauthenticated`, `Expired`, `NotPermitted` where
     /// it is good and gives nothing here, and `Unavailable` or `Busy` where its issuer's keys cannot be had.
     pub(crate) async fn admit(&self, text: &Secret, now: Time) -> Result<Admitted> {
         let token = Token::read(text.expose())?;
-        let issuer =
-            self.0.iter().find(|issuer| issuer.settings.url == token.claims.iss).ok_or_else(|| {
-                Error::new(
-                    ErrorKind::Unauthenticated,
-                    "the token's issuer is none of those that are taken here",
-                )
-            })?;
+        let set = self.set.load_full();
+        let issuer = set.iter().find(|issuer| issuer.settings.url == token.claims.iss).ok_or_else(|| {
+            Error::new(ErrorKind::Unauthenticated, "the token's issuer is none of those that are taken here")
+        })?;
         if !issuer.keys.of(&token).await?.verify(&token) {
             return Err(Error::new(ErrorKind::Unauthenticated, "no key of its issuer has signed the token"));
         }
@@ -151,7 +182,12 @@ impl Issuers {
         if !claims.delegates.iter().any(|name| name.kind() == Some(CallerKind::Issuer)) {
             return Ok(());
         }
-        if self.0.iter().any(|issuer| claims.parents.contains(&issuer.mark)) {
+        self.check_taken(&claims.parents)
+    }
+
+    /// Fails with `Revoked` unless one of these marks is of an issuer whose tokens are taken.
+    pub(crate) fn check_taken(&self, marks: &[CredentialId]) -> Result<()> {
+        if self.set.load().iter().any(|issuer| marks.contains(&issuer.mark)) {
             return Ok(());
         }
         Err(Error::new(ErrorKind::Revoked, "tokens of that issuer are no longer taken as they were"))
@@ -167,7 +203,7 @@ impl Issuers {
                 keys.trouble()?
             ))
         };
-        self.0.iter().filter_map(of).collect()
+        self.set.load().iter().filter_map(of).collect()
     }
 }
 
@@ -183,22 +219,23 @@ impl Keys {
 impl Issuer {
     fn admitted(&self, token: &Token<'_>) -> Result<Admitted> {
         let (claims, settings) = (&token.claims, &self.settings);
-        let nothing = |detail: &'static str| Err(Error::not_permitted(detail));
-        let scopes = scope::scopes(claims.profile()?, &claims.scope, &settings.base)?;
-        if scopes.is_empty() {
-            return nothing("the token carries no right to files");
-        }
-        let user = match &settings.acts_for {
-            ActsFor::User(user) => Some(user),
-            ActsFor::Subjects(users) => users.get(&claims.sub),
-        };
-        let Some(user) = user else {
-            return nothing("the token's subject stands for nobody here");
+        let profile = claims.profile()?;
+        let groups = claims.groups(profile)?;
+        let (user, scopes, by) = match groups.is_empty() || scope::says_anything(profile, &claims.scope) {
+            true => {
+                let scopes = self.scopes_of(profile, &claims.scope)?;
+                (self.user_of(&claims.sub)?, scopes, String::new())
+            }
+            false => {
+                let (group, user) = self.first_of(groups)?;
+                let scopes = vec![scope::of_member(&settings.base)];
+                (user, scopes, format!(", group `{}`", group.escape_debug()))
+            }
         };
         let id = claims.jti.as_deref().unwrap_or("-");
         let shown = |text: &str| text.chars().take(limits::ISSUED_TEXT_SHOWN).collect::<String>();
         let said = format!(
-            "issuer {}, subject `{}`, token `{}`",
+            "issuer {}, subject `{}`, token `{}`{by}",
             settings.name,
             shown(&claims.sub).escape_debug(),
             shown(id).escape_debug()
@@ -213,6 +250,32 @@ impl Issuer {
             expires: claims.expires(),
         })
     }
+
+    /// Returns what a token may do, by what it says of that.
+    fn scopes_of(&self, profile: Profile, said: &str) -> Result<Vec<Scope>> {
+        let scopes = scope::scopes(profile, said, &self.settings.base)?;
+        if scopes.is_empty() {
+            return Err(Error::not_permitted("the token carries no right to files"));
+        }
+        Ok(scopes)
+    }
+
+    /// Returns the user that a subject stands for.
+    fn user_of(&self, subject: &str) -> Result<&String> {
+        let user = match &self.settings.acts_for {
+            ActsFor::User(user) => Some(user),
+            ActsFor::Subjects(users) => users.get(subject),
+        };
+        user.ok_or_else(|| Error::not_permitted("the token's subject stands for nobody here"))
+    }
+
+    /// Returns the first of a token's groups that stands for somebody, and for whom: their order is what its holder
+    /// asked the issuer for. A group below one of the table is not that one.
+    fn first_of<'a>(&'a self, groups: &'a [String]) -> Result<(&'a String, &'a String)> {
+        let known = |group: &'a String| Some((group, self.settings.groups.get(group)?));
+        let nobody = || Error::not_permitted("none of the token's groups stands for anybody here");
+        groups.iter().find_map(known).ok_or_else(nobody)
+    }
 }
 
 /// Returns issuer and subject as a name can have them: it is read by people, and nothing is decided by it.
@@ -226,7 +289,7 @@ fn delegate(name: &str, subject: &str) -> String {
 }
 
 /// Returns the id that all credentials which came of an issuer have for a parent. Other settings of it make another: what
-/// was given under the old ones does not outlive the restart that brings the new.
+/// was given under the old ones does not outlive the change that brings the new.
 fn mark_of(mark: &[u8; 32], settings: &IssuerSettings) -> CredentialId {
     let mut hasher = blake3::Hasher::new_keyed(mark);
     hasher.update(b"issuer");
@@ -245,6 +308,11 @@ fn mark_of(mark: &[u8; 32], settings: &IssuerSettings) -> CredentialId {
         }),
     }
     settings.audiences.iter().for_each(|audience| part(audience.as_bytes()));
+    settings.groups.iter().for_each(|(group, user)| {
+        part(b"group");
+        part(group.as_bytes());
+        part(user.as_bytes());
+    });
     part(settings.keys.as_deref().unwrap_or_default());
     let hash = hasher.finalize();
     let (id, _) = hash.as_bytes().split_first_chunk().expect("a hash has more than sixteen bytes");

@@ -44,6 +44,19 @@ impl Profile {
     }
 }
 
+/// Returns whether a token says itself what it may do, with files or otherwise: then its groups are nothing.
+pub(super) fn says_anything(profile: Profile, text: &str) -> bool {
+    text.split(' ').any(|word| {
+        let name = word.split_once(':').map_or(word, |(name, _)| name);
+        profile.rights(name).is_some() || name.starts_with("storage.") || name.starts_with("compute.")
+    })
+}
+
+/// Returns what somebody may do at a base who is let in by a group: all that a token can say, as far as they may.
+pub(super) fn of_member(base: &RelPath) -> Scope {
+    Scope { path: base.clone(), rights: READ | MODIFY }
+}
+
 /// Reads the scopes of a token, whose paths begin at `base`. Words that are nothing of storage, or name no path,
 /// give nothing. Fails with `Unauthenticated` on a path that is not one, `TooLarge` if there are too many.
 pub(super) fn scopes(profile: Profile, text: &str, base: &RelPath) -> Result<Vec<Scope>> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use data_encoding::BASE64URL_NOPAD;
 use serde_json::{Value, json};
 use weft_auth::{ActsFor, Documents, IssuerSettings, Settings};
 use weft_conformance::file_system::site::Dice;
@@ -20,6 +21,7 @@ use weft_core::{CallerKind, Error, ErrorKind, RelPath, Result, Rights, Time, lim
 use weft_sys::{SimDisk, Sys, simulate};
 
 use crate::scene::{SOCKET, Scene, settings};
+use crate::twins;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const URL: &str = "https://tokens.example.org/";
@@ -37,6 +39,7 @@ fn given(keys: &Value) -> IssuerSettings {
         audiences: vec![NODE.into()],
         base: path("exp"),
         acts_for: ActsFor::User("alice".into()),
+        groups: BTreeMap::new(),
         keys: Some(keys.to_string().into_bytes()),
     }
 }
@@ -286,6 +289,56 @@ fn a_subject_is_whom_the_settings_say_and_others_are_nobody() {
 }
 
 #[test]
+fn a_token_that_says_groups_and_no_rights_is_the_user_of_its_first_known_group_below_the_base() {
+    simulate(11, |sys| async move {
+        let key = TokenKey::new("EdDSA", "k1");
+        let groups = [("/exp/production", "bob"), ("/exp", "carol"), ("/exp/gone", "nobody-here")];
+        let groups: BTreeMap<_, _> = groups.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        let issuer = IssuerSettings { groups, ..given(&shown(&[&key])) };
+        let node = Scene::try_start(&sys, SimDisk::new(), with(issuer)).await.expect("it starts");
+        for user in ["alice", "bob", "carol"] {
+            node.add_user(user, "wonder").await;
+        }
+        let of = |scope: &str, groups: &[&str]| {
+            key.token(&but(&claims(&sys), json!({"scope": scope, "wlcg.groups": groups})))
+        };
+        for (scope, groups, user) in [
+            ("", &["/exp"][..], "carol"),
+            ("openid offline_access", &["/exp/production", "/exp"], "bob"),
+            ("", &["/exp", "/exp/production"], "carol"),
+            ("", &["/exp/else", "/exp/production"], "bob"),
+            // What a token says itself of rights counts, and its groups are nothing then.
+            ("storage.read:/", &["/exp/production"], "alice"),
+        ] {
+            let caller = node.token(&of(scope, groups)).await.expect("good");
+            assert_eq!(caller.name(), &node.name(user), "{scope} {groups:?}");
+            let Confines::Scopes(scopes) = &caller.claims().confines else { panic!("confined by path") };
+            assert_eq!((scopes.len(), &scopes[0].path), (1, &path("exp")));
+            assert!(!scopes[0].rights.intersects(Rights::ACL_WRITE | Rights::ACL_READ | Rights::MAINTAIN));
+            assert!(node.auth.demand_somebody(&caller).is_err());
+        }
+        refused(&node, &of("", &["/exp/else"]), ErrorKind::NotPermitted, "a group below is not that above")
+            .await;
+        refused(&node, &of("", &["/exp/production/x"]), ErrorKind::NotPermitted, "nor the other way").await;
+        refused(&node, &of("", &[]), ErrorKind::NotPermitted, "no group and no right").await;
+        refused(&node, &of("compute.create", &["/exp"]), ErrorKind::NotPermitted, "rights to something else")
+            .await;
+        refused(&node, &of("storage.read", &["/exp"]), ErrorKind::NotPermitted, "a right without a path")
+            .await;
+        refused(&node, &of("", &["/exp/gone"]), ErrorKind::Revoked, "a user that is not there").await;
+        refused(&node, &of("", &["/exp", "exp"]), ErrorKind::Unauthenticated, "no name of a group").await;
+        let many: Vec<String> = (0..=limits::ISSUED_GROUPS_MAX).map(|n| format!("/exp/{n}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        refused(&node, &of("", &many), ErrorKind::TooLarge, "too many").await;
+        node.token(&of("", &[&many[1..], &["/exp"]].concat()[1..])).await.expect("as many as may be");
+        // SciTokens know no groups.
+        let other = json!({"wlcg.ver": null, "ver": "scitokens:2.0", "scope": "", "wlcg.groups": ["/exp"]});
+        refused(&node, &key.token(&but(&claims(&sys), other)), ErrorKind::NotPermitted, "another profile")
+            .await;
+    });
+}
+
+#[test]
 fn what_it_lets_in_ends_with_the_token() {
     taking(5, |node, key| async move {
         let token = key.token(&claims(&node.sys));
@@ -362,6 +415,56 @@ fn it_ends_with_its_user_and_by_being_revoked() {
 }
 
 #[test]
+fn a_token_that_was_revoked_is_not_another_by_another_signature() {
+    taking(30, |node, key| async move {
+        let token = key.token(&claims(&node.sys));
+        let (signed, signature) = token.rsplit_once('.').expect("it is signed");
+        let twin = twins::signature(&BASE64URL_NOPAD.decode(signature.as_bytes()).expect("it is coded"));
+        let twin = format!("{signed}.{}", coded(twin));
+        let [caller, same] =
+            [node.token(&token).await.expect("good"), node.token(&twin).await.expect("as good")];
+        assert_eq!(caller.claims().parents, same.claims().parents);
+        let what = Revoke::Credential(caller.claims().parents[1]);
+        node.auth.authority().revoke(&node.admin().await, &what).await.expect("it may");
+        refused(&node, &token, ErrorKind::Revoked, "it was revoked").await;
+        refused(&node, &twin, ErrorKind::Revoked, "it is the same").await;
+    });
+}
+
+#[test]
+fn a_token_that_its_user_revoked_stays_so_for_as_long_as_it_lasts() {
+    taking(31, |node, key| async move {
+        let good = claims(&node.sys);
+        let five_days = key.token(&but(&good, json!({"exp": at(&node.sys, 5 * 24)})));
+        let caller = node.token(&five_days).await.expect("good");
+        let alice = node.login("alice", "wonder").await.expect("her password");
+        let what = Revoke::Credential(caller.claims().parents[1]);
+        node.auth.authority().revoke(&alice, &what).await.expect("it is hers");
+        for _ in 0..4 {
+            node.pass(24 * HOUR);
+            // What is over is forgotten.
+            node.sys.sleep(limits::AUTH_SWEEP).await;
+            refused(&node, &five_days, ErrorKind::Revoked, "days later").await;
+        }
+        let longer = but(&claims(&node.sys), json!({"exp": at(&node.sys, 367 * 24)}));
+        refused(&node, &key.token(&longer), ErrorKind::Unauthenticated, "nobody could take it back").await;
+    });
+}
+
+#[test]
+fn a_key_that_cannot_be_read_is_passed_over_and_the_others_are_not() {
+    simulate(32, |sys| async move {
+        let key = TokenKey::new("ES256", "k1");
+        let odd =
+            [json!({"kid": "z"}), json!({"kty": "EC", "kid": 7}), json!("a key"), json!(null), key.shown()];
+        let settings = with(given(&json!({"keys": odd})));
+        let node = Scene::try_start(&sys, SimDisk::new(), settings).await.expect("one of them is a key");
+        node.add_user("alice", "wonder").await;
+        node.token(&key.token(&claims(&sys))).await.expect("good");
+    });
+}
+
+#[test]
 fn an_issuer_that_is_no_longer_set_so_ends_what_its_tokens_were_exchanged_for() {
     taking(8, |node, key| async move {
         let caller = node.token(&key.token(&claims(&node.sys))).await.expect("good");
@@ -377,6 +480,50 @@ fn an_issuer_that_is_no_longer_set_so_ends_what_its_tokens_were_exchanged_for() 
         refused(&node, &exchanged, ErrorKind::Revoked, "nobody's tokens are taken").await;
         let node = node.restart_with(with(same)).await;
         node.token(&exchanged).await.expect("it is taken again");
+    });
+}
+
+#[test]
+fn issuers_that_change_while_it_runs_end_what_was_theirs_and_nothing_else() {
+    taking(10, |node, key| async move {
+        let other_key = TokenKey::new("ES256", "k9");
+        let same = given(&shown(&[&key]));
+        let other = IssuerSettings {
+            name: "other".into(),
+            url: "https://other.example.org/".into(),
+            base: path("other"),
+            ..given(&shown(&[&other_key]))
+        };
+        let theirs = but(&claims(&node.sys), json!({"iss": "https://other.example.org/"}));
+        refused(&node, &other_key.token(&theirs), ErrorKind::Unauthenticated, "it is not set yet").await;
+        let token = key.token(&claims(&node.sys));
+        let caller = node.token(&token).await.expect("good");
+        let authority = node.auth.authority();
+        let exchanged =
+            authority.credential(&caller, &Attenuation::NONE, HOUR).await.expect("it may").to_token();
+        let held = node.token(&exchanged).await.expect("good");
+        let live = |caller: &Caller| caller.live(node.sys.clock().moment()).is_ok();
+
+        node.auth.change_issuers(&[other.clone(), same.clone()]).await.expect("good");
+        assert!(live(&caller) && live(&held), "what stays as it was goes on");
+        let by_other = node.token(&other_key.token(&theirs)).await.expect("it is set now");
+
+        let broken = IssuerSettings { keys: Some(b"{}".to_vec()), ..same.clone() };
+        node.auth.change_issuers(&[broken]).await.expect_err("it has no keys");
+        assert!(live(&caller) && live(&by_other), "and what was stays");
+
+        let elsewhere = IssuerSettings { base: path("elsewhere"), ..same.clone() };
+        node.auth.change_issuers(&[elsewhere, other.clone()]).await.expect("good");
+        assert_eq!([&caller, &held, &by_other].map(live), [false, false, true]);
+        refused(&node, &exchanged, ErrorKind::Revoked, "its paths began elsewhere").await;
+        let moved = node.token(&token).await.expect("it is taken as it is now");
+        let Confines::Scopes(scopes) = &moved.claims().confines else { panic!("confined by path") };
+        assert_eq!(scopes[0].path, path("elsewhere"));
+
+        node.auth.change_issuers(&[same]).await.expect("good");
+        assert_eq!([&moved, &by_other].map(live), [false, false]);
+        refused(&node, &other_key.token(&theirs), ErrorKind::Unauthenticated, "it is gone").await;
+        node.token(&exchanged).await.expect("it is taken again as it was");
     });
 }
 
@@ -581,6 +728,39 @@ fn many_wait_for_one_fetch_and_whoever_gives_up_does_not_end_it() {
         refused(&node, &fresh(&node, &unknown), ErrorKind::Unauthenticated, "nobody answers").await;
         assert!(node.sys.clock().tick().since(begun) <= limits::ISSUER_WAIT);
         node.token(&fresh(&node, &key)).await.expect("by the keys that are here");
+    });
+}
+
+#[test]
+fn an_issuer_that_stays_as_it_was_keeps_its_keys_where_others_change() {
+    fetching(26, |node, shelf| async move {
+        let key = TokenKey::new("ES256", "k1");
+        shelf.shows(&[&key]);
+        node.token(&fresh(&node, &key)).await.expect("by keys that were fetched");
+        assert!(shelf.asked() > 0);
+        let other =
+            IssuerSettings { name: "other".into(), url: "https://other/".into(), ..given(&shown(&[&key])) };
+        let same = IssuerSettings { keys: None, ..given(&json!({})) };
+        node.auth.change_issuers(&[other, same]).await.expect("good");
+        node.token(&fresh(&node, &key)).await.expect("by those that are here");
+        assert_eq!(shelf.asked(), 0, "nobody asks again");
+    });
+}
+
+#[test]
+fn a_token_that_waited_for_the_keys_of_an_issuer_that_went_meanwhile_lets_nobody_in() {
+    fetching(25, |node, shelf| async move {
+        let key = TokenKey::new("ES256", "k1");
+        shelf.shows(&[&key]);
+        *shelf.slow.lock().expect("whole") = Duration::from_secs(5);
+        let (authority, token) = (node.auth.authority(), fresh(&node, &key));
+        let evidence = Evidence::Token(Secret::new(token));
+        let waiting =
+            node.sys.spawn(async move { authority.authenticate(&evidence, SOCKET).await.map(drop) });
+        node.sys.sleep(Duration::from_secs(1)).await;
+        node.auth.change_issuers(&[]).await.expect("good");
+        let error = waiting.await.expect("it runs").expect_err("it is gone");
+        assert_eq!(error.kind(), ErrorKind::Revoked, "{error:?}");
     });
 }
 

@@ -3,6 +3,7 @@
 mod accounts;
 mod audit;
 mod audit_follower;
+mod certificates;
 mod check;
 mod fuzz;
 mod issuer;
@@ -16,3 +17,4 @@ mod scale;
 mod scene;
 mod sessions;
 mod tokens;
+mod twins;

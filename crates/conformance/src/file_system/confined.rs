@@ -203,3 +203,39 @@ pub async fn a_credential_with_scopes_may_at_each_path_what_those_say(subject: &
     let none = site.call_of(&scoped(subject, &[]), 3);
     refused(reading(&site, &none, &at("top/read/f")).await, "no scope, no right");
 }
+
+/// What a credential with scopes may do at one place it cannot do with what is at another by giving that a name there,
+/// or moving it, or a directory that it is in: scopes do not add up.
+pub async fn scopes_do_not_add_up_by_another_name(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    for dir in ["w", "w/d", "ro", "both"] {
+        site.dir(dir).await;
+    }
+    let [file, below] = [site.file("w/f", b"held").await, site.file("w/d/f", b"held").await];
+    site.file("ro/f", b"shown").await;
+    let look = Rights::TRAVERSE | Rights::ATTR_READ;
+    let change = look | Rights::ATTR_WRITE | Rights::INSERT | Rights::REMOVE | Rights::RENAME | Rights::WRITE;
+    let read = look | Rights::READ | Rights::LIST;
+    let taking = read | Rights::INSERT | Rights::REMOVE | Rights::RENAME | Rights::ATTR_WRITE;
+    let call = site.call_of(&scoped(subject, &[("w", change), ("ro", taking), ("both", read | change)]), 2);
+    if site.supports().links {
+        let linked = site.fs.link(&call, &at("w/f"), &at("ro/g")).await;
+        assert_eq!(linked.map(drop).map_err(|e| e.kind()), Err(ErrorKind::Denied), "another name");
+        site.fs.link(&call, &at("w/f"), &at("w/g")).await.works();
+    }
+    for (from, to, how) in [
+        ("w/f", "ro/new", Replace::Any),
+        ("w/f", "ro/f", Replace::Any),
+        ("w/d", "ro/d", Replace::Any),
+        ("ro/f", "w/f", Replace::Exchange),
+    ] {
+        let moved = site.fs.rename(&call, &at(from), &at(to), how, &free()).await;
+        assert_eq!(moved.map(drop).map_err(|e| e.kind()), Err(ErrorKind::Denied), "{from} to {to}");
+    }
+    for id in [file, below] {
+        refused(reading(&site, &call, &At::id(id)).await, "it stayed where it was");
+    }
+    // Where nothing is gained, nothing is refused.
+    site.fs.rename(&call, &at("w/d"), &at("w/e"), Replace::Any, &free()).await.works();
+    site.fs.rename(&call, &at("w/f"), &at("w/h"), Replace::Any, &free()).await.works();
+}

@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
-use weft_core::form::{At, BytesSource, Expect, Guard, Part, Stage, StageHint, VersionIs};
+use weft_core::form::{
+    At, BytesSource, Expect, Guard, Part, Piece, Source, Stage, StageHint, Stopped, VersionIs,
+};
 use weft_core::proof::{Attenuation, Caller, CredentialClaims};
 use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 
@@ -244,6 +247,48 @@ pub async fn a_stage_needs_its_rights_to_the_end(subject: &dyn Subject) {
     site.forbid("d", &alice).await;
     stage.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
     assert_eq!(site.find("d/f").await.fails(), ErrorKind::NotFound);
+}
+
+/// Three pieces; the right to send them is taken away before the second.
+struct Forbidden<'a> {
+    site: &'a Site<'a>,
+    who: &'a Caller,
+    given: u32,
+}
+
+#[async_trait]
+impl Source for Forbidden<'_> {
+    async fn next(&mut self, _: usize) -> Result<Option<Piece>> {
+        self.given += 1;
+        match self.given {
+            2 => drop(self.site.forbid("d", self.who).await),
+            1 | 3 => {}
+            _ => return Ok(None),
+        }
+        Ok(Some(Piece::Bytes(pattern(64 << 10, 1).into())))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn stopped(&self) -> Stopped {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A put whose right is taken away in its middle ends as the next begins: the credential is as good as before.
+pub async fn a_put_whose_right_ends_in_its_middle_is_refused_as_the_next_is(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let alice = site.user("alice");
+    site.dir("d").await;
+    site.allow("d", &alice, Rights::WRITING).await;
+    let call = site.call_of(&alice, 2);
+    let stage = site.fs.stage(&call, &at("d/f"), &StageHint::default()).await.works();
+    let ended = stage.put(&call, 1, 0, &mut Forbidden { site: &site, who: &alice, given: 0 }).await.fails();
+    let next = stage.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.fails();
+    assert_eq!(ended, next);
+    assert_ne!(ended, ErrorKind::Revoked);
 }
 
 /// An abandoned stage is kept for days and not for ever. (Only where time is moved by hand.)

@@ -157,6 +157,7 @@ laws! { $
         a_stage_whose_directory_is_gone_is_not_published,
         a_stage_follows_its_directory,
         a_stage_needs_its_rights_to_the_end,
+        a_put_whose_right_ends_in_its_middle_is_refused_as_the_next_is,
         an_abandoned_stage_is_swept,
         an_anonymous_stage_is_its_holders_alone,
         a_stage_is_not_for_a_credential_that_carries_less,
@@ -204,6 +205,7 @@ laws! { $
         a_credential_for_one_version_ends_with_it,
         what_was_removed_is_out_of_a_confined_credentials_reach,
         a_credential_with_scopes_may_at_each_path_what_those_say,
+        scopes_do_not_add_up_by_another_name,
     ]
     narrowed: [
         a_right_reaches_bytes_of_any_size_and_no_further,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Circumstance;
 use crate::caller::CallerName;
+use crate::error::{Error, Result};
 use crate::id::CallerId;
 use crate::name::{Name, RelPath};
 use crate::proof::{Attenuation, Confines, CredentialClaims, Within};
@@ -102,17 +103,35 @@ impl<'a> Subject<'a> {
     /// paths everything at and below them, of scopes what those say that reach so far, on the way to either
     /// `traverse`, elsewhere nothing. What it leaves at one of the names of a thing, it leaves of the thing.
     pub fn left_at(&self, path: &[Name]) -> Rights {
+        self.left_by(|limit, rights| reach(limit, rights, path))
+    }
+
+    /// Fails with `Denied` if its credential leaves more of something at one of `to` than it does at all its places
+    /// `from`: what is said of one place is not brought to another. Of a directory it counts for all below it.
+    pub fn must_gain_nothing(&self, from: &[Vec<Name>], to: &[Vec<Name>], is_directory: bool) -> Result<()> {
+        let had = from.iter().fold(Rights::NONE, |had, path| had | self.left_at(path));
+        let has = to.iter().fold(Rights::NONE, |has, path| {
+            has | match is_directory {
+                true => self.left_by(|limit, rights| reach_below(limit, rights, path)),
+                false => self.left_at(path),
+            }
+        });
+        if (had | Rights::TRAVERSE).contains(has) {
+            return Ok(());
+        }
+        let detail = format!("the credential gives `{}` at the new place, and not where it is", has - had);
+        Err(Error::denied(detail).caller(self.name))
+    }
+
+    /// Returns what its credential leaves, if `reach` says how far what holds at and below a path does.
+    fn left_by(&self, reach: impl Fn(&RelPath, Rights) -> Rights) -> Rights {
         let mut left = Rights::ALL;
         if !self.limits.paths.is_empty() {
-            left = self
-                .limits
-                .paths
-                .iter()
-                .map(|limit| reach(limit, Rights::ALL, path))
-                .fold(Rights::NONE, BitOr::bitor);
+            let given = self.limits.paths.iter().map(|limit| reach(limit, Rights::ALL));
+            left = given.fold(Rights::NONE, BitOr::bitor);
         }
         if let Confines::Scopes(scopes) = self.confines {
-            let given = scopes.iter().map(|scope| reach(&scope.path, scope.rights, path));
+            let given = scopes.iter().map(|scope| reach(&scope.path, scope.rights));
             left = left & given.fold(Rights::NONE, BitOr::bitor);
         }
         left
@@ -139,6 +158,11 @@ fn reach(limit: &RelPath, rights: Rights, path: &[Name]) -> Rights {
     rights
 }
 
+/// Returns the most that rights which hold at and below `limit` come to anywhere at or below a path.
+fn reach_below(limit: &RelPath, rights: Rights, path: &[Name]) -> Rights {
+    if limit.names().zip(path).all(|(name, own)| name == *own) { rights } else { Rights::NONE }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,6 +177,10 @@ mod tests {
     }
 
     fn left(paths: &[&str], scopes: Option<&[(&str, Rights)]>, at: &str) -> Rights {
+        asked(paths, scopes, |who| who.left_at(&names(at)))
+    }
+
+    fn asked<T>(paths: &[&str], scopes: Option<&[(&str, Rights)]>, ask: impl FnOnce(&Subject<'_>) -> T) -> T {
         let name = CallerName::user("cms", DomainId([1; 32])).expect("a name");
         let path = |text: &str| RelPath::try_from(text).expect("a path");
         let limits =
@@ -169,7 +197,41 @@ mod tests {
         };
         assert_eq!(who.is_confined_by_path(), !paths.is_empty() || scopes.is_some());
         assert_eq!(who.is_confined(), who.is_confined_by_path());
-        who.left_at(&names(at))
+        ask(&who)
+    }
+
+    #[test]
+    fn another_place_gives_no_right_that_the_first_did_not_nor_to_what_is_below() {
+        let (write, read) = (Rights::WRITE | Rights::INSERT | Rights::REMOVE, Rights::READ);
+        let scopes = Some(&[("w", write), ("w/pub", read), ("ro", read), ("both", write | read)][..]);
+        for (from, to, file, directory) in [
+            ("w/a", "w/b", true, true),
+            ("w/a", "w/pub/a", false, false),
+            ("w/a", "ro/a", false, false),
+            ("w/pub/a", "w/a", true, true),
+            ("w/pub/a", "both/a", true, true),
+            ("both/a", "w/pub/a", true, true),
+            ("ro/a", "both/a", false, false),
+            // What is below it may come to lie at `w/pub`.
+            ("w/a", "w", true, false),
+            ("both/a", "w", true, true),
+            ("w/a", "else/a", true, true),
+        ] {
+            for (is_directory, expected) in [(false, file), (true, directory)] {
+                let asked = asked(&[], scopes, |who| {
+                    who.must_gain_nothing(&[names(from)], &[names(to)], is_directory).is_ok()
+                });
+                assert_eq!(asked, expected, "{from} to {to}, a directory: {is_directory}");
+            }
+        }
+        let several = |who: &Subject<'_>| {
+            who.must_gain_nothing(&[names("w/a"), names("ro/a")], &[names("ro/b")], false).is_ok()
+        };
+        assert!(asked(&[], scopes, several), "one of its names has it");
+        let inside =
+            |who: &Subject<'_>| who.must_gain_nothing(&[names("a/b")], &[names("a/c")], true).is_ok();
+        assert!(asked(&["a", "a/c/d"], None, inside));
+        assert!(asked(&[], None, inside));
     }
 
     #[test]

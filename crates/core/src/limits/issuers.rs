@@ -8,13 +8,19 @@ use super::CALL_DEADLINE;
 pub const ISSUED_BYTES_MAX: usize = 16 << 10;
 /// Paths that such a token may speak of.
 pub const SCOPES_MAX: usize = 64;
+/// Groups that it may say.
+pub const ISSUED_GROUPS_MAX: usize = 256;
+/// Bytes in the name of such a group.
+pub const ISSUED_GROUP_BYTES_MAX: usize = 255;
 /// Letters of what it says itself that are told in logs.
 pub const ISSUED_TEXT_SHOWN: usize = 128;
 /// How long a token of an issuer is not verified again: a key that the issuer no longer shows lets in for so much longer.
 pub const ISSUED_REMEMBERED: Duration = Duration::from_secs(3600);
+/// How long a token of an issuer may still last when it is shown: what is withdrawn of it is kept for so long.
+pub const ISSUED_LIFE_MAX: Duration = super::REVOCATION_KEPT;
 /// Issuers whose tokens a node takes.
 pub const ISSUERS_MAX: usize = 64;
-/// Subjects that one issuer may be given users for.
+/// Subjects, or groups, that one issuer, or one authority of clients, may be given users for.
 pub const ISSUER_SUBJECTS_MAX: usize = 10_000;
 /// Bytes in what an issuer says of itself, and in its keys.
 pub const ISSUER_DOCUMENT_BYTES_MAX: usize = 256 << 10;

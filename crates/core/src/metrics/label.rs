@@ -153,6 +153,8 @@ labels! {
         Token = "token",
         /// A token of an issuer.
         Issuer = "issuer",
+        /// A certificate.
+        Certificate = "certificate",
     }
 
     /// What was withdrawn.

@@ -126,6 +126,19 @@ impl Act<'_> {
     }
 
     /// Returns every path from the root to an inode, one for each of its names.
+    /// Fails with `Denied` where somebody who is confined by path could do more with something if it had, or were at,
+    /// another name.
+    pub(super) fn must_gain_nothing(&self, id: FileId, (dir, name): (FileId, &Name)) -> Result<()> {
+        let who = self.call.caller.subject();
+        // Of many names that would be a long look.
+        if !who.is_confined_by_path() {
+            return Ok(());
+        }
+        let mut to = self.paths_of(dir);
+        to.iter_mut().for_each(|path| path.push(name.clone()));
+        who.must_gain_nothing(&self.paths_of(id), &to, self.is_directory(id))
+    }
+
     pub(super) fn paths_of(&self, id: FileId) -> Vec<Vec<Name>> {
         if id == FileId::ROOT {
             return vec![Vec::new()];

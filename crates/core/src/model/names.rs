@@ -158,6 +158,7 @@ impl Act<'_> {
         if inode.container != self.state.inode(dir)?.container {
             return Err(Error::new(ErrorKind::CrossVolume, "hard links stay within a container"));
         }
+        self.must_gain_nothing(id, (dir, &name))?;
         if inode.names.is_empty() {
             return Err(Error::not_found("the file has no name left"));
         }
@@ -227,6 +228,10 @@ impl Act<'_> {
                 return Ok(Changed { value: (), file, parents: self.parents(&from, &to, None, None) });
             }
             _ => {}
+        }
+        self.must_gain_nothing(moved, (to.dir, &to.name))?;
+        if let (Replace::Exchange, Some(there)) = (how, to.id) {
+            self.must_gain_nothing(there, (from.dir, &from.name))?;
         }
         self.must_not_loop(moved, to.dir)?;
         let before = (self.state.before(moved), self.state.before(from.dir), self.state.before(to.dir));

@@ -32,6 +32,8 @@ pub enum EvidenceKind {
     Token,
     /// A token that somebody else's issuer signed.
     Issuer,
+    /// A certificate that somebody else's authority signed.
+    Certificate,
 }
 
 impl fmt::Display for EvidenceKind {
@@ -44,6 +46,7 @@ impl fmt::Display for EvidenceKind {
             Self::Link => "link",
             Self::Token => "token",
             Self::Issuer => "issuer",
+            Self::Certificate => "certificate",
         })
     }
 }
@@ -180,5 +183,69 @@ impl CredentialClaims {
     pub fn lineage(&self) -> impl Iterator<Item = CredentialId> + '_ {
         let own = (!self.caller.is_anyone()).then_some(self.id);
         own.into_iter().chain(self.parents.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::DomainId;
+
+    /// Claims as they were encoded before there were scopes.
+    #[derive(Serialize)]
+    struct Before {
+        id: CredentialId,
+        parents: Vec<CredentialId>,
+        caller: CallerName,
+        groups: Vec<CallerId>,
+        membership: u64,
+        evidence: EvidenceKind,
+        delegates: Vec<CallerName>,
+        attributes: Vec<(String, String)>,
+        limits: Attenuation,
+        issued: Time,
+        expires: Time,
+        within: Option<Within>,
+    }
+
+    fn before(within: Option<Within>) -> Before {
+        let name = |text| CallerName::parse(text, DomainId([1; 32])).expect("a name");
+        Before {
+            id: CredentialId(7),
+            parents: vec![CredentialId(8), CredentialId(9)],
+            caller: name("alice"),
+            groups: vec![CallerId(3)],
+            membership: 300,
+            evidence: EvidenceKind::Link,
+            delegates: vec![name("link:0f")],
+            attributes: vec![("a".into(), "b".into())],
+            limits: Attenuation::NONE,
+            issued: Time::from_unix(1_700_000_000, 5),
+            expires: Time::from_unix(1_700_000_900, 0),
+            within,
+        }
+    }
+
+    fn within() -> Within {
+        Within { root: FileId::ROOT, version: None, hint: RelPath::try_from("d/e").expect("a path") }
+    }
+
+    #[test]
+    fn credentials_of_before_there_were_scopes_are_still_read_and_written() {
+        for (old, confines) in
+            [(before(None), Confines::Everywhere), (before(Some(within())), Confines::Within(within()))]
+        {
+            let bytes = postcard::to_stdvec(&old).expect("plain data");
+            let (claims, rest) =
+                postcard::take_from_bytes::<CredentialClaims>(&bytes).expect("it is still read");
+            assert!(rest.is_empty());
+            assert_eq!(
+                (&claims.confines, &claims.caller, claims.expires),
+                (&confines, &old.caller, old.expires)
+            );
+            assert_eq!((claims.membership, &claims.groups, &claims.limits), (300, &old.groups, &old.limits));
+            // And by programs of that time, where nothing is said that they do not know.
+            assert_eq!(postcard::to_stdvec(&claims).expect("plain data"), bytes);
+        }
     }
 }

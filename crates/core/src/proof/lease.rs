@@ -157,6 +157,12 @@ impl Revocations {
         state.by_credential.withdraw(&id, Rights::ALL);
     }
 
+    /// Ends the live proofs of a credential and of everything derived from it. Nothing is remembered: whoever still
+    /// has evidence may show it again.
+    pub fn end_leases_of(&self, id: CredentialId) {
+        self.state().by_credential.withdraw(&id, Rights::ALL);
+    }
+
     /// Ends every credential of a caller made at or before `at`: all of them, now.
     pub fn end_caller(&self, id: CallerId, at: Time) {
         let mut state = self.state();

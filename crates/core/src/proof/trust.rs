@@ -126,7 +126,11 @@ impl Trust {
             return Err(bad("signed by a key that is not yet to be believed"));
         }
         if now.is_past(certified.claims.until, limits::CLOCK_SKEW_MAX) {
-            return Err(Error::new(ErrorKind::Expired, "signed by a key whose certificate has run out"));
+            // Nobody is let in to say so by a command: only who has the node's directory can mend it.
+            let hint = "put root.key back into auth/keys of the node's directory: new keys are made within ten minutes";
+            return Err(
+                Error::new(ErrorKind::Expired, "signed by a key whose certificate has run out").hint(hint)
+            );
         }
         Ok(certified)
     }

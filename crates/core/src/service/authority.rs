@@ -1,9 +1,11 @@
 //! Evidence in, callers out.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::links::Portion;
@@ -47,6 +49,16 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// A certificate that the other end of a connection showed as it shook hands, having proved that it holds the key, and
+/// those that it sent along: all in DER, none of them believed or even read yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateChain {
+    /// Its own.
+    pub own: Bytes,
+    /// Those that may lead from that to an authority, in the order in which they came.
+    pub others: Vec<Bytes>,
+}
+
 /// What a door hands over so that someone else says who is asking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Evidence {
@@ -66,6 +78,10 @@ pub enum Evidence {
     /// The secret of a link: proves nobody, and lets its holder act for the link's maker as far as the
     /// link goes.
     Link(Secret),
+    /// A certificate of the connection. Only the handshake says that its key is held, so it never travels: who could
+    /// send it as evidence would need no key.
+    #[serde(skip)]
+    Certificate(Arc<CertificateChain>),
 }
 
 /// What a node knows a caller as.

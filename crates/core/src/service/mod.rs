@@ -15,7 +15,7 @@ mod tokens;
 
 pub use accounts::{Accounts, GroupEdit, GroupRecord, NewUser, UserEdit, UserRecord};
 pub use audit::{Audit, AuditFilter, AuditOutcome, AuditPage, AuditRecord, AuditSubject, AuditVerdict};
-pub use authority::{Authority, Evidence, Identity, Revoke, Secret};
+pub use authority::{Authority, CertificateChain, Evidence, Identity, Revoke, Secret};
 pub use issuer::Issuer;
 pub use links::{DropBoxRecord, LinkGives, LinkGrant, LinkRecord, Links, NewLink, Portion};
 pub use memberships::Memberships;

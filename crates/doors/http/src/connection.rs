@@ -71,7 +71,8 @@ pub async fn run(http: Arc<Http>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
     let origin = Origin { door: Door::Http, peer: socket.peer().ip(), uid: None };
     let wire = if socket.is_secured() { Wire::Private } else { Wire::Clear };
-    let (buffer, identity, front) = (BytesMut::new(), Identity::new(wire), None);
+    let certificate = socket.certificate().map(Arc::new);
+    let (buffer, identity, front) = (BytesMut::new(), Identity::new(wire, certificate), None);
     let mut connection = Connection { http, socket, origin, buffer, identity, front };
     let mut is_first = true;
     let after = loop {

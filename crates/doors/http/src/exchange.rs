@@ -217,7 +217,9 @@ async fn serve(talk: &mut Talk<'_>, head: &Head, identity: &mut Identity, origin
     }
     let path = Path::decode(raw).map_err(|error| Problem::of(&error, Act::Read))?;
     let cookie = cookie::of(head)?;
-    let shown = Shown::of(head.one(Field::Authorization)?, cookie.as_deref());
+    // Whoever says who they are is heard, whatever their browser shows.
+    let certificate = identity.certificate().filter(|_| !page::is_login(head));
+    let shown = Shown::of(head.one(Field::Authorization)?, cookie.as_deref(), certificate.as_ref());
     if !head.method.is_safe() && head.method != Method::Post {
         page::guard::check(head, shown)?;
     }

@@ -1,9 +1,11 @@
 //! Who asks on a connection: proved once, remembered as long as the proof lives.
 
+use std::sync::Arc;
+
 use subtle::ConstantTimeEq;
 use weft_core::form::{Ack, Call, Origin, Wire};
 use weft_core::proof::Caller;
-use weft_core::service::{Evidence, Secret};
+use weft_core::service::{CertificateChain, Evidence, Secret};
 use weft_core::{CallerName, Deadline, Error, ErrorKind, Moment, Result, SessionId, Tick, TraceId, limits};
 
 use crate::Http;
@@ -14,6 +16,8 @@ use crate::page::login::is_over;
 pub struct Identity {
     /// What the bytes travel under.
     wire: Wire,
+    /// What the other end showed as it shook hands.
+    certificate: Option<Arc<CertificateChain>>,
     proved: Option<Proved>,
     session: Option<Session>,
 }
@@ -27,15 +31,23 @@ pub enum Shown<'h> {
     Field(&'h str),
     /// The token of a login of the page.
     Cookie(&'h str),
+    /// A certificate of the connection.
+    Certificate(&'h Arc<CertificateChain>),
 }
 
 impl<'h> Shown<'h> {
-    /// Returns what counts of what was sent: whoever says something in so many words means that.
-    pub fn of(field: Option<&'h str>, cookie: Option<&'h str>) -> Self {
-        match (field, cookie) {
-            (Some(field), _) => Self::Field(field),
-            (None, Some(cookie)) => Self::Cookie(cookie),
-            (None, None) => Self::Nothing,
+    /// Returns what counts of what was sent: whoever says something in so many words means that, and a login that
+    /// somebody made here goes before what a browser shows everywhere.
+    pub fn of(
+        field: Option<&'h str>,
+        cookie: Option<&'h str>,
+        certificate: Option<&'h Arc<CertificateChain>>,
+    ) -> Self {
+        match (field, cookie, certificate) {
+            (Some(field), _, _) => Self::Field(field),
+            (None, Some(cookie), _) => Self::Cookie(cookie),
+            (None, None, Some(certificate)) => Self::Certificate(certificate),
+            (None, None, None) => Self::Nothing,
         }
     }
 
@@ -44,6 +56,7 @@ impl<'h> Shown<'h> {
             Self::Nothing => Some(Evidence::None),
             Self::Field(field) => credentials::evidence(field),
             Self::Cookie(token) => Some(Evidence::Token(Secret::new(token))),
+            Self::Certificate(chain) => Some(Evidence::Certificate(chain.clone())),
         }
     }
 }
@@ -53,6 +66,8 @@ enum Kept {
     Nothing,
     Field(Secret),
     Cookie(Secret),
+    /// The one of the connection: there is no other.
+    Certificate,
 }
 
 impl Kept {
@@ -61,12 +76,13 @@ impl Kept {
             Shown::Nothing => Self::Nothing,
             Shown::Field(text) => Self::Field(Secret::new(text)),
             Shown::Cookie(text) => Self::Cookie(Secret::new(text)),
+            Shown::Certificate(_) => Self::Certificate,
         }
     }
 
     fn is(&self, shown: Shown<'_>) -> bool {
         match (self, shown) {
-            (Self::Nothing, Shown::Nothing) => true,
+            (Self::Nothing, Shown::Nothing) | (Self::Certificate, Shown::Certificate(_)) => true,
             (Self::Field(known), Shown::Field(text)) | (Self::Cookie(known), Shown::Cookie(text)) => {
                 is_same(known.expose().as_bytes(), text.as_bytes())
             }
@@ -90,9 +106,14 @@ struct Session {
 }
 
 impl Identity {
-    /// Begins with nobody.
-    pub fn new(wire: Wire) -> Self {
-        Self { wire, proved: None, session: None }
+    /// Begins with nobody, on a connection whose other end showed a certificate, or none.
+    pub fn new(wire: Wire, certificate: Option<Arc<CertificateChain>>) -> Self {
+        Self { wire, certificate, proved: None, session: None }
+    }
+
+    /// Returns what the other end of the connection showed as it shook hands.
+    pub fn certificate(&self) -> Option<Arc<CertificateChain>> {
+        self.certificate.clone()
     }
 
     /// Returns what accompanies a request that shows this.

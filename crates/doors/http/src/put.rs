@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use weft_core::attr::{Changed, SetAttr, SetTime};
-use weft_core::form::{Call, Entry, Guard, New, Stage, StageHint};
+use weft_core::form::{At, Call, Entry, Guard, New, Stage, StageHint, Want};
 use weft_core::name_locks::{Reach, Touch};
-use weft_core::{ErrorKind, Result, limits};
+use weft_core::{ErrorKind, Result, Rights, Time, limits};
 use weft_mover::Class;
 use weft_sys::Sys;
 
@@ -40,7 +40,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
     }
     let expected = expected_digests(x.head)?;
     let conditions = Conditions::of(x.head)?;
-    let set = SetAttr { mtime: said_mtime(x.head)?.map(SetTime::At), ..SetAttr::default() };
+    let said = said_mtime(x.head)?;
     let shown = hold::shown(&x).await?;
     let at = x.at();
     let guard = remove::guard(&x, &at, &conditions, Act::Make).await?;
@@ -70,6 +70,8 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         }
     };
     let guard = Guard { version: guard.version.or(held.version), ctime: None };
+    let set = SetAttr { mtime: time_to_set(&x, &at, said).await, ..SetAttr::default() };
+    let accepts_time = set.mtime.is_some();
     let published = match bytes {
         0..=limits::INLINE_BYTES_MAX => {
             let call = x.call.clone().durable();
@@ -81,12 +83,26 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         _ => publish_large(x.talk.http, &x.call, stage, set, guard, held).await,
     };
     match published {
-        Ok(changed) => created(x, &changed).await,
+        Ok(changed) => created(x, &changed, accepts_time).await,
         Err(error) => {
             x.renew();
             Err(x.problem(&error, Act::Make).await.into())
         }
     }
+}
+
+/// Returns the time of change to publish a file with at a name, of the one that was said. None where a file of
+/// somebody else is replaced and stays theirs: its owner alone may set that, and the bytes are worth more than the time
+/// they bring along.
+pub async fn time_to_set(x: &Exchange<'_, '_>, at: &At, said: Option<Time>) -> Option<SetTime> {
+    let time = SetTime::At(said?);
+    let fs = &x.talk.http.services.fs;
+    let want = Want { rights: true, ..Want::default() };
+    // What cannot be looked at is refused, or not, by who publishes.
+    let Ok(there) = x.within(fs.walk(&x.call, at, want)).await else { return Some(time) };
+    let owns = there.attr.owner == x.call.caller.name().id()
+        || there.rights.is_some_and(|rights| rights.contains(Rights::ACL_WRITE));
+    (owns || !fs.supports(there.attr.id.volume()).publish_keeps_id).then_some(time)
 }
 
 /// Drops what was staged. Nothing of it was visible; if this fails too, the sweep takes it.
@@ -216,11 +232,11 @@ where
     keeping_session(http, &call, pin!(published)).await
 }
 
-async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>) -> Served {
+async fn created(x: Exchange<'_, '_>, changed: &Changed<Entry>, accepts_time: bool) -> Served {
     let status = if changed.file.before.is_some() { Status::NO_CONTENT } else { Status::CREATED };
     let fields = |answer: &mut Answer| {
         tell_of(changed, answer);
-        if x.head.has(Field::OcMtime) {
+        if accepts_time {
             answer.fixed("X-OC-MTime: accepted\r\n");
         }
     };
@@ -240,7 +256,7 @@ pub async fn make_directory(x: Exchange<'_, '_>) -> Served {
         let why = "MKCOL takes no body";
         return Err(Problem::new(Status::UNSUPPORTED_TYPE, ErrorKind::Unsupported, why).into());
     }
-    let at = weft_core::form::At::root(x.path.path.clone());
+    let at = At::root(x.path.path.clone());
     let conditions = Conditions::of(x.head)?;
     // What is not there is made, what is there is refused: there is nothing to guard.
     let shown = hold::shown(&x).await?;

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use weft_core::{Error, ErrorKind, Result, limits};
@@ -25,8 +25,14 @@ pub struct Identity {
     files: Files,
     protocols: &'static [&'static [u8]],
     now: ArcSwap<Tls>,
+    state: Mutex<State>,
+}
+
+struct State {
     /// The files as they were last looked at, whether or not they were good.
-    seen: Mutex<Stamps>,
+    seen: Stamps,
+    /// Of which authorities clients are asked for a certificate, if they are asked for any.
+    clients: Option<Vec<Vec<u8>>>,
 }
 
 /// What tells one state of each file from another.
@@ -37,9 +43,9 @@ impl Identity {
     /// cannot be used, or others can read the key.
     pub fn load(files: Files, protocols: &'static [&'static [u8]]) -> Result<Arc<Self>> {
         // Looked at before they are read: what changes meanwhile is read again.
-        let seen = Mutex::new(files.stamps());
-        let now = ArcSwap::from_pointee(files.read(protocols)?);
-        Ok(Arc::new(Self { files, protocols, now, seen }))
+        let state = Mutex::new(State { seen: files.stamps(), clients: None });
+        let now = ArcSwap::from_pointee(files.read(protocols, None)?);
+        Ok(Arc::new(Self { files, protocols, now, state }))
     }
 
     /// Returns what a new connection is secured with.
@@ -55,21 +61,40 @@ impl Identity {
     /// Reads the files again if they changed since they were last looked at; with `anyway`, in any
     /// case. Returns whether there is something new. If they cannot be used, what was stays.
     pub fn refresh(&self, anyway: bool) -> Result<bool> {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state();
         let stamps = self.files.stamps();
-        if *seen == stamps && !anyway {
+        if state.seen == stamps && !anyway {
             return Ok(false);
         }
-        *seen = stamps;
-        self.now.store(Arc::new(self.files.read(self.protocols)?));
+        state.seen = stamps;
+        self.now.store(Arc::new(self.files.read(self.protocols, state.clients.as_deref())?));
         Ok(true)
+    }
+
+    /// Asks clients for a certificate from now on, of authorities of these names (DER, without the outermost head), or
+    /// for none. Nobody needs to have one. If the files cannot be used just now, the next look at them does it.
+    pub fn ask_clients(&self, clients: Option<Vec<Vec<u8>>>) -> Result<()> {
+        let mut state = self.state();
+        if state.clients == clients {
+            return Ok(());
+        }
+        let stamps = self.files.stamps();
+        *state = State { seen: Vec::new(), clients };
+        self.now.store(Arc::new(self.files.read(self.protocols, state.clients.as_deref())?));
+        state.seen = stamps;
+        Ok(())
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change leaves it whole, so a panic elsewhere cannot spoil it.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Files {
-    fn read(&self, protocols: &[&[u8]]) -> Result<Tls> {
+    fn read(&self, protocols: &[&[u8]], clients: Option<&[Vec<u8>]>) -> Result<Tls> {
         let (chain, key) = (read_public(&self.chain)?, read_secret(&self.key)?);
-        let settings = TlsSettings { chain: &chain, key: key.as_bytes(), protocols };
+        let settings = TlsSettings { chain: &chain, key: key.as_bytes(), protocols, clients };
         let of = |error: Error| error.op("use the certificate in").about(self.chain.display());
         Tls::server(&settings).map_err(of)
     }

@@ -200,9 +200,9 @@ impl Calling {
         Ok(match ask {
             AuthorityAsk::WhoAmI => Answer::Identity(caller.into()),
             AuthorityAsk::Login { evidence, limits, life_s } => {
-                // Only the kernel says who is at the other end of the socket.
-                if matches!(evidence, Evidence::SocketUid(_)) {
-                    return Err(Error::invalid("a uid is no evidence that can be sent"));
+                // Only the kernel says who is at the other end of the socket, and only a handshake who holds a key.
+                if matches!(evidence, Evidence::SocketUid(_) | Evidence::Certificate(_)) {
+                    return Err(Error::invalid("a uid or a certificate is no evidence that can be sent"));
                 }
                 let from = self.call.from;
                 Answer::Credential(authority.login(&evidence, &limits, seconds(life_s), from).await?)

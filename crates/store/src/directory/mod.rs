@@ -24,7 +24,7 @@ use weft_core::proof::Granted;
 use weft_core::service::{ObjectPage, ObjectStat, ObjectStore, ObjectWritten, Scrub, StoreSpace};
 use weft_core::{Clock, ContainerId, Error, ErrorKind, ObjectId, Result, Rights, limits};
 use weft_kv::{Engine, Order, Read, Space, Txn, prefix_end};
-use weft_sys::{Disk, Sys};
+use weft_sys::{Disk, FileSize, Sys};
 
 use self::files::Files;
 use self::live::{Live, Phase, Was};
@@ -358,11 +358,13 @@ impl Inner {
 
     async fn remove(&self, granted: &Granted, object: ObjectId) -> Result<()> {
         proof::member(granted, Rights::REMOVE, object, self.clock().moment())?;
-        let live = self.object(granted, object).await?;
         let _shard = self.shard(object).lock().await;
-        let (label, number) = (granted.claims().container, live.number);
-        self.space.write(Ack::Applied, move |txn| delete_object(txn, object, label, number)).await?;
-        live.state().removed = true;
+        let label = granted.claims().container;
+        // Its record is enough: what is lost or damaged of an object keeps nobody from removing the rest.
+        let (number, _) =
+            self.space.write(Ack::Applied, move |txn| delete_object(txn, object, label)).await?;
+        let live = self.table().get(&object).cloned();
+        live.inspect(|live| live.state().removed = true);
         self.leave(object);
         self.files.removed(number, self.clock().tick());
         self.wake.notify_one();
@@ -410,7 +412,8 @@ impl Inner {
         Ok(ObjectPage { objects, next: None })
     }
 
-    /// Returns what is known of an object without taking it up; `None` if it is gone meanwhile.
+    /// Returns what is known of an object without taking it up; `None` if it is gone meanwhile. One whose file is
+    /// lost, or is no file, is an object all the same: of no use, but nobody could remove what is not told.
     fn stat_listed(&self, object: ObjectId, row: &ObjectRow, writing: bool) -> Result<Option<ObjectStat>> {
         let live = self.table().get(&object).cloned();
         if let Some(live) = live {
@@ -418,8 +421,8 @@ impl Inner {
         }
         let size = match self.files.measure(row.file) {
             Ok(size) => size,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+            Err(_) if ObjectRow::read(&self.space.snapshot()?, object)?.is_none() => return Ok(None),
+            Err(_) => FileSize { len: 0, used: 0 },
         };
         Ok(Some(ObjectStat {
             id: object,
@@ -443,14 +446,13 @@ fn evict(table: &mut HashMap<ObjectId, Arc<Live>>) {
     }
 }
 
-/// Takes every record of an object away and leaves one of its file, to be removed.
+/// Takes every record of an object away and leaves one of its file, to be removed. Returns which that is.
 fn delete_object(
     txn: &mut weft_kv::SpaceTxn<'_>,
     object: ObjectId,
     label: ContainerId,
-    number: FileNumber,
-) -> Result<()> {
-    let row = ObjectRow::read(txn, object)?.filter(|row| row.file == number && row.container == label);
+) -> Result<FileNumber> {
+    let row = ObjectRow::read(txn, object)?.filter(|row| row.container == label);
     let row = row.ok_or_else(|| absent(object))?;
     let seals = object_key(SEALS, object);
     let seals: Result<Vec<_>> =
@@ -462,7 +464,8 @@ fn delete_object(
     txn.delete(&object_key(WRITING, object))?;
     txn.delete(&member_key(row.container, object))?;
     txn.delete(&row.file.key(FILES))?;
-    txn.put(&row.file.key(REMOVED), &[])
+    txn.put(&row.file.key(REMOVED), &[])?;
+    Ok(row.file)
 }
 
 fn lost_file(object: ObjectId, number: FileNumber) -> Error {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use weft_conformance::object_store::bench::{BLOCK, Bench, OBJECT, pattern};
 use weft_core::form::{BytesSource, Shape, WriteAt};
-use weft_core::service::{ObjectStore, Scrub};
+use weft_core::service::{ObjectStore, Scrub, Severity};
 use weft_core::{ErrorKind, ObjectId, limits};
-use weft_store::Options;
+use weft_store::{Check, Options};
 use weft_sys::{Disk, Random, SeededRandom, SimDisk, Sys, simulate};
 
 use crate::faults::FILE;
@@ -178,6 +178,38 @@ fn an_object_that_the_machine_will_not_open_is_damage_and_the_round_goes_on() {
         node.sys.sleep(limits::SCRUB_REST * 2).await;
         let left = node.directory().scrub().expect("it can tell");
         assert_eq!((told(&left), left.rounds), (vec![(OBJECT.0 + 2, 0, BLOCK, 1)], 1));
+    });
+}
+
+#[test]
+fn an_object_whose_file_is_lost_or_replaced_is_told_and_can_be_removed() {
+    simulated(64 * MIB, async |node, disk| {
+        let bench = Bench::of(&node);
+        let lost = ObjectId(OBJECT.0 + 1);
+        for (id, seed) in [(OBJECT, 1), (lost, 2)] {
+            make(&bench, id, &pattern(seed, 2 * BLOCK as usize)).await;
+        }
+        node.stop().await;
+        disk.remove(FILE).expect("it is there");
+        disk.make_dir(FILE).expect("the name is free");
+        disk.remove("store/objects/000000/001").expect("it is there");
+        node.start_again().await;
+        assert_eq!(round(&node).await.0.damaged.len(), 2);
+        let bench = Bench::of(&node);
+        // Who looks for what nothing refers to finds them.
+        let listed = bench.store.list(&bench.all, None).await.expect("it can be listed").objects;
+        assert_eq!(listed.iter().map(|stat| stat.id).collect::<Vec<_>>(), [OBJECT, lost]);
+        for id in [OBJECT, lost] {
+            bench.store.remove(&bench.all, id).await.expect("its record is there");
+            let again = bench.store.remove(&bench.all, id).await.expect_err("it is gone");
+            assert_eq!(again.kind(), ErrorKind::NotFound);
+        }
+        node.directory().settle().await.expect("what cannot be removed keeps nothing up");
+        node.sys.sleep(limits::SCRUB_REST * 2).await;
+        let left = node.directory().scrub().expect("it can tell");
+        assert_eq!((told(&left), metric(&node).2), (vec![], 0));
+        let report = node.directory().check(Check::default()).await.expect("it can be checked");
+        assert!(report.findings.iter().all(|finding| finding.severity != Severity::Loss), "{report:?}");
     });
 }
 

@@ -17,6 +17,7 @@
 //! Rejected: bytes that wait here and are said to have left (who sends them if the connection is
 //! then only read from?); a task that pumps each connection (two more buffers, and no back-pressure).
 
+mod clients;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use rustls::server::NoServerSessionStorage;
 use rustls::{ServerConfig, ServerConnection};
 use tokio::io::ReadBuf;
 use weft_core::limits::{TLS_BATCH_BYTES, TLS_HANDSHAKE_BYTES_MAX, TLS_RECORD_BYTES};
+use weft_core::service::CertificateChain;
 use weft_core::{Error, Result};
 
 use super::{More, Stream};
@@ -59,6 +61,9 @@ pub struct TlsSettings<'a> {
     pub key: &'a [u8],
     /// What is spoken over it, by its registered names, the best first.
     pub protocols: &'a [&'a [u8]],
+    /// Whether clients are asked for a certificate, which they need not have, and of which authorities: their names in
+    /// DER, without the outermost head; of any if there are none. What they show is not judged here.
+    pub clients: Option<&'a [Vec<u8>]>,
 }
 
 impl Tls {
@@ -73,7 +78,11 @@ impl Tls {
         let builder = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(failed)?;
-        let mut config = builder.with_no_client_auth().with_single_cert(chain, key).map_err(failed)?;
+        let builder = match settings.clients {
+            Some(hints) => builder.with_client_cert_verifier(clients::asked(hints)),
+            None => builder.with_no_client_auth(),
+        };
+        let mut config = builder.with_single_cert(chain, key).map_err(failed)?;
         config.alpn_protocols = settings.protocols.iter().map(|name| name.to_vec()).collect();
         // A ticket holds all that resuming takes: nothing is kept here, and a new server's side
         // (new files) forgets its tickets with its key.
@@ -141,6 +150,14 @@ impl Session {
             }
         }
         Ok(session)
+    }
+
+    /// Returns what the client showed, if it showed anything: it has proved to hold the key, in this handshake or in
+    /// the one that this resumes.
+    pub fn certificate(&self) -> Option<CertificateChain> {
+        let (own, others) = self.connection.peer_certificates()?.split_first()?;
+        let bytes = |der: &CertificateDer<'_>| der.to_vec().into();
+        Some(CertificateChain { own: bytes(own), others: others.iter().map(bytes).collect() })
     }
 
     /// Sends what the kernel takes now of the slices: see the top of the file for what counts.

@@ -133,6 +133,7 @@ impl View<'_> {
         if node.bound.container != dir.bound.container {
             return Err(Error::new(ErrorKind::CrossVolume, "hard links stay within a container"));
         }
+        self.must_gain_nothing(&node, &self.below(&dir, &name))?;
         let (before, above) = (self.before(&node), self.before(&dir));
         let (source, old) = self.name_of(&node)?;
         source.held.link(old.as_bytes(), &dir.held, name.as_bytes())?;

@@ -57,6 +57,10 @@ impl View<'_> {
             }
             _ => {}
         }
+        self.must_gain_nothing(&moved, &self.below(&to.dir, &to.name))?;
+        if let (Replace::Exchange, Some(there)) = (how, &to.held) {
+            self.must_gain_nothing(there, &moved.path)?;
+        }
         self.must_fit(&moved, &from, &to, how)?;
         let before = self.before(&moved);
         let above = [self.before(&from.dir), self.before(&to.dir)].map(Some);

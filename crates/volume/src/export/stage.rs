@@ -301,8 +301,8 @@ impl ExportStage {
         let mut lease = self.lease(call, &staging).await?;
         while let Some(piece) = data.next(limits::PIECE_BYTES_MAX).await? {
             if !lease.is_good() {
-                let withdrawn = |e| Error::new(ErrorKind::Revoked, "the right was withdrawn").caused_by(e);
-                lease = self.lease(call, &staging).await.map_err(withdrawn)?;
+                // Refused as the next request would be: `Revoked` would say that the credential has ended.
+                lease = self.lease(call, &staging).await?;
             }
             let bytes = Piece::into_bytes(piece)?;
             check_size(part.bytes.checked_add(bytes.len() as u64).ok_or_else(too_large)?)?;

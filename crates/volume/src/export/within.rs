@@ -3,11 +3,11 @@
 
 use weft_core::acl::Subject;
 use weft_core::proof::Within;
-use weft_core::{FileId, Name, RelPath, Rights};
+use weft_core::{FileId, Name, RelPath, Result, Rights};
 
 use super::known::join;
 use super::policies::is_within;
-use super::view::View;
+use super::view::{Node, View};
 
 impl View<'_> {
     pub(super) fn within_paths(&self, path: &[u8]) -> Rights {
@@ -50,16 +50,28 @@ impl View<'_> {
         Some(rest.iter().fold(Vec::new(), |path, name| join(&path, name.as_bytes())))
     }
 
+    /// Fails with `Denied` where somebody who is confined by path could do more with something if it had, or were at,
+    /// another path: scopes do not add up.
+    pub(super) fn must_gain_nothing(&self, node: &Node, to: &[u8]) -> Result<()> {
+        let who = self.call.caller.subject();
+        if !who.is_confined_by_path() {
+            return Ok(());
+        }
+        who.must_gain_nothing(&self.in_tree(&node.path), &self.in_tree(to), node.is_directory())
+    }
+
     fn within_paths_of(&self, path: &[u8], who: &Subject<'_>) -> Rights {
         if !who.is_confined_by_path() {
             return Rights::ALL;
         }
-        let mut left = Rights::NONE;
-        for mut place in self.volume.anchor.places().unwrap_or_default() {
-            let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-            place.extend(names.filter_map(|name| Name::new(name.to_vec()).ok()));
-            left |= who.left_at(&place);
-        }
-        left
+        self.in_tree(path).iter().fold(Rights::NONE, |left, path| left | who.left_at(path))
+    }
+
+    /// Returns where a path of the share is in the tree: once for each place that the share has there.
+    fn in_tree(&self, path: &[u8]) -> Vec<Vec<Name>> {
+        let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let names: Vec<Name> = names.filter_map(|name| Name::new(name.to_vec()).ok()).collect();
+        let places = self.volume.anchor.places().unwrap_or_default();
+        places.into_iter().map(|place| [&place[..], &names[..]].concat()).collect()
     }
 }

@@ -168,6 +168,7 @@ impl Act<'_, '_> {
         if view.home(&node)? != view.home(&dir)? {
             return Err(Error::new(ErrorKind::CrossVolume, "hard links stay within a container"));
         }
+        view.must_gain_nothing(&node, (&dir, &name))?;
         if node.inode.links == 0 {
             return Err(Error::not_found("the file has no name left"));
         }

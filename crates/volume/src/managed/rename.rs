@@ -49,6 +49,10 @@ impl Act<'_, '_> {
         if let (Replace::Any, Some((there, _))) = (how, &to.held) {
             view.must_not_end(there)?;
         }
+        view.must_gain_nothing(&moved, (&to.dir, &to.name))?;
+        if let (Replace::Exchange, Some((there, _))) = (how, &to.held) {
+            view.must_gain_nothing(there, (&from.dir, &from.name))?;
+        }
         view.must_fit_in(&moved, &to.dir)?;
         let may_tie = |node: &Node| node.inode.is_directory() || node.inode.links > 1;
         if may_tie(&moved) || to.held.as_ref().is_some_and(|(there, _)| may_tie(there)) {

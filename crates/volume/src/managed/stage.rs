@@ -1,7 +1,8 @@
-//! Stages: bytes on their way to becoming a file. Rows first, then objects, then one
+//! Stages: bytes on their way to becoming a file. A row of the stage first, then its parts, then one
 //! transaction that makes them the file.
 
 mod brief;
+mod put;
 mod view;
 
 use std::sync::Arc;
@@ -22,10 +23,9 @@ use weft_kv::SpaceTxn;
 use super::Volume;
 use super::act::{Act, Deed, answered, fingerprint};
 use super::bytes::used_of;
-use super::drop_box::{Pace, full, veiled};
+use super::drop_box::{full, veiled};
 use super::locate::Spot;
 use super::names::check_size;
-use super::source::Inbound;
 use super::stages::Tail;
 use super::table::inodes::{self, Layout};
 use super::table::stages::{self, PartBytes, PartRow, StageRow};
@@ -342,241 +342,12 @@ fn check_number(number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Pulls as much as may stay in a row, after what a part has there: more than that if there is
-/// more. `None` if it has an object.
-async fn pull_small(held: Option<&PartRow>, inbound: &mut Inbound<'_>) -> Result<Option<BytesMut>> {
-    let mut bytes = match held {
-        None => BytesMut::new(),
-        Some(PartRow { held: PartBytes::Inline(held), .. }) => BytesMut::from(&held[..]),
-        Some(_) => return Ok(None),
-    };
-    while bytes.len() as u64 <= limits::INLINE_BYTES_MAX {
-        match inbound.next(limits::PIECE_BYTES_MAX).await? {
-            Some(piece) => bytes.extend_from_slice(&piece.into_bytes()?),
-            None => break,
-        }
-    }
-    Ok(Some(bytes))
-}
-
-/// Returns a part that stays in its row.
-fn inline(bytes: BytesMut) -> PartRow {
-    let digest = *blake3::hash(&bytes).as_bytes();
-    PartRow { bytes: bytes.len() as u64, digest, held: PartBytes::Inline(bytes.freeze()) }
-}
-
-/// A part being put.
-struct Putting {
-    row: StageRow,
-    number: u32,
-    /// What it held so far, if it is gone on with.
-    held: Option<PartRow>,
-    /// Bytes it may have in all.
-    room: u64,
-    /// Whether its sender drops it, and learns nothing of what is there.
-    drops: bool,
-}
-
 impl ManagedStage {
-    /// Begins or goes on with a part.
-    fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
-        self.volume.look(call, |view| {
-            let (row, spot) = view.may_go_on(self.id)?;
-            let drops = view.drops_into(&spot.dir)?;
-            let held = view.part(self.id, number)?.filter(|_| offset > 0);
-            let there = held.as_ref().map_or(0, |part| part.bytes);
-            if offset != there {
-                let detail = format!("the part has {there} bytes: go on there or start again at 0");
-                return Err(Error::invalid(detail));
-            }
-            let room = view.room_for_part(self.id, &row, number)?;
-            Ok(Putting { row, number, held, room, drops })
-        })
-    }
-
     fn granted(&self, call: &Call, label: ContainerId, object: ObjectId) -> Result<Granted> {
         self.volume.look_whenever(call, |view| {
             let (_, spot) = view.may_go_on(self.id)?;
             view.grant_staged(spot.published_by(), object, label)
         })
-    }
-
-    async fn write_row(&self, call: &Call, number: u32, part: PartRow) -> Result<Part> {
-        let (id, shown) = (self.id, shown(number, &part));
-        self.volume.change_whenever(call, call.ack, move |act| act.put_part(id, number, &part)).await?;
-        Ok(shown)
-    }
-
-    /// Puts a part whose first bytes were pulled already.
-    async fn put_after(
-        &self,
-        call: &Call,
-        number: u32,
-        offset: u64,
-        (first, data): (Option<Bytes>, &mut dyn Source),
-    ) -> Result<Part> {
-        check_number(number)?;
-        // Somebody else's bytes may be waited for: nobody's transfer waits along.
-        data.yield_turn();
-        let now = self.volume.sys.clock().tick();
-        let tail = self.volume.stagings.tail(self.id, number, now).lock_owned();
-        let mut tail = self.volume.sys.within(call.until, async { Ok(tail.await) }).await?;
-        // Only now: whoever had the part until here may have begun it again.
-        let putting = self.begin(call, number, offset)?;
-        let drops = putting.drops;
-        let standing = Standing::new(&self.volume, &putting.row, call);
-        let check = || standing.check();
-        let held = putting.held.as_ref().map_or(0, |part| part.bytes);
-        let mut inbound = Inbound::new(&check, first, data, putting.room.saturating_sub(held));
-        let small = pull_small(putting.held.as_ref(), &mut inbound).await?;
-        let (failed, rest) = (inbound.failed.take(), inbound.first.take());
-        drop(inbound);
-        let part = match small {
-            Some(bytes) if bytes.len() as u64 <= limits::INLINE_BYTES_MAX => {
-                self.write_row(call, number, inline(bytes)).await
-            }
-            Some(mut bytes) => {
-                let fresh = Putting { held: None, ..putting };
-                bytes.extend_from_slice(&rest.unwrap_or_default());
-                let first = Some(bytes.freeze());
-                self.put_large(call, &fresh, &mut tail, &standing, (first, data)).await
-            }
-            None => self.put_large(call, &putting, &mut tail, &standing, (rest, data)).await,
-        };
-        self.volume.stagings.touch(self.id, number, self.volume.sys.clock().tick());
-        let put = match failed {
-            Some(error) => part.and(Err(error)),
-            None => part,
-        };
-        put.map_err(|error| if drops { full(error) } else { error })
-    }
-
-    /// Puts the rest of a part into an object: its own from before, or a new one.
-    async fn put_large(
-        &self,
-        call: &Call,
-        putting: &Putting,
-        tail: &mut Tail,
-        standing: &Standing<'_>,
-        (first, data): (Option<Bytes>, &mut dyn Source),
-    ) -> Result<Part> {
-        let (number, label) = (putting.number, putting.row.container);
-        let more = first.as_ref().map_or(0, Bytes::len) as u64 + data.length().unwrap_or(0);
-        // A length is only what the sender says: others' uploads are given up for a piece at a time,
-        // on a disk that has no room for that. No other transfer waits along.
-        data.yield_turn();
-        self.volume.make_room(more.min(putting.room).min(limits::PIECE_BYTES_MAX as u64)).await?;
-        let (object, start) = self.object_for(call, putting, tail).await?;
-        let check = || standing.check();
-        // The whole of it: were this dropped on the way, a hash of nothing would be left for bytes.
-        let mut own = std::mem::take(tail);
-        let mut tap = |bytes: &[u8]| _ = own.hasher.update(bytes);
-        let room = putting.room.saturating_sub(start);
-        let mut coming = self.volume.stagings.coming(label);
-        let clock = self.volume.sys.clock();
-        let mut pace = putting.drops.then(|| Pace::begin(clock.tick()));
-        let mut admit = |bytes: u64| {
-            if let Some(pace) = &mut pace {
-                pace.step(clock.tick(), bytes)?;
-            }
-            let coming = coming.add(bytes);
-            self.volume.look_whenever(call, |view| view.room_as_they_come(self.id, putting, coming))
-        };
-        let mut inbound = Inbound::new(&check, first, data, room);
-        inbound.tap = Some(&mut tap);
-        inbound.admit = Some(&mut admit);
-        let mut torn = false;
-        let poured = self.pour(call, (label, object), start, &mut inbound, &mut torn).await;
-        let (passed, failed) = (inbound.passed, inbound.failed.take());
-        drop(inbound);
-        data.yield_turn();
-        let pulled = Tail { bytes: start + passed, ..own };
-        *tail = if torn { self.kept(call, (label, object), pulled).await? } else { pulled };
-        let mut unsynced = Some(self.volume.verifier().0);
-        if call.ack == Ack::Durable && poured.is_ok() {
-            self.volume.store.sync(&self.granted(call, label, object)?, object).await?;
-            unsynced = None;
-        }
-        let held = PartBytes::Object { object, unsynced };
-        let digest = *tail.hasher.finalize().as_bytes();
-        let part = self.write_row(call, number, PartRow { bytes: tail.bytes, digest, held }).await?;
-        match poured.err().or(failed) {
-            Some(error) => Err(error),
-            None => Ok(part),
-        }
-    }
-
-    /// Returns the object that a part's bytes go on in, and at which byte.
-    async fn object_for(&self, call: &Call, putting: &Putting, tail: &mut Tail) -> Result<(ObjectId, u64)> {
-        let (number, label) = (putting.number, putting.row.container);
-        if let Some(PartRow { bytes, held: PartBytes::Object { object, .. }, .. }) = putting.held {
-            let granted = self.granted(call, label, object)?;
-            if tail.bytes != bytes {
-                tail.hasher = self.hashed(&granted, object, bytes).await?;
-            }
-            self.volume.store.shape(&granted, object, Shape::Truncate(bytes)).await?;
-            return Ok((object, bytes));
-        }
-        let object = self.volume.new_object().await?;
-        // The row comes first: the sweep knows the object before it is there.
-        let unsynced = Some(self.volume.verifier().0);
-        let held = PartBytes::Object { object, unsynced };
-        let empty = PartRow { bytes: 0, digest: *blake3::hash(b"").as_bytes(), held };
-        let applied = Call { ack: Ack::Applied, ..call.clone() };
-        self.write_row(&applied, number, empty).await?;
-        self.volume.store.make(&self.granted(call, label, object)?, object, None).await?;
-        *tail = Tail::default();
-        Ok((object, 0))
-    }
-
-    /// Hashes what an object holds: the hash so far went with a restart.
-    async fn hashed(&self, granted: &Granted, object: ObjectId, bytes: u64) -> Result<blake3::Hasher> {
-        let mut hasher = blake3::Hasher::new();
-        let range = Range { at: 0, length: Some(bytes) };
-        let mut source = self.volume.store.read(granted, object, range).await?;
-        while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
-            hasher.update(&piece.into_bytes()?);
-        }
-        Ok(hasher)
-    }
-
-    /// Pours bytes into an object. `torn` says whether the store may have pulled more than it wrote.
-    async fn pour(
-        &self,
-        call: &Call,
-        (label, object): (ContainerId, ObjectId),
-        start: u64,
-        inbound: &mut Inbound<'_>,
-        torn: &mut bool,
-    ) -> Result<()> {
-        loop {
-            let granted = self.granted(call, label, object)?;
-            let at = WriteAt::Offset(start + inbound.passed);
-            let wrote = self.volume.store.write(&granted, object, at, inbound).await;
-            let Err(error) = wrote else { return Ok(()) };
-            inbound.push_back();
-            if !matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) {
-                self.volume.met_full_disk(&error);
-                *torn = true;
-                return Err(error);
-            }
-            (inbound.check)()?;
-        }
-    }
-
-    /// Returns what is stored of a part when the store could not write all that it had pulled.
-    async fn kept(
-        &self,
-        call: &Call,
-        (label, object): (ContainerId, ObjectId),
-        pulled: Tail,
-    ) -> Result<Tail> {
-        let granted = self.granted(call, label, object)?;
-        let bytes = self.volume.store.stat(&granted, object).await?.size;
-        if bytes >= pulled.bytes {
-            return Ok(pulled);
-        }
-        Ok(Tail { hasher: self.hashed(&granted, object, bytes).await?, bytes })
     }
 
     /// Waits until nobody puts any of the parts there are, and keeps it so: what becomes

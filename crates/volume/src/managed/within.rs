@@ -3,7 +3,7 @@
 
 use weft_core::acl::Subject;
 use weft_core::proof::Within;
-use weft_core::{FileId, Result, Rights};
+use weft_core::{FileId, Name, Result, Rights};
 
 use super::view::{Node, View};
 
@@ -37,6 +37,18 @@ impl View<'_> {
             }
         }
         Ok(false)
+    }
+
+    /// Fails with `Denied` where somebody who is confined by path could do more with something if it had, or were at,
+    /// another name: scopes do not add up.
+    pub(super) fn must_gain_nothing(&self, node: &Node, (dir, name): (&Node, &Name)) -> Result<()> {
+        let who = self.call.caller.subject();
+        if !who.is_confined_by_path() {
+            return Ok(());
+        }
+        let mut to = self.paths_of(dir)?;
+        to.iter_mut().for_each(|path| path.push(name.clone()));
+        who.must_gain_nothing(&self.paths_of(node)?, &to, node.inode.is_directory())
     }
 
     fn within_paths_of(&self, node: &Node, who: &Subject<'_>) -> Result<Rights> {

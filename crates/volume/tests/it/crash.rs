@@ -6,15 +6,17 @@ use std::sync::{Arc, Mutex};
 
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::history;
-use weft_conformance::file_system::site::{Dice, Site};
+use weft_conformance::file_system::site::{Dice, Site, pattern};
 use weft_conformance::file_system::workload::{Counts, Hand, Step, domain, found_among, model, work};
 use weft_conformance::{boundaries, seeds};
+use weft_core::form::BytesSource;
 use weft_core::{Deadline, limits};
 use weft_sys::disk::Boundary;
 use weft_sys::{Disk, FlushSite, SimDisk, Sys, simulate};
 use weft_volume::managed::Managed;
 
 use super::disk_store::DiskStore;
+use super::full::{acknowledged, gone_on_with};
 use super::site::Volume;
 
 pub async fn volume_on(sys: &Sys, disk: &SimDisk, boot: u64, make: bool) -> (Volume, Arc<DiskStore>) {
@@ -119,6 +121,42 @@ fn a_power_cut_at_each_change_of_a_workload_leaves_a_prefix_and_nothing_to_mend(
         Boundary::Flush(FlushSite::StoreObject),
     ];
     for kind in kinds {
+        assert!(std::env::var_os("WEFT_SEED").is_some() || met.contains_key(&kind), "never at {kind:?}");
+    }
+}
+
+/// A part that leaves its row for an object, with the power going off at a change of that.
+fn outgrown(seed: u64, change: u64) -> Option<Boundary> {
+    simulate(seed, |sys| async move {
+        let disk = SimDisk::new();
+        let (volume, _) = volume_on(&sys, &disk, 1, true).await;
+        let (bytes, mut kept) = (pattern(100_000, 1), 1 + Dice::new(seed).roll(limits::INLINE_BYTES_MAX));
+        let site = Site::of(&volume);
+        let stage = acknowledged(&site, &bytes[..kept as usize]).await;
+        disk.set_faults(|faults| faults.halt = Some(change));
+        for end in [50_000, 100_000] {
+            let mut more = BytesSource::new(bytes[kept as usize..end].to_vec());
+            match stage.put(&site.call().durable(), 1, kept, &mut more).await {
+                Ok(part) => kept = part.bytes,
+                Err(_) => break,
+            }
+        }
+        let (cut_at, id) = (disk.cut_at(), stage.id());
+        drop((stage, site));
+        drop(volume);
+        let (volume, store) = volume_on(&sys, &disk.crash(seed << 16 | change), 2, false).await;
+        let managed = volume.running().managed;
+        clean(&managed, &volume, seed, "after the crash").await;
+        gone_on_with(&volume, id, &bytes, kept).await;
+        swept(&volume, &managed, &store, seed).await;
+        cut_at
+    })
+}
+
+#[test]
+fn a_power_cut_while_a_part_outgrows_its_row_loses_nothing_that_was_acknowledged() {
+    let met = boundaries::each(4, outgrown);
+    for kind in [Boundary::Change("write"), Boundary::Flush(FlushSite::StoreObject)] {
         assert!(std::env::var_os("WEFT_SEED").is_some() || met.contains_key(&kind), "never at {kind:?}");
     }
 }

@@ -3,18 +3,21 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
 use async_trait::async_trait;
 
 use weft_conformance::file_system::site::*;
-use weft_core::form::{BytesSource, Piece, Source, Stage, StageHint, Stopped};
+use weft_core::form::{Ack, BytesSource, Call, Piece, Source, Stage, StageHint, Stopped};
 use weft_core::limits::{FULL_ROOM_WAIT, FULL_STAGE_IDLE, PIECE_BYTES_MAX};
-use weft_core::{ErrorKind, Result, attr::SetAttr};
+use weft_core::{Error, ErrorKind, Result, StageId, attr::SetAttr};
 use weft_sys::{SimDisk, simulate};
 use weft_volume::managed::Unfinished;
 
 use super::in_place::{published, soon, unsteady_on};
+use super::site::Volume;
 use super::slow::rest;
+use super::unsteady_store::Op;
 
 const BYTES: usize = 100_000;
 
@@ -193,5 +196,107 @@ fn what_a_full_disk_did_not_take_is_not_said_to_be_staged_and_an_upload_that_goe
         stage.put(&call, 1, part.bytes, &mut BytesSource::new(bytes[there..].to_vec())).await.works();
         let published = stage.publish(&call, &[], &SetAttr::default(), &free()).await.works();
         assert!(site.read(published.value.id).await == bytes);
+    });
+}
+
+/// An upload of which this much was acknowledged as durable.
+pub async fn acknowledged(site: &Site<'_>, bytes: &[u8]) -> Arc<dyn Stage> {
+    let stage = site.fs.stage(&site.call(), &at("f"), &StageHint::default()).await.works();
+    stage.put(&site.call().durable(), 1, 0, &mut BytesSource::new(bytes.to_vec())).await.works();
+    stage
+}
+
+/// Goes on with an upload after a restart, and compares the file with what was sent.
+pub async fn gone_on_with(volume: &Volume, id: StageId, bytes: &[u8], acknowledged: u64) {
+    let site = Site::of(volume);
+    let stage = site.fs.staged(&site.call(), id).await.works();
+    let there = stage.parts(&site.call(), 1).await.works().parts.first().map_or(0, |part| part.bytes);
+    assert!(there >= acknowledged, "{acknowledged} bytes were acknowledged, {there} are there");
+    let rest = bytes[there as usize..].to_vec();
+    stage.put(&site.call().durable(), 1, there, &mut BytesSource::new(rest)).await.works();
+    let done = stage.publish(&site.call().durable(), &[], &SetAttr::default(), &free()).await.works();
+    assert!(site.read(done.value.id).await == bytes);
+}
+
+#[test]
+fn what_was_acknowledged_of_an_upload_outlives_a_put_that_failed_in_its_middle() {
+    let (in_row, large) = (4096, 2 * PIECE_BYTES_MAX);
+    let cases = [
+        (large, true, Ack::Durable),
+        (large, false, Ack::Durable),
+        (large, true, Ack::Applied),
+        (in_row, true, Ack::Durable),
+        (in_row, true, Ack::Applied),
+    ];
+    for (first, can_flush, ack) in cases {
+        simulate(6, |sys| async move {
+            let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+            let bytes = pattern(6 * PIECE_BYTES_MAX, 1);
+            let site = Site::of(&volume);
+            let stage = acknowledged(&site, &bytes[..first]).await;
+            store.fill_up();
+            if !can_flush {
+                store.fail(Op::Sync, store.last(Op::Sync));
+            }
+            let call = Call { ack, ..site.call() };
+            let put = stage.put(&call, 1, first as u64, &mut BytesSource::new(bytes[first..].to_vec())).await;
+            assert_eq!(put.fails(), ErrorKind::NoSpace, "why it failed, and not what became of the rest");
+            let id = stage.id();
+            drop((stage, site));
+            volume.crash_in_place().await;
+            store.recover();
+            gone_on_with(&volume, id, &bytes, first as u64).await;
+        });
+    }
+}
+
+/// The rest of an upload, whose sender is told to stop at a look after so many.
+struct Hasty {
+    bytes: BytesSource,
+    looks: u32,
+}
+
+#[async_trait]
+impl Source for Hasty {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        self.bytes.next(max).await
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.bytes.length()
+    }
+
+    fn stopped(&self) -> Stopped {
+        let mut left = self.looks;
+        Box::pin(std::future::poll_fn(move |_| {
+            left = left.wrapping_sub(1);
+            match left {
+                u32::MAX => Poll::Ready(Error::new(ErrorKind::Conflict, "somebody else goes on")),
+                _ => Poll::Pending,
+            }
+        }))
+    }
+}
+
+#[test]
+fn who_comes_back_after_a_restart_need_not_wait_until_what_came_before_is_hashed() {
+    simulate(7, |sys| async move {
+        let (volume, _) = unsteady_on(&sys, &SimDisk::new()).await;
+        let (bytes, there) = (pattern(6 * PIECE_BYTES_MAX, 1), 4 * PIECE_BYTES_MAX);
+        let stage = acknowledged(&Site::of(&volume), &bytes[..there]).await;
+        let id = stage.id();
+        drop(stage);
+        volume.crash_in_place().await;
+        let site = Site::of(&volume);
+        let stage = site.fs.staged(&site.call(), id).await.works();
+        for looks in [0, 1, 2] {
+            let mut rest = Hasty { bytes: BytesSource::new(bytes[there..].to_vec()), looks };
+            let put = stage.put(&site.call().durable(), 1, there as u64, &mut rest).await;
+            assert_eq!(put.fails(), ErrorKind::Conflict, "told at look {looks}");
+            assert_eq!(rest.bytes.length(), Some((bytes.len() - there) as u64), "nothing was pulled");
+        }
+        let mut rest = BytesSource::new(bytes[there..].to_vec());
+        let part = stage.put(&site.call().durable(), 1, there as u64, &mut rest).await.works();
+        assert_eq!(part.digest, *blake3::hash(&bytes).as_bytes(), "also of what was hashed in pieces");
     });
 }

@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode, Stdio};
 use clap::Args;
 use weft_auth::Founded;
 use weft_core::service::Node;
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Deadline, Error, ErrorKind, Result, limits};
 use weft_sys::fault;
 
 use crate::config::{Config, Flags, Layers, Place, Setting};
@@ -109,7 +109,10 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
     let log = Log::start(shown.room(), &logging(&config))?;
-    runtime.block_on(serve(context, args, directory, (config, log), shown)).map(|()| ExitCode::SUCCESS)
+    let served = runtime.block_on(serve(context, args, directory, (config, log), shown));
+    // A thread that waits for a dead disk does not come back: everything acknowledged is on disk by now.
+    runtime.shutdown_timeout(limits::THREADS_END_WITHIN);
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 async fn serve(
@@ -138,10 +141,8 @@ async fn serve(
             asked = signals.next() => match asked {
                 Asked::Stop(name) => tracing::info!(signal = name, "stopping"),
                 Asked::Reload => {
-                    if let Some(new) = reload(args, &path, &config, &log) {
-                        running.set_scrub_rate(new.scrub());
-                    }
-                    running.reload();
+                    let new = reload(args, &path, &config, &log).map(|new| new.settings());
+                    running.reload(new.as_ref()).await;
                     continue;
                 }
             },
@@ -321,7 +322,7 @@ pub fn down(context: &Context) -> Result<()> {
         client.remote().stop(client.caller()).await?;
         // It has stopped once nobody holds its directory any more.
         let dir = context.directory(None)?;
-        let until = weft_core::Deadline::within(context.sys().clock(), weft_core::limits::DRAIN_DEADLINE * 3);
+        let until = Deadline::within(context.sys().clock(), limits::DRAIN_DEADLINE * 3);
         loop {
             match NodeDirectory::take_any(&dir, false, "down") {
                 Ok(directory) => return directory.release(),

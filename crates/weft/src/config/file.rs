@@ -5,8 +5,8 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::issuers;
 use super::settings::{Kind, Setting};
+use super::tables;
 
 /// A value in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Reading<'_> {
                     _ => None,
                 })
                 .collect(),
-            (Kind::Tables, DeValue::Table(tables)) => issuers::text_of(tables).map(|text| vec![text]),
+            (Kind::Tables, DeValue::Table(inner)) => tables::text_of(inner).map(|text| vec![text]),
             _ => None,
         };
         match values {
@@ -91,7 +91,7 @@ impl Reading<'_> {
             None => {
                 let wanted = match about.kind {
                     Kind::Text => "a text in quotes",
-                    Kind::Tables => issuers::WANTED,
+                    Kind::Tables => tables::WANTED,
                     Kind::List => "a list of texts in quotes, such as [\"a.example\", \"b.example\"]",
                 };
                 self.fault(&value.span(), format!("`{}` takes {wanted}", about.name));

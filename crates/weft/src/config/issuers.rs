@@ -1,20 +1,14 @@
 //! Issuers whose tokens are taken, as the configuration has them: a table each, by name.
-//!
-//! A file's tables become one text of JSON, as the environment has it from the start, so that one reading serves both
-//! and what was said is kept as it was said until then.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use toml::de::{DeTable, DeValue};
-use weft_auth::ActsFor;
-use weft_core::{CallerName, DomainId, Name, RelPath, limits};
+use weft_auth::{ActsFor, is_group};
+use weft_core::{Name, RelPath, limits};
 use weft_remote::Url;
 
-/// What is told of who writes something else than text.
-pub const WANTED: &str =
-    "tables of texts and lists of texts, such as [issuers.NAME] and url = \"https://…\" below it";
+use super::tables;
 
 /// An issuer whose tokens are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +23,8 @@ pub struct Issuer {
     pub base: RelPath,
     /// For whom its tokens act.
     pub acts_for: ActsFor,
+    /// For whom those act that say groups and nothing of what they may do.
+    pub groups: BTreeMap<String, String>,
     /// The file of its keys, if they are not to be fetched.
     pub keys: Option<PathBuf>,
 }
@@ -42,13 +38,15 @@ struct Written {
     base: Option<String>,
     user: Option<String>,
     users: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    groups: BTreeMap<String, String>,
     keys: Option<PathBuf>,
 }
 
 /// Reads the issuers that values come to. Fails with what is wrong.
 pub fn read(values: &[String]) -> Result<Vec<Issuer>, String> {
     let mut issuers: Vec<Issuer> = Vec::new();
-    for (name, value) in merged(values)? {
+    for (name, value) in tables::merged(values)? {
         let written: Written = serde_json::from_value(value).map_err(|error| format!("`{name}`: {error}"))?;
         issuers.push(issuer(&name, written).map_err(|why| format!("`{name}`: {why}"))?);
     }
@@ -63,60 +61,27 @@ pub fn read(values: &[String]) -> Result<Vec<Issuer>, String> {
     Ok(issuers)
 }
 
-/// Joins what several places say: of two of one name the later counts, whole.
-pub fn merged(values: &[String]) -> Result<serde_json::Map<String, serde_json::Value>, String> {
-    let mut all = serde_json::Map::new();
-    for text in values {
-        let one: serde_json::Map<_, _> =
-            serde_json::from_str(text).map_err(|error| format!("is no object of JSON by names: {error}"))?;
-        all.extend(one);
-    }
-    Ok(all)
-}
-
-/// Returns a table of a file as the text that is kept of it; none where it holds something else than texts.
-pub fn text_of(table: &DeTable<'_>) -> Option<String> {
-    Some(json_of(table)?.to_string())
-}
-
-fn json_of(table: &DeTable<'_>) -> Option<serde_json::Value> {
-    let one = |value: &DeValue<'_>| match value {
-        DeValue::String(text) => Some(serde_json::Value::from(text.clone().into_owned())),
-        DeValue::Array(items) => items
-            .iter()
-            .map(|item| match item.get_ref() {
-                DeValue::String(text) => Some(serde_json::Value::from(text.clone().into_owned())),
-                _ => None,
-            })
-            .collect::<Option<Vec<_>>>()
-            .map(serde_json::Value::from),
-        DeValue::Table(inner) => json_of(inner),
-        _ => None,
-    };
-    let entries = table.iter().map(|(name, value)| Some((name.get_ref().to_string(), one(value.get_ref())?)));
-    entries.collect::<Option<serde_json::Map<_, _>>>().map(serde_json::Value::from)
-}
-
 fn issuer(name: &str, written: Written) -> Result<Issuer, String> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-');
-    if !(1..=32).contains(&name.len()) || !name.bytes().all(is_plain) {
-        return Err("a name is 1 to 32 letters, digits, `_` and `-`".to_owned());
-    }
+    tables::check_name(name)?;
     check_url(&written.url)?;
     if let Some(bad) =
         written.audiences.iter().find(|text| text.is_empty() || text.contains(char::is_whitespace))
     {
         return Err(format!("`{bad}` is no audience"));
     }
-    let acts_for = match (written.user, written.users) {
-        (Some(user), None) => ActsFor::User(user),
-        (None, Some(users)) => ActsFor::Subjects(users),
-        _ => return Err("needs `user`, or a table `users` of subjects, and not both".to_owned()),
+    let groups = written.groups;
+    if let Some(bad) = groups.keys().find(|group| !is_group(group)) {
+        return Err(format!("`{bad}` is no group, such as /experiment/team"));
+    }
+    tables::check_users(groups.values())?;
+    let acts_for = match (&written.user, &written.users) {
+        // Its groups say whom all of its tokens act for.
+        (None, None) if !groups.is_empty() => ActsFor::Subjects(BTreeMap::new()),
+        _ => tables::acts_for(written.user, written.users)?,
     };
-    check_users(&acts_for)?;
     let base = base_of(written.base.as_deref().unwrap_or("/"))?;
     let (url, audiences, keys) = (written.url, written.audiences, written.keys);
-    Ok(Issuer { name: name.to_owned(), url, audiences, base, acts_for, keys })
+    Ok(Issuer { name: name.to_owned(), url, audiences, base, acts_for, groups, keys })
 }
 
 fn check_url(text: &str) -> Result<(), String> {
@@ -125,21 +90,6 @@ fn check_url(text: &str) -> Result<(), String> {
         return Err(format!("`{text}` is no address of an issuer, such as https://tokens.example.org/"));
     }
     Ok(())
-}
-
-fn check_users(acts_for: &ActsFor) -> Result<(), String> {
-    let check = |user: &String| match CallerName::user(user, DomainId([0; 32])) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(format!("`{user}` is no user's name")),
-    };
-    match acts_for {
-        ActsFor::User(user) => check(user),
-        ActsFor::Subjects(users) if users.is_empty() => Err("`users` names no subject".to_owned()),
-        ActsFor::Subjects(users) if users.len() > limits::ISSUER_SUBJECTS_MAX => {
-            Err(format!("`users` names more than {} subjects", limits::ISSUER_SUBJECTS_MAX))
-        }
-        ActsFor::Subjects(users) => users.values().try_for_each(check),
-    }
 }
 
 /// Reads where an issuer's paths begin: a path of the tree from its root.
@@ -171,6 +121,11 @@ mod tests {
             one(r#"{"cms": {"url": "https://cms.example/", "base": "/cms/", "user": "cms"}}"#).expect("good");
         assert_eq!((found.name.as_str(), found.base.to_string()), ("cms", "cms".to_owned()));
         assert_eq!((found.acts_for, found.audiences.len()), (ActsFor::User("cms".into()), 0));
+        let found = one(r#"{"a": {"url": "https://x/", "groups": {"/cms/us": "uscms"}}}"#).expect("good");
+        assert_eq!(
+            (found.acts_for, found.groups["/cms/us"].as_str()),
+            (ActsFor::Subjects(BTreeMap::new()), "uscms")
+        );
         for (text, why) in [
             (r#"{"a": {"user": "u"}}"#, "missing field `url`"),
             (r#"{"a": {"url": "https://x/"}}"#, "needs `user`"),
@@ -186,6 +141,9 @@ mod tests {
             (r#"{"a": {"url": "https://x/", "user": "u", "base": "/a/../b"}}"#, "`base` is a path"),
             (r#"{"a": {"url": "https://x/", "user": "u", "audiences": [""]}}"#, "is no audience"),
             (r#"{"a": {"url": "https://x/", "users": {}}}"#, "names no subject"),
+            (r#"{"a": {"url": "https://x/", "user": "u", "groups": {"cms": "u"}}}"#, "`cms` is no group"),
+            (r#"{"a": {"url": "https://x/", "user": "u", "groups": {"/a": "u/v"}}}"#, "no user's name"),
+            (r#"{"a": {"url": "https://x/", "groups": {}}}"#, "needs `user`"),
             (
                 r#"{"a": {"url": "https://x/", "user": "u"}, "b": {"url": "https://x/", "user": "u"}}"#,
                 "one address",

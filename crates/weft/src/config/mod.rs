@@ -18,10 +18,12 @@
 //! **Ways to get it wrong.** Starting with half of a file: a node whose configuration has a mistake does not start, and one that
 //! runs keeps what it has. Reading a key that nobody can set: the table is the only place that names them.
 
+mod clients;
 mod file;
 mod issuers;
 mod layers;
 mod settings;
+mod tables;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -29,6 +31,7 @@ use std::path::PathBuf;
 use weft_doors_listener::Files;
 use weft_remote::Network;
 
+pub use clients::ClientAuthority;
 pub use issuers::Issuer;
 pub use layers::{Flags, Layers, Mistake, Origin, Place};
 pub use settings::{Kind, Setting};
@@ -50,6 +53,7 @@ pub struct Config {
     hosts: Vec<String>,
     third_party: ThirdParty,
     issuers: Vec<Issuer>,
+    client_authorities: Vec<ClientAuthority>,
     /// Bytes in a second; 0 is off.
     scrub: u64,
     logging: Logging,
@@ -95,6 +99,7 @@ impl Config {
         let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
         let third_party = ThirdParty { to, authorities };
         let issuers = issuers::read(&one(Setting::Issuers)).unwrap_or_default();
+        let client_authorities = clients::read(&one(Setting::ClientAuthorities)).unwrap_or_default();
         let scrub = one(Setting::Scrub).pop().and_then(|text| scrub_rate(&text).ok()).unwrap_or(0);
         let filter = one(Setting::Log).pop().unwrap_or_default();
         let format = one(Setting::LogFormat).pop().and_then(|text| log_format(&text)).unwrap_or(Format::Text);
@@ -119,9 +124,19 @@ impl Config {
         }
         let given = chain.zip(key).map(|(chain, key)| (chain.into(), key.into()));
         match (http, https, monitor) {
-            (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => {
-                Ok(Self { http, https, monitor, given, http2, hosts, third_party, issuers, scrub, logging })
-            }
+            (Some(http), Some(https), Some(monitor)) if mistakes.is_empty() => Ok(Self {
+                http,
+                https,
+                monitor,
+                given,
+                http2,
+                hosts,
+                third_party,
+                issuers,
+                client_authorities,
+                scrub,
+                logging,
+            }),
             _ => Err(mistakes),
         }
     }
@@ -148,13 +163,9 @@ impl Config {
             hosts: self.hosts.clone(),
             third_party: self.third_party.clone(),
             issuers: self.issuers.clone(),
+            client_authorities: self.client_authorities.clone(),
             scrub: self.scrub,
         }
-    }
-
-    /// Returns how many bytes the scrubber reads in a second at most; 0 if it is off.
-    pub fn scrub(&self) -> u64 {
-        self.scrub
     }
 
     /// Returns what is logged, how and where.
@@ -173,7 +184,6 @@ impl Config {
             (Setting::Hosts, self.hosts != new.hosts),
             (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),
             (Setting::ThirdPartyAuthorities, self.third_party.authorities != new.third_party.authorities),
-            (Setting::Issuers, self.issuers != new.issuers),
             (Setting::LogFormat, self.logging.format != new.logging.format),
             (Setting::LogTo, self.logging.file != new.logging.file),
             (Setting::LogBytes, self.logging.bytes != new.logging.bytes),

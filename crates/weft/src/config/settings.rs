@@ -19,6 +19,8 @@ pub enum Setting {
     CertificateKey,
     /// Whether HTTPS offers HTTP/2.
     Http2,
+    /// Authorities whose certificates are taken of clients.
+    ClientAuthorities,
     /// Host names that requests may use.
     Hosts,
     /// Networks that third-party copies may reach besides the Internet.
@@ -73,12 +75,13 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
         Self::CertificateKey,
         Self::Http2,
+        Self::ClientAuthorities,
         Self::Monitor,
         Self::Hosts,
         Self::ThirdPartyTo,
@@ -161,7 +164,9 @@ impl Setting {
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
-            Self::ThirdPartyTo | Self::ThirdPartyAuthorities | Self::Issuers => self.about_others(),
+            Self::ClientAuthorities | Self::ThirdPartyTo | Self::ThirdPartyAuthorities | Self::Issuers => {
+                self.about_others()
+            }
             Self::Scrub => &About {
                 name: "scrub",
                 variable: "WEFT_SCRUB",
@@ -185,19 +190,31 @@ impl Setting {
         }
     }
 
-    /// The same of other people's servers: of third-party copies, and of issuers.
+    /// The same of other people: of those who vouch for callers, and of servers.
     const fn about_others(self) -> &'static About {
         match self {
+            Self::ClientAuthorities => &About {
+                name: "https.client-authorities",
+                variable: "WEFT_CLIENT_AUTHORITIES",
+                flag: None,
+                kind: Kind::Tables,
+                default: "",
+                live: true,
+                meaning: "authorities whose certificates clients may show over HTTPS, by a name for each: `certificates`, a PEM \
+                          file of its own; `user`, for whom its certificates act, or a table `users` of subjects and \
+                          users; and if need be `revoked`, a PEM file of what it has revoked",
+            },
             Self::Issuers => &About {
                 name: "issuers",
                 variable: "WEFT_ISSUERS",
                 flag: None,
                 kind: Kind::Tables,
                 default: "",
-                live: false,
+                live: true,
                 meaning: "issuers whose tokens are taken, by a name for each: `url`, its address; `user`, for whom its tokens \
                           act, or a table `users` of subjects and users; and if need be `base`, where its paths begin, \
-                          `audiences`, for whom tokens must be, and `keys`, a file of its keys",
+                          `groups`, a table of groups and users, `audiences`, for whom tokens must be, and `keys`, a \
+                          file of its keys",
             },
             Self::ThirdPartyTo => &About {
                 name: "http.third-party-to",
@@ -330,6 +347,7 @@ impl Setting {
                 None => Ok(()),
             },
             (Self::Issuers, _) => super::issuers::read(values).map(drop),
+            (Self::ClientAuthorities, _) => super::clients::read(values).map(drop),
             (Self::ThirdPartyAuthorities, Some("")) => Err("names no file".to_owned()),
             (Self::ThirdPartyAuthorities, _) => Ok(()),
             (Self::Log, text) => match EnvFilter::builder().parse(text.unwrap_or_default()) {

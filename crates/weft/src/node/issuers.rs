@@ -1,20 +1,17 @@
 //! Issuers of the configuration, as `auth` has them: their keys are read, or fetched by what speaks to other servers.
 
 use std::fmt;
-use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use weft_auth::{Documents, IssuerSettings};
+use weft_auth::{Auth, Documents, IssuerSettings};
 use weft_core::{Error, Result, limits};
 use weft_remote::{Remote, Url};
-use weft_sys::fault;
 
-use super::{HttpsSettings, NodeSettings, https};
+use super::{HttpsSettings, https, vouching};
 use crate::config::Issuer;
 
 /// What fetches the keys of issuers.
@@ -39,10 +36,17 @@ pub fn fetcher(remote: Remote) -> Arc<dyn Documents> {
     Arc::new(Fetcher(remote))
 }
 
-/// Returns the issuers that the settings name. Fails where a file of keys cannot be used.
-pub fn issuers(settings: &NodeSettings) -> Result<Vec<IssuerSettings>> {
-    let own = audiences(&settings.hosts, settings.https.as_ref());
-    settings.issuers.iter().map(|issuer| one(issuer, &own)).collect()
+/// Returns issuers as `auth` has them, for a node that is called so. Fails where a file of keys cannot be used.
+pub fn read(issuers: &[Issuer], own: &[String]) -> Result<Vec<IssuerSettings>> {
+    issuers.iter().map(|issuer| one(issuer, own)).collect()
+}
+
+/// Takes these issuers in the place of those that there are. What cannot be used is told of, and what was stays.
+pub async fn change(auth: &Auth, issuers: &[Issuer], own: &[String]) {
+    let changed = async { auth.change_issuers(&read(issuers, own)?).await };
+    if let Err(error) = changed.await {
+        tracing::warn!(%error, "the issuers of the configuration cannot be used: what was stays");
+    }
 }
 
 fn one(issuer: &Issuer, own: &[String]) -> Result<IssuerSettings> {
@@ -54,20 +58,13 @@ fn one(issuer: &Issuer, own: &[String]) -> Result<IssuerSettings> {
         audiences,
         base: issuer.base.clone(),
         acts_for: issuer.acts_for.clone(),
+        groups: issuer.groups.clone(),
         keys,
     })
 }
 
 fn keys(path: &Path, name: &str) -> Result<Vec<u8>> {
-    let failed = |error| fault::error(error, "read", path.display());
-    let mut text = Vec::new();
-    let file = std::fs::File::open(path).map_err(failed)?;
-    if file.metadata().map_err(failed)?.mode() & 0o022 != 0 {
-        return Err(Error::not_permitted("others can change the keys of an issuer")
-            .about(path.display())
-            .hint(format!("chmod go-w {}", path.display())));
-    }
-    file.take(limits::ISSUER_DOCUMENT_BYTES_MAX as u64 + 1).read_to_end(&mut text).map_err(failed)?;
+    let text = vouching::read(path, "the keys of an issuer", limits::ISSUER_DOCUMENT_BYTES_MAX as u64)?;
     weft_auth::check_keys(&text).map_err(|error| {
         Error::invalid("the keys of an issuer cannot be used")
             .about(format!("{}, of `{name}`", path.display()))
@@ -78,7 +75,7 @@ fn keys(path: &Path, name: &str) -> Result<Vec<u8>> {
 }
 
 /// Returns what others call this node: the addresses of its HTTPS by the hosts that it was given.
-fn audiences(hosts: &[String], https: Option<&HttpsSettings>) -> Vec<String> {
+pub fn audiences(hosts: &[String], https: Option<&HttpsSettings>) -> Vec<String> {
     let port = https.map(|https| https.address).as_ref().map(SocketAddr::port).filter(|port| *port != 0);
     let of = |host: &String| {
         let bare = format!("https://{host}");

@@ -14,6 +14,7 @@
 mod audit;
 pub mod backup;
 pub mod check;
+mod clients;
 mod directory;
 mod format;
 mod https;
@@ -26,6 +27,7 @@ mod ready;
 mod scrub;
 mod shares;
 mod upkeep;
+mod vouching;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -49,7 +51,8 @@ use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
 use weft_volume::name_locks::KeptNameLocks;
 
-use crate::config::{Issuer, ThirdParty};
+use crate::config::{ClientAuthority, Issuer, ThirdParty};
+use clients::Clients;
 pub use directory::NodeDirectory;
 pub use format::Format;
 use https::Shown;
@@ -89,6 +92,8 @@ pub struct NodeSettings {
     pub third_party: ThirdParty,
     /// Issuers whose tokens are taken.
     pub issuers: Vec<Issuer>,
+    /// Authorities whose certificates are taken of clients.
+    pub client_authorities: Vec<ClientAuthority>,
     /// Bytes that the scrubber reads in a second at most; 0 if it is off.
     pub scrub: u64,
 }
@@ -111,6 +116,10 @@ pub struct Running {
     sweeper: Task<()>,
     /// The certificate, and who keeps it up to date.
     shown: Option<(Arc<Shown>, Task<()>)>,
+    /// What tokens of issuers call the node, unless the issuer's settings say.
+    audiences: Vec<String>,
+    /// The authorities of clients, and who keeps them up to date.
+    clients: (Arc<Clients>, Task<()>),
     monitor: Arc<Monitor>,
     upkeep: Arc<Upkeep>,
     /// Where monitors ask, if they may; it stops last.
@@ -146,7 +155,9 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
-        let issuers = issuers::issuers(settings)?;
+        let audiences = issuers::audiences(&settings.hosts, settings.https.as_ref());
+        let issuers = issuers::read(&settings.issuers, &audiences)?;
+        let client_authorities = clients::read(&settings.client_authorities)?;
         let remote = remote(sys, &settings.third_party)?;
         let Listeners { http, shown, monitor: monitoring } = listeners(sys, &directory, settings).await?;
         // Before anything is changed that an older program would not understand.
@@ -158,6 +169,7 @@ impl Running {
             volumes: (0..limits::NODE_VOLUMES).map(VolumeId).collect(),
             issuers,
             documents: Some(issuers::fetcher(remote.clone())),
+            client_authorities,
             ..AuthSettings::default()
         };
         let (auth, founded) =
@@ -167,6 +179,8 @@ impl Running {
             founding(founded);
         }
         let auth = Arc::new(auth);
+        let identity = shown.as_ref().map(|shown| shown.identity());
+        let clients = Clients::open(sys, &auth, identity, settings.client_authorities.clone())?;
         let options = weft_store::Options {
             records_flushed_by_caller: true,
             scrub_bytes_per_second: settings.scrub,
@@ -203,6 +217,8 @@ impl Running {
             follower,
             sweeper,
             shown: shown.map(|shown| (shown.clone(), shown.watch())),
+            clients: (clients.clone(), clients.watch()),
+            audiences,
             monitored: None,
             addresses: Vec::new(),
             host: settings.hosts.iter().find(|host| is_name(host)).cloned(),
@@ -309,16 +325,21 @@ impl Running {
         self.shown.as_ref().map(|(shown, _)| &**shown)
     }
 
-    /// Sets how many bytes the scrubber reads in a second at most; 0 is off.
-    pub fn set_scrub_rate(&self, bytes_per_second: u64) {
+    fn set_scrub_rate(&self, bytes_per_second: u64) {
         self.store.set_scrub_rate(bytes_per_second);
     }
 
-    /// Reads again what may change while the node runs.
-    pub fn reload(&self) {
+    /// Reads again what may change while the node runs; of the settings, if there are others, what takes effect without
+    /// a restart.
+    pub async fn reload(&self, new: Option<&NodeSettings>) {
+        if let Some(new) = new {
+            self.set_scrub_rate(new.scrub);
+            issuers::change(&self.auth, &new.issuers, &self.audiences).await;
+        }
         if let Some(shown) = self.shown() {
             shown.refresh(true);
         }
+        self.clients.0.change(new.map(|new| new.client_authorities.clone())).await;
     }
 
     /// Waits until an administrator asks the node to stop.
@@ -346,6 +367,7 @@ impl Running {
         if let Some((_, watcher)) = self.shown {
             watcher.abort();
         }
+        self.clients.1.abort();
         // What it has not copied yet stays in the engine, for the next start.
         self.follower.abort();
         outcomes.push(self.store.close().await);

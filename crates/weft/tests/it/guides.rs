@@ -27,6 +27,7 @@ macro_rules! guides {
 
 guides! {
     the_commands_of_the_readme_work: "README.md",
+    the_commands_on_client_certificates_work: "docs/guides/client-certificates.md",
     the_commands_on_configuring_work: "docs/guides/configuring.md",
     the_commands_on_drop_boxes_work: "docs/guides/drop-boxes.md",
     the_first_steps_work: "docs/guides/first-steps.md",

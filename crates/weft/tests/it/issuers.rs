@@ -209,6 +209,14 @@ fn programs_show_a_token_as_they_show_others() {
     assert_eq!(listed, "curl\ngfal\n");
     let said = scene.node.run_with(&token, &["whoami", "--json"]).json().remove(0);
     assert!(said["caller"].as_str().expect("a name").starts_with("cms@"), "{said}");
+    let scopes: Vec<_> =
+        said["scopes"].as_array().expect("some").iter().map(|scope| scope["path"].clone()).collect();
+    assert_eq!(scopes, ["/cms", "/cms/in", "/cms/in/mine"], "{said}");
+    let told = scene.node.run_with(&token, &["whoami"]).ok();
+    assert!(
+        told.starts_with("cms\n  at and below /cms: ") && told.contains("\n  at and below /cms/in: "),
+        "{told}"
+    );
     scene.node.run_with(&token, &["rm", "/cms/in/curl"]).fails(3, &["error:"]);
     scene.node.run_with(&token, &["token", "create", "mine"]).fails(3, &["not narrowed"]);
     let why = scene.node.run_with(&token, &["why", "/cms/in/curl", "=write"]);
@@ -322,4 +330,46 @@ fn keys_from_a_file_need_no_issuer_and_must_be_the_operators() {
     scene.node.start_with(&["--config".as_ref(), config.as_os_str()]);
     scene.node.up();
     assert_eq!(scene.http(&token).get("/cms/").status, 401);
+}
+
+#[test]
+fn an_issuer_is_taken_up_and_dropped_on_sighup_and_what_it_let_in_ends_with_it() {
+    if !can("issuers::sighup") || !have("issuers::sighup", &["curl"]) {
+        return;
+    }
+    let mut scene = Scene::open();
+    let config = |more: &str| {
+        let text = std::fs::read_to_string(scene.node.path("weft.toml")).expect("it is there");
+        let (before, _) = text.split_once("[issuers.cms]").expect("it has one");
+        format!("{before}{more}")
+    };
+    let (with, without) = (config("[issuers.cms]\n"), config(""));
+    let with = format!("{with}url = \"{}\"\nuser = \"cms\"\nbase = \"/cms\"\n", scene.url());
+    let hang_up = |scene: &Scene, text: &str| {
+        scene.node.write("weft.toml", text);
+        let pid = rustix::process::Pid::from_raw(scene.node.pid() as i32).expect("an id");
+        rustix::process::kill_process(pid, rustix::process::Signal::HUP).expect("it runs");
+    };
+    let own = scene.http(&scene.node.token());
+    assert_eq!(own.put("/cms/big", &noise(7, 64 << 20)).status, 201);
+    let token = scene.token("storage.read:/");
+    let mut curl = scene.node.as_user("curl");
+    curl.args(["-s", "--limit-rate", "2M", "-o", "part", "-H", &format!("Authorization: Bearer {token}")]);
+    let mut running =
+        curl.arg(format!("http://{}/cms/big", scene.node.address())).spawn().expect("it starts");
+    crate::node::soon("it has begun", || {
+        std::fs::metadata(scene.node.path("part")).is_ok_and(|part| part.len() > 1 << 20)
+    });
+    hang_up(&scene, &format!("log = \"debug\"\n{with}"));
+    crate::node::soon("it was read", || scene.node.log().contains("the configuration was read again"));
+    assert!(running.try_wait().expect("it is ours").is_none(), "nothing of the issuer changed");
+    hang_up(&scene, &without);
+    assert!(!wait(&mut running).success(), "it runs on though its issuer is gone");
+    assert_eq!(scene.http(&token).get("/cms/big").status, 401);
+    hang_up(&scene, &with);
+    crate::node::soon("it is taken again", || scene.http(&token).get("/cms/").status == 200);
+    scene.node.allow("the configuration has a mistake");
+    hang_up(&scene, &format!("{with}wrong = \"x\"\n"));
+    crate::node::soon("it is told", || scene.node.log().contains("unknown field"));
+    assert_eq!(scene.http(&token).get("/cms/").status, 200, "and what was stays");
 }

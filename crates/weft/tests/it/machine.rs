@@ -7,7 +7,7 @@ use weft_auth::{Auth, Settings};
 use weft_core::form::{Door, Origin};
 use weft_core::proof::Caller;
 use weft_core::service::{AuditFilter, AuditRecord, AuditVerdict, Evidence, Issuer, Memberships};
-use weft_core::{CallerName, ErrorKind, VolumeId, limits};
+use weft_core::{CallerName, ErrorKind, Result, VolumeId, limits};
 use weft_kv::{Embedded, Engine, SpaceId};
 use weft_store::Directory;
 use weft_sys::{Disk, FlushSite, SimDisk, Sys, Task};
@@ -45,27 +45,30 @@ impl Drop for Machine {
 
 impl Machine {
     pub async fn start(sys: &Sys, disk: &SimDisk) -> Self {
-        let part = |name| {
-            let part = disk.beneath(name).expect("a directory can be made");
-            disk.sync_dir("", FlushSite::KvLogDir).expect("the disk is on");
-            part
+        Self::try_start(sys, disk).await.expect("its parts open")
+    }
+
+    /// Starts on a disk whose power may go off meanwhile.
+    pub async fn try_start(sys: &Sys, disk: &SimDisk) -> Result<Self> {
+        let part = |name| -> Result<_> {
+            let part = disk.beneath(name)?;
+            disk.sync_dir("", FlushSite::KvLogDir)?;
+            Ok(part)
         };
-        let (meta, auth, objects) = (part("meta"), part("auth"), part("objects"));
-        let engine = Embedded::open(sys.clone(), meta, OPTIONS).expect("the engine opens");
-        let engine: Arc<dyn Engine> = Arc::new(engine);
+        let (meta, auth, objects) = (part("meta")?, part("auth")?, part("objects")?);
+        let engine: Arc<dyn Engine> = Arc::new(Embedded::open(sys.clone(), meta, OPTIONS)?);
         let settings = Settings { founder_uid: Some(UID), volumes: vec![VolumeId(0)], ..Settings::default() };
         let opened = Auth::open(sys.clone(), engine.clone(), SpaceId(b'a'), auth, settings);
-        let auth = Arc::new(opened.await.expect("auth opens").0);
+        let auth = Arc::new(opened.await?.0);
         let options =
             weft_store::Options { records_flushed_by_caller: true, ..weft_store::Options::default() };
-        let store = Directory::open(sys.clone(), objects, engine.clone(), options).await;
-        let (log, notes) = (auth.audit_log(), engine.notes(AUDITS).expect("nobody else has them"));
+        let store = Arc::new(Directory::open(sys.clone(), objects, engine.clone(), options).await?);
+        let (log, notes) = (auth.audit_log(), engine.notes(AUDITS)?);
         let follower = sys.spawn(async move {
             // It ends with the disk.
             let _ = log.follow(notes).await;
         });
-        let store = Arc::new(store.expect("the store opens"));
-        Self { sys: sys.clone(), engine, auth, store, follower }
+        Ok(Self { sys: sys.clone(), engine, auth, store, follower })
     }
 
     /// Opens the volume, or makes it for somebody; who signs for it is given.
@@ -76,7 +79,28 @@ impl Machine {
         node: Arc<dyn Fn() -> Caller + Send + Sync>,
         make: Option<CallerName>,
     ) -> Managed {
-        let config = Config {
+        let config = self.config(issuer, groups, node);
+        let volume = match make {
+            Some(owner) => Managed::create(config, owner).await,
+            None => Managed::open(config).await,
+        };
+        volume.expect("the volume opens")
+    }
+
+    /// Returns what the volume stands on, where this machine's own keys sign for it.
+    pub fn own_config(&self) -> Config {
+        let auth = self.auth.clone();
+        let node = Arc::new(move || auth.node_caller().unwrap_or_else(|_| Caller::anyone()));
+        self.config(self.auth.issuer(), self.auth.memberships(), node)
+    }
+
+    fn config(
+        &self,
+        issuer: Arc<dyn Issuer>,
+        groups: Arc<dyn Memberships>,
+        node: Arc<dyn Fn() -> Caller + Send + Sync>,
+    ) -> Config {
+        Config {
             sys: self.sys.clone(),
             engine: self.engine.clone(),
             space: SpaceId(b'v'),
@@ -86,12 +110,7 @@ impl Machine {
             volume: VolumeId(0),
             node,
             audited: true,
-        };
-        let volume = match make {
-            Some(owner) => Managed::create(config, owner).await,
-            None => Managed::open(config).await,
-        };
-        volume.expect("the volume opens")
+        }
     }
 
     /// Returns its user, who may do everything.
@@ -102,7 +121,7 @@ impl Machine {
 
     /// Returns every record of a write that the log has, once all of them are in it. Fails with what
     /// is wrong with the log unless it is whole.
-    pub async fn audited(&self) -> Result<Vec<AuditRecord>, AuditVerdict> {
+    pub async fn audited(&self) -> std::result::Result<Vec<AuditRecord>, AuditVerdict> {
         self.engine.flush().await.expect("the disk is on");
         if let Some(last) = self.engine.last_note(AUDITS).expect("it can be read") {
             self.auth.audit_log().copied(last).await.expect("in time");
@@ -127,6 +146,6 @@ impl Machine {
 }
 
 /// Returns the kind of the error that came, if one did.
-pub fn kind<T>(answer: weft_core::Result<T>) -> Option<ErrorKind> {
+pub fn kind<T>(answer: Result<T>) -> Option<ErrorKind> {
     answer.err().map(|error| error.kind())
 }

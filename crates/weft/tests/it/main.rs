@@ -11,6 +11,7 @@
 mod accounts;
 mod backups;
 mod browser;
+mod certificates;
 mod checking;
 mod clients;
 mod clocks;
@@ -44,6 +45,7 @@ mod monitor;
 mod mounting;
 mod moving;
 mod node;
+mod older;
 mod operands;
 mod options;
 mod owners;

@@ -115,7 +115,8 @@ fn the_scrubber_is_switched_off_and_on_while_the_node_runs() {
     assert!(node.run(&["scrub"]).ok().contains(", and another after that; last"));
     say(&node, "scrub = \"1G\"\n");
     node.run(&["scrub", "--wait"]).ok();
-    assert_eq!(rounds(), before + 1);
+    // The round under way, and that which was asked for, may have ended before the wait asked for one of its own.
+    assert!((before + 1..=before + 3).contains(&rounds()), "{before}, {}", rounds());
     for wrong in ["0", "10", "fast"] {
         let file = node.write("other.toml", format!("scrub = \"{wrong}\"\n"));
         let said = node.run(&["config", "check", "--config", file.to_str().expect("plain")]);

@@ -54,6 +54,7 @@ pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 /// Serves a connection on which the preface came, until it ends.
 pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
     let Connection { http, socket, origin, buffer, identity, .. } = connection;
+    let certificate = identity.certificate();
     let front = Front { is_secured: socket.is_secured(), own: socket.own_address() };
     let sys = &http.services.sys;
     let shaken = tokio::select! {
@@ -87,7 +88,8 @@ pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
                 true => line.poll_closed(context).map(|closed| closed.err().map(Err)),
             }) => match asked {
                 Some(Ok((request, respond))) => {
-                    let identity = known.pop().unwrap_or_else(|| Identity::new(front.wire()));
+                    let fresh = || Identity::new(front.wire(), certificate.clone());
+                    let identity = known.pop().unwrap_or_else(fresh);
                     streams.spawn(door.clone().serve(request, respond, identity));
                 }
                 Some(Err(error)) => {

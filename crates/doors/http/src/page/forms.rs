@@ -2,6 +2,7 @@
 
 use weft_core::{ErrorKind, limits};
 
+use super::guard::Sender;
 use super::{Page, guard, links, login};
 use crate::answer::Problem;
 use crate::codec::form;
@@ -45,7 +46,8 @@ async fn received(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
 }
 
 /// Receives a form that holds the guard of its sender's login. One that is over guards nothing: its cookies go
-/// without more.
+/// without more. A form may be sent from anywhere without asking first, so where a certificate alone says who
+/// sends it, only a page of this origin may.
 async fn guarded(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
     let form = received(x).await?;
     match x.shown {
@@ -54,6 +56,7 @@ async fn guarded(x: &mut Exchange<'_, '_>) -> Served<Vec<u8>> {
         {
             Err(guard::foreign().into())
         }
+        Shown::Certificate(_) if guard::sender(x.head)? != Sender::Own => Err(guard::foreign().into()),
         _ => Ok(form),
     }
 }

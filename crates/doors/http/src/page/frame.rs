@@ -68,8 +68,8 @@ fn who(x: &Exchange<'_, '_>, out: &mut String) {
             escape(&name.to_string()),
             guard::of(cookie)
         ),
-        // Told with each request, by the browser or by a program: there is nothing to end.
-        Shown::Field(_) | Shown::Nothing => {
+        // Told with each request or connection, by the browser or by a program: there is nothing to end.
+        Shown::Field(_) | Shown::Certificate(_) | Shown::Nothing => {
             write!(out, "<p title=\"{}\">{shown}</p>", escape(&name.to_string()))
         }
     };
@@ -88,7 +88,7 @@ pub fn way(action: &str, (name, value): (&str, &str), text: &str, out: &mut Stri
 pub fn guard(x: &Exchange<'_, '_>) -> String {
     match x.shown {
         Shown::Cookie(cookie) => guard::of(cookie),
-        Shown::Field(_) | Shown::Nothing => String::new(),
+        Shown::Field(_) | Shown::Certificate(_) | Shown::Nothing => String::new(),
     }
 }
 

@@ -19,14 +19,36 @@ pub fn foreign() -> Problem {
     Problem::new(Status::FORBIDDEN, ErrorKind::NotPermitted, why)
 }
 
-/// Fails unless a request that would change something is one that only the page can send: whoever is known
-/// by a cookie alone must show the guard beside it.
+/// Whose page has a request sent, as far as that is said: browsers say so of whatever may change something, and what is
+/// no browser sends nothing that its user did not ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// Nobody says.
+    Unsaid,
+    /// A page of this origin.
+    Own,
+    /// A page of another one, or of none.
+    Foreign,
+}
+
+/// Returns whose page has a request sent.
+pub fn sender(head: &Head) -> Served<Sender> {
+    let Some(origin) = head.one(Field::Origin)? else { return Ok(Sender::Unsaid) };
+    let host = origin.split_once("://").map(|(_, host)| host.as_bytes());
+    let is_own = host.is_some_and(|host| host.eq_ignore_ascii_case(head.host()));
+    Ok(if is_own { Sender::Own } else { Sender::Foreign })
+}
+
+/// Fails unless a request that would change something is one that no page of another site has sent. Whoever is known
+/// by a cookie alone must show the guard beside it. A certificate is shown by a browser wherever a page sends it to, and
+/// by programs that know of no guard: what says that it comes from elsewhere is refused.
 pub fn check(head: &Head, shown: Shown<'_>) -> Served {
-    let Shown::Cookie(cookie) = shown else { return Ok(()) };
-    match head.one(Field::Guard)? {
-        Some(guard) if holds(guard, cookie) => Ok(()),
-        _ => Err(foreign().into()),
-    }
+    let good = match shown {
+        Shown::Cookie(cookie) => head.one(Field::Guard)?.is_some_and(|guard| holds(guard, cookie)),
+        Shown::Certificate(_) => sender(head)? != Sender::Foreign,
+        Shown::Field(_) | Shown::Nothing => true,
+    };
+    if good { Ok(()) } else { Err(foreign().into()) }
 }
 
 /// Returns the guard of a login: what its pages hold and no other site can know.

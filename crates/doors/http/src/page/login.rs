@@ -6,10 +6,10 @@ use weft_core::proof::Attenuation;
 use weft_core::service::{Evidence, Revoke, Secret};
 use weft_core::{Error, ErrorKind, limits};
 
+use super::guard::Sender;
 use super::rules::RULES;
 use super::{frame, guard};
 use crate::answer::{Answer, Problem};
-use crate::codec::head::{Field, Head};
 use crate::codec::target::Path;
 use crate::codec::{cookie, form};
 use crate::exchange::{Exchange, Served};
@@ -44,7 +44,7 @@ pub fn write_form(out: &mut String) {
 
 /// Answers the form.
 pub async fn login(mut x: Exchange<'_, '_>, body: &[u8]) -> Served {
-    if !is_of_this_page(x.head)? {
+    if guard::sender(x.head)? == Sender::Foreign {
         return Err(guard::foreign().into());
     }
     let (user, password) = (form::field(body, "user")?, Secret::new(form::field(body, "password")?));
@@ -107,14 +107,6 @@ async fn back(x: &mut Exchange<'_, '_>, cookies: &[String]) -> Served {
         answer.field("Location", location).fixed("Cache-Control: no-store\r\n");
     };
     x.talk.reply(Status::SEE_OTHER, fields, None).await
-}
-
-/// Returns whether a form was sent by a page of this origin: browsers say so, and what is no browser sends
-/// nothing that its user did not ask for.
-fn is_of_this_page(head: &Head) -> Served<bool> {
-    let Some(origin) = head.one(Field::Origin)? else { return Ok(true) };
-    let host = origin.split_once("://").map(|(_, host)| host.as_bytes());
-    Ok(host.is_some_and(|host| host.eq_ignore_ascii_case(head.host())))
 }
 
 /// Returns whether an error says that what a cookie holds proves nothing any more.

@@ -43,6 +43,7 @@ pub use rules::RULES;
 
 use weft_core::Result;
 
+use crate::codec::head::Head;
 use crate::codec::target::parameter;
 
 /// The media type of all of them.
@@ -63,6 +64,11 @@ pub enum Page {
     Link,
     /// The end of one.
     Unlink,
+}
+
+/// Returns whether a request is for the page where one says who one is.
+pub fn is_login(head: &Head) -> bool {
+    matches!(Page::asked(head.query()), Ok(Some(Page::Login)))
 }
 
 impl Page {

@@ -85,6 +85,7 @@ async fn receive(
 ) -> Served<u64> {
     let (http, call) = (x.talk.http, x.call.clone());
     let (class, stopped) = (Class::of(&call), stopped(x, turn));
+    let given_up = || given_up(turn);
     let sys = &http.services.sys;
     let mut body = x.talk.body();
     let received = async {
@@ -92,7 +93,7 @@ async fn receive(
         let mut at = from;
         loop {
             let call = call.renewed(sys.clock(), limits::CALL_DEADLINE).durable();
-            let mut slice = Slice::new(sys, &mut inbound, length - at);
+            let mut slice = Slice::new(sys, &mut inbound, length - at, &given_up);
             let part = keeping_session(http, &call, pin!(stage.put(&call, PART, at, &mut slice))).await?;
             if part.bytes != at + slice.passed() {
                 // It took less than came, which it must not.
@@ -114,12 +115,21 @@ async fn receive(
 
 /// Returns a future that ends when the caller's credential is withdrawn, or somebody else goes on with the upload.
 fn stopped(x: &Exchange<'_, '_>, turn: &Turn) -> Stopped {
-    let (withdrawn, over) = (x.withdrawn(), turn.over());
+    let (withdrawn, given_up) = (x.withdrawn(), given_up(turn));
     Box::pin(async move {
         tokio::select! {
             biased;
             why = withdrawn => why,
-            () = over => Error::new(ErrorKind::Conflict, "another request goes on with the upload"),
+            why = given_up => why,
         }
+    })
+}
+
+/// Returns a future that ends when somebody else goes on with the upload.
+fn given_up(turn: &Turn) -> Stopped {
+    let over = turn.over();
+    Box::pin(async move {
+        over.await;
+        Error::new(ErrorKind::Conflict, "another request goes on with the upload")
     })
 }

@@ -47,11 +47,22 @@ impl Found {
 /// Finds the upload of an address, and stops the request that is at work on it: that one's line may be dead, and
 /// nobody there to tell.
 pub async fn alone(x: &Exchange<'_, '_>, ticket: &Ticket) -> Served<Found> {
-    // Nobody else's is stopped.
-    find(x, ticket).await?;
+    // Nobody else's is stopped, and none by who may not go on with it.
+    if let Some(stage) = find(x, ticket).await? {
+        may_go_on(x, &stage).await?;
+    }
     let turn = turn(x, ticket.id).await?;
     // Whoever was at work may have come to the end.
     Ok(Found { stage: find(x, ticket).await?, turn })
+}
+
+/// Fails if an upload is not for the caller to go on with. Waits for nobody who is at work on it.
+async fn may_go_on(x: &Exchange<'_, '_>, stage: &Arc<dyn Stage>) -> Served {
+    // After the only one there are no parts to be told of, and the right is looked at first.
+    match x.within(stage.parts(&x.call, PART + 1)).await {
+        Ok(_) => Ok(()),
+        Err(error) => Err(x.problem(&error, Act::Read).await.into()),
+    }
 }
 
 /// Waits for the turn to work on an upload.
@@ -74,7 +85,7 @@ pub async fn stamp(x: &Exchange<'_, '_>, id: StageId) -> Served<[u8; STAMP_BYTES
 }
 
 /// Finds the stage of an address; none if it was published.
-async fn find(x: &Exchange<'_, '_>, ticket: &Ticket) -> Served<Option<Arc<dyn Stage>>> {
+pub async fn find(x: &Exchange<'_, '_>, ticket: &Ticket) -> Served<Option<Arc<dyn Stage>>> {
     let is_stamped: bool = stamp(x, ticket.id).await?.ct_eq(&ticket.stamp).into();
     let uploads = &x.talk.http.uploads;
     match x.within(x.talk.http.services.fs.staged(&x.call, ticket.id)).await {

@@ -148,14 +148,17 @@ async fn look(mut x: Exchange<'_, '_>) -> Served {
 /// Ends an upload: what came of it goes.
 async fn end(x: Exchange<'_, '_>) -> Served {
     let ticket = Ticket::of(x.head.query())?;
-    let found = found::alone(&x, &ticket).await?;
-    let Some(stage) = &found.stage else {
+    let Some(stage) = found::find(&x, &ticket).await? else {
         let why = "the upload is whole, and a file: remove that";
         return Err(Problem::new(Status::GONE, ErrorKind::NotFound, why).into());
     };
     let call = x.call.renewed(x.talk.http.services.sys.clock(), limits::CALL_DEADLINE).durable();
     match x.within(stage.discard(&call)).await {
-        Ok(()) => x.talk.reply(Status::NO_CONTENT, |answer| _ = answer.fixed(SPOKEN), None).await,
+        Ok(()) => {
+            // Whoever is at work on it has nothing left to go on with. Only now: it was not theirs to end before.
+            drop(found::turn(&x, ticket.id).await);
+            x.talk.reply(Status::NO_CONTENT, |answer| _ = answer.fixed(SPOKEN), None).await
+        }
         Err(error) => Err(x.problem(&error, Act::Remove).await.into()),
     }
 }

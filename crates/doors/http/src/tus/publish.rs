@@ -1,6 +1,6 @@
 //! An upload that is whole becomes a file.
 
-use weft_core::attr::{Changed, SetAttr, SetTime};
+use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Call, Entry, Guard, VersionIs};
 
 use super::found::Found;
@@ -23,7 +23,8 @@ pub async fn unless_done(
     let held = hold::permit_write(x, shown).await?;
     let absent = ticket.is_new.then_some(VersionIs::Absent);
     let guard = Guard { version: guard.version.or(absent).or(held.version), ctime: None };
-    let set = SetAttr { mtime: ticket.metadata.mtime.map(SetTime::At), ..SetAttr::default() };
+    let mtime = put::time_to_set(x, &x.at(), ticket.metadata.mtime).await;
+    let set = SetAttr { mtime, ..SetAttr::default() };
     let (id, whose, uploads) = (ticket.id, x.call.caller.name().id(), x.talk.http.uploads.clone());
     let publish = |call: Call| async move {
         let published = stage.publish(&call, &[], &set, &guard).await;

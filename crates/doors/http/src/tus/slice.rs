@@ -9,6 +9,8 @@ use weft_sys::Sys;
 pub struct Slice<'s, S> {
     sys: &'s Sys,
     source: &'s mut S,
+    /// Returns when whoever waits for something else than the source is to stop.
+    stopped: &'s (dyn Fn() -> Stopped + Sync),
     /// Bytes that the upload may still have.
     room: u64,
     passed: u64,
@@ -18,9 +20,14 @@ pub struct Slice<'s, S> {
 
 impl<'s, S: Source> Slice<'s, S> {
     /// Begins with what comes next.
-    pub fn new(sys: &'s Sys, source: &'s mut S, room: u64) -> Self {
+    pub fn new(
+        sys: &'s Sys,
+        source: &'s mut S,
+        room: u64,
+        stopped: &'s (dyn Fn() -> Stopped + Sync),
+    ) -> Self {
         let until = sys.clock().tick().plus(limits::UPLOAD_SLICE_WITHIN);
-        Self { sys, source, room, passed: 0, until, ended: false }
+        Self { sys, source, stopped, room, passed: 0, until, ended: false }
     }
 
     /// Returns how many bytes it had.
@@ -57,6 +64,14 @@ impl<S: Source> Source for Slice<'_, S> {
         };
         let bytes = piece.length() as u64;
         self.room = self.room.checked_sub(bytes).ok_or_else(too_much)?;
+        if self.room == 0 {
+            // Kept back until there is no more: an upload that is whole becomes a file when somebody looks, and
+            // this one would be cut short.
+            if self.source.next(1).await?.is_some() {
+                return Err(too_much());
+            }
+            self.ended = true;
+        }
         self.passed += bytes;
         Ok(Some(piece))
     }
@@ -66,7 +81,7 @@ impl<S: Source> Source for Slice<'_, S> {
     }
 
     fn stopped(&self) -> Stopped {
-        self.source.stopped()
+        (self.stopped)()
     }
 
     fn yield_turn(&mut self) {
@@ -87,6 +102,10 @@ mod tests {
 
     use super::*;
 
+    fn never() -> Stopped {
+        Box::pin(std::future::pending())
+    }
+
     async fn pull(slice: &mut Slice<'_, BytesSource>, max: usize) -> Result<usize> {
         Ok(slice.next(max).await?.map_or(0, |piece| piece.length()))
     }
@@ -97,7 +116,7 @@ mod tests {
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let whole = usize::try_from(limits::UPLOAD_SLICE_BYTES).expect("it fits") + 10;
         let mut source = BytesSource::new(Bytes::from(vec![7; whole]));
-        let mut slice = Slice::new(&sys, &mut source, whole as u64);
+        let mut slice = Slice::new(&sys, &mut source, whole as u64, &never);
         let mut got = 0;
         loop {
             match pull(&mut slice, 1 << 20).await.expect("memory") {
@@ -106,31 +125,31 @@ mod tests {
             }
         }
         assert_eq!((got, slice.passed(), slice.is_last()), (limits::UPLOAD_SLICE_BYTES, got, false));
-        let mut slice = Slice::new(&sys, &mut source, 10);
+        let mut slice = Slice::new(&sys, &mut source, 10, &never);
         assert_eq!(slice.length(), Some(10));
         clock.step(limits::UPLOAD_SLICE_WITHIN + Duration::from_secs(1));
         assert_eq!(pull(&mut slice, 3).await.expect("memory"), 3, "something, however late it comes");
         assert_eq!(pull(&mut slice, 3).await.expect("memory"), 0, "its time is over");
-        let mut slice = Slice::new(&sys, &mut source, 7);
+        let mut slice = Slice::new(&sys, &mut source, 7, &never);
         assert_eq!(pull(&mut slice, 100).await.expect("memory"), 7);
         assert!(slice.is_last());
     }
 
     #[tokio::test]
-    async fn a_byte_more_than_there_is_room_for_is_an_error_and_is_not_handed_out() {
+    async fn of_more_bytes_than_there_is_room_for_never_as_many_are_handed_out() {
         let sys = Sys::real();
-        for room in [0, 4] {
+        for (room, handed_out, max) in [(0, 0, 100), (4, 0, 100), (4, 3, 1), (4, 2, 2)] {
             let mut source = BytesSource::new(&b"12345"[..]);
-            let mut slice = Slice::new(&sys, &mut source, room);
+            let mut slice = Slice::new(&sys, &mut source, room, &never);
             let mut got = 0;
             let error = loop {
-                match pull(&mut slice, 100).await {
+                match pull(&mut slice, max).await {
                     Ok(0) => panic!("it ended well"),
                     Ok(bytes) => got += bytes as u64,
                     Err(error) => break error,
                 }
             };
-            assert_eq!((got, error.kind()), (room, ErrorKind::TooLarge));
+            assert_eq!((got, error.kind()), (handed_out, ErrorKind::TooLarge));
         }
     }
 }

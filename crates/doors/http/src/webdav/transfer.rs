@@ -17,6 +17,7 @@ use crate::codec::head::Method;
 use crate::codec::webdav::fields::{self, Depth};
 use crate::exchange::{Exchange, Served, keeping_session};
 use crate::map::{self, Act};
+use crate::put;
 use crate::remove;
 use crate::status::Status;
 
@@ -131,7 +132,11 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
             Err(error) => return Err(told_of(error, asked)),
         }
     }
-    copied(&mut trees, asked, source, &from, fresh).await.map_err(|error| told_of(error, asked))?;
+    // What is replaced keeps its owner, who alone may set these.
+    let said = put::time_to_set(x, &At::root(asked.to.clone()), asked.mtime).await;
+    let as_is =
+        AsIs { mode: fresh, mtime: said.or((asked.moves && fresh).then_some(SetTime::At(from.mtime))) };
+    copied(&mut trees, asked, source, &from, as_is).await.map_err(|error| told_of(error, asked))?;
     if asked.moves && trees.failures.is_empty() {
         // What was written to it since it was copied stays.
         let version = (from.kind == Kind::File).then_some(VersionIs::Exactly(from.id, from.version));
@@ -193,7 +198,7 @@ async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Att
     Ok(())
 }
 
-async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, fresh: bool) -> Result<()> {
+async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, as_is: AsIs) -> Result<()> {
     match from.kind {
         Kind::Directory => {
             trees.copy(&asked.from, from, &asked.to, asked.deep).await;
@@ -201,9 +206,6 @@ async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, 
         }
         _ => {
             let guard = guard_of(asked.overwrites);
-            // What is replaced keeps its owner, who alone may set these.
-            let mtime = asked.mtime.or((asked.moves && fresh).then_some(from.mtime));
-            let as_is = AsIs { mode: fresh, mtime };
             trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(|_| ())
         }
     }

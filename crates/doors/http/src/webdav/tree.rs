@@ -9,7 +9,7 @@ use weft_core::form::{
     At, Call, Cursor, Expect, FileSystem, Guard, LinkTarget, New, OpenHow, Page, PageMax, Pin, Range,
     StageHint, VersionIs, Want,
 };
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, Time, limits};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
 use weft_sys::Sys;
 
 use super::dead::{self, Tags};
@@ -31,7 +31,7 @@ pub struct AsIs {
     /// Who may do what, by its mode.
     pub mode: bool,
     /// When its bytes changed.
-    pub mtime: Option<Time>,
+    pub mtime: Option<SetTime>,
 }
 
 /// A directory that is gone over.
@@ -300,7 +300,7 @@ impl<'a> Trees<'a> {
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN);
             self.within(&call, stage.put(&call, 1, 0, &mut *source)).await?;
             let mode = as_is.mode.then_some(opened.attr.mode & 0o777);
-            let set = SetAttr { mode, mtime: as_is.mtime.map(SetTime::At), ..SetAttr::default() };
+            let set = SetAttr { mode, mtime: as_is.mtime, ..SetAttr::default() };
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN).durable();
             self.within(&call, stage.publish(&call, &[], &set, guard)).await
         };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use data_encoding::BASE64;
 use weft_core::form::{BytesSource, Expect, FileSystem, Guard};
+use weft_core::proof::{Attenuation, CredentialClaims};
 use weft_core::service::Revoke;
 use weft_core::{Rights, StageId, acl::Who, limits};
 use weft_doors_listener::Bounds;
@@ -182,6 +183,47 @@ async fn nobody_elses_upload_is_seen_stopped_or_ended() {
     assert_eq!(offset(&mut raw, &address).await, Some(10));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upload_is_stopped_and_ended_by_nobody_whose_credential_does_not_carry_it() {
+    let house = House::open().await;
+    let mut raw = Raw::connect(house.address).await;
+    let address = begun(&mut raw, "/public/", "f", 10).await;
+    let mut own = stalled(&house, &address, "Content-Length: 10", b"abc", 3).await;
+    let reader = Attenuation { rights: Rights::READING, ..Attenuation::default() };
+    let elsewhere = Attenuation { paths: vec![at("private").path], ..Attenuation::default() };
+    for limits in [reader, elsewhere] {
+        let claims = CredentialClaims { limits, ..house.domain.claims("alice") };
+        let bearer = format!("Authorization: Bearer {}\r\n", house.domain.credential(&claims).to_token());
+        for (method, fields) in [("HEAD", TUS.to_owned()), ("PATCH", patch(3)), ("DELETE", TUS.to_owned())] {
+            let body: &[u8] = if method == "PATCH" { b"defghij" } else { b"" };
+            let answer = raw.ask(&format!("{method} {address}"), &format!("{bearer}{fields}"), body).await;
+            assert!(matches!(answer.status, 403 | 404), "{method}: {}", answer.status);
+        }
+    }
+    own.send(b"defghij").await;
+    assert_eq!(own.answer(false).await.status, 204, "nobody stopped it");
+    assert_eq!(house.read("public/f").await.as_deref(), Some(&b"abcdefghij"[..]));
+}
+
+#[tokio::test]
+async fn who_replaces_a_file_of_another_sends_no_bytes_in_vain_because_of_the_time_they_bring() {
+    let house = House::open().await;
+    house.protect("public", Who::Caller(house.domain.name("bob")), Rights::READING | Rights::WRITING).await;
+    house.put("public/f", "alice's").await;
+    let mut raw = Raw::connect(house.address).await;
+    let said = format!("filename {},mtime {}", BASE64.encode(b"f"), BASE64.encode(b"1700000000"));
+    for (who, keeps) in [(basic("bob", "b"), false), (basic("alice", PASSWORD), true)] {
+        let fields = format!("{who}{TUS}Upload-Length: 5\r\nUpload-Metadata: {said}\r\n");
+        let made = raw.ask("POST /public/", &fields, b"").await;
+        let address = made.field("Location").expect("an address").to_owned();
+        let put = raw.ask(&format!("PATCH {address}"), &format!("{who}{}", patch(0)), b"hello").await;
+        assert_eq!(put.status, 204, "{}", put.text());
+        let is_said = put.field("Last-Modified") == Some("Tue, 14 Nov 2023 22:13:20 GMT");
+        assert_eq!(is_said, keeps, "who owns the file may say when it was changed");
+    }
+    assert_eq!(house.read("public/f").await.as_deref(), Some(&b"hello"[..]));
+}
+
 #[tokio::test]
 async fn strangers_are_asked_who_they_are_and_leave_nothing() {
     let house = House::open().await;
@@ -257,6 +299,8 @@ async fn what_is_not_spoken_here_is_refused_and_does_nothing() {
     raw.send(format!("PATCH {address} HTTP/1.1\r\nHost: localhost\r\n{chunked}\r\n6\r\nhello!\r\n0\r\n\r\n"))
         .await;
     assert_eq!(raw.answer(false).await.status, 413, "more came than was to");
+    let mut raw = Raw::connect(house.address).await;
+    assert!(offset(&mut raw, &address).await.is_some_and(|there| there < 5), "a look would make it the file");
     assert_eq!(house.read("f").await.as_deref(), Some(&b"the file"[..]));
     assert_eq!(raw.alice("PATCH /f", &patch(0), b"x").await.status, 405, "a file is no upload");
     assert_eq!(raw.alice("PATCH /f?upload=1", &patch(0), b"x").await.status, 400);

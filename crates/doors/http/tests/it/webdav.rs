@@ -488,6 +488,26 @@ async fn xml_that_would_grow_is_refused_and_the_connection_goes_on() {
 }
 
 #[tokio::test]
+async fn who_replaces_a_file_of_another_is_told_that_the_time_was_not_taken() {
+    let (house, mut raw) = open().await;
+    house.put("f", "alice's").await;
+    house.protect("", Who::Caller(house.domain.name("bob")), Rights::READING | Rights::WRITING).await;
+    for line in ["PUT /f", "PUT /bobs"] {
+        let fields = format!("{}X-OC-Mtime: 1500000000\r\n", basic("bob", "b"));
+        let put = raw.ask(line, &fields, b"x").await;
+        let (status, accepted) = if line == "PUT /f" { (204, None) } else { (201, Some("accepted")) };
+        assert_eq!((put.status, put.field("X-OC-MTime")), (status, accepted), "{line}: {}", put.text());
+        let is_said = put.field("Last-Modified") == Some("Fri, 14 Jul 2017 02:40:00 GMT");
+        assert_eq!(is_said, accepted.is_some(), "{line}");
+    }
+    let fields =
+        format!("{}Destination: /bobs\r\nX-OC-Mtime: 1700000000\r\n", basic("alice", crate::house::PASSWORD));
+    assert_eq!(raw.ask("COPY /f", &fields, b"").await.status, 204, "alice owns the directory, and its ACL");
+    let fields = format!("{}Destination: /f\r\nX-OC-Mtime: 1500000000\r\n", basic("bob", "b"));
+    assert_eq!(raw.ask("COPY /bobs", &fields, b"").await.status, 204);
+}
+
+#[tokio::test]
 async fn times_that_a_client_says_are_kept_and_space_is_told_to_who_asks() {
     let (house, mut raw) = open().await;
     let put = raw.alice("PUT /f", "X-OC-Mtime: 1700000000.25\r\n", b"x").await;

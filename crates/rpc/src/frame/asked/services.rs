@@ -88,7 +88,7 @@ fn name(dice: &mut Dice) -> Name {
 
 fn caller(dice: &mut Dice) -> CallerName {
     let (one, other, domain) = (word(dice), word(dice), DomainId(bytes32(dice)));
-    let (kind, local) = match dice.roll(8) {
+    let (kind, local) = match dice.roll(9) {
         0 => return CallerName::ANYONE,
         1 => (CallerKind::User, one),
         2 => (CallerKind::Group, format!("{one}/{other}")),
@@ -96,6 +96,7 @@ fn caller(dice: &mut Dice) -> CallerName {
         4 => (CallerKind::Link, one),
         5 => (CallerKind::Token, one),
         6 => (CallerKind::Issuer, one),
+        7 => (CallerKind::Certificate, one),
         _ => (CallerKind::Job, one),
     };
     CallerName::new(kind, &local, domain).expect("a word is a name")
@@ -672,7 +673,7 @@ mod complete {
             Evidence::Password { .. } => 1,
             Evidence::Token(_) => 2,
             Evidence::SocketUid(_) => 3,
-            Evidence::Link(_) => 4,
+            Evidence::Link(_) | Evidence::Certificate(_) => 4, // the latter is never sent
         });
         met(6, revoke, |revoke| match revoke {
             Revoke::Credential(_) => 0,
@@ -691,7 +692,7 @@ mod complete {
             GroupEdit::Add(_) => 0,
             GroupEdit::Remove(_) => 1,
         });
-        met(8, caller, |caller| match caller.kind() {
+        met(9, caller, |caller| match caller.kind() {
             None => 0,
             Some(CallerKind::User) => 1,
             Some(CallerKind::Group) => 2,
@@ -700,6 +701,7 @@ mod complete {
             Some(CallerKind::Link) => 5,
             Some(CallerKind::Token) => 6,
             Some(CallerKind::Issuer) => 7,
+            Some(CallerKind::Certificate) => 8,
         });
     }
 

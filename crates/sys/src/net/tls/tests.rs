@@ -1,5 +1,7 @@
 //! The other end is the TLS library's own client, fed by hand where what it says is to be spoilt.
 
+mod clients;
+
 use std::io::{ErrorKind, IoSlice, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -25,9 +27,15 @@ struct Sides {
 }
 
 fn sides() -> Sides {
+    sides_asking(None)
+}
+
+/// Sides of which the server asks clients for certificates of these authorities.
+fn sides_asking(clients: Option<&[Vec<u8>]>) -> Sides {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).expect("a certificate");
     let (chain, key) = (own.cert.pem(), own.signing_key.serialize_pem());
-    let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[b"http/1.1"] };
+    let settings =
+        TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[b"http/1.1"], clients };
     let tls = Tls::server(&settings).expect("it is good");
     let mut roots = RootCertStore::empty();
     roots.add(own.cert.der().clone()).expect("it is good");
@@ -400,7 +408,8 @@ fn what_cannot_be_used_is_refused_when_it_is_given() {
     let (chain, key) = (one.cert.pem(), one.signing_key.serialize_pem());
     let others = other.signing_key.serialize_pem();
     let made = |chain: &str, key: &str| {
-        let settings = TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[] };
+        let settings =
+            TlsSettings { chain: chain.as_bytes(), key: key.as_bytes(), protocols: &[], clients: None };
         Tls::server(&settings).map(drop).map_err(|error| error.kind())
     };
     assert_eq!(made(&chain, &key), Ok(()));

@@ -10,7 +10,8 @@ use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
 use weft_core::{Error, ErrorKind, Result, StageId, limits};
 
-use super::{Content, ManagedStage, Parts, Standing, check_number, inline, must_match, pull_small, shown};
+use super::put::{inline, pull_small};
+use super::{Content, ManagedStage, Parts, Standing, check_number, must_match, shown};
 use crate::managed::Volume;
 use crate::managed::act::{Act, fingerprint};
 use crate::managed::drop_box::full;

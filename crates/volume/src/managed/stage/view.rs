@@ -5,7 +5,8 @@ use weft_core::acl::Circumstance;
 use weft_core::form::{At, Part, StageEntry, StagePage};
 use weft_core::{ContainerId, Error, ErrorKind, Result, Rights, StageId, limits};
 
-use super::{Putting, no_stage};
+use super::no_stage;
+use super::put::Putting;
 use crate::managed::attributes::must_have_bytes;
 use crate::managed::drop_box::full;
 use crate::managed::locate::{Spot, not_directory};
@@ -180,9 +181,9 @@ impl View<'_> {
             self.takes_bytes(&spot.dir, coming)?;
         }
         let (into, frees) = self.published_into(&spot)?;
-        // Of a part that is begun again, what it had goes.
+        // Of a part that is begun again, or leaves its row for an object, what it had goes.
         let had = stages::part(self.read, id, putting.number)?.map_or(0, |part| part.bytes);
-        let goes = if putting.held.is_none() { had } else { 0 };
+        let goes = if putting.goes_on_in_place() { 0 } else { had };
         let frees = if into == container { frees } else { 0 };
         let taken = containers::used(self.read, container)?.saturating_add(coming);
         if taken <= max.saturating_add(frees).saturating_add(goes) {

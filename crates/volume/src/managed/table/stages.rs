@@ -1,5 +1,5 @@
-//! Stages: what is on its way to becoming a file. The row comes before any object, so
-//! that a sweep never meets a live object it does not know.
+//! Stages: what is on its way to becoming a file. An object of a part is in its row once it holds
+//! what the row says; until then the sweep is kept off it.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,13 @@ pub(crate) struct PartRow {
     pub(crate) bytes: u64,
     pub(crate) digest: [u8; 32],
     pub(crate) held: PartBytes,
+}
+
+impl PartRow {
+    /// Returns whether its bytes are on disk when its row is.
+    pub(crate) fn is_flushed(&self) -> bool {
+        !matches!(self.held, PartBytes::Object { unsynced: Some(_), .. })
+    }
 }
 
 impl Row for PartRow {

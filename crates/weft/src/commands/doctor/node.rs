@@ -36,7 +36,8 @@ pub fn check(context: &Context, dir: &Path) -> Result<(bool, Vec<Trouble>)> {
             let what = format!("{holder} has the directory, and does not answer: {}", error.detail());
             // It may be going over what a crash left, or mending: nothing is to be killed for that.
             let why = "nothing is served until it is through";
-            let mend = "look at its log and wait; if it makes no progress: weft down";
+            let mend =
+                error.advice().unwrap_or("look at its log and wait; if it makes no progress: weft down");
             return Ok((true, vec![Trouble::wrong(what, why, mend)]));
         }
         Err(_) => {

@@ -40,6 +40,7 @@ impl Scene {
             hosts: Vec::new(),
             third_party,
             issuers: Vec::new(),
+            client_authorities: Vec::new(),
             scrub: 0,
         };
         let node = Running::start(sys, directory, &settings, |_| {}).await.expect("it starts");
