@@ -247,13 +247,20 @@ pub async fn a_directory_changes_with_its_names(subject: &dyn Subject) {
 /// Space is told within the volume, and files are counted.
 pub async fn space_is_told(subject: &dyn Subject) {
     let site = Site::of(subject);
-    let before = site.fs.space(&site.call(), &at("")).await.works();
-    assert!(before.bytes_free <= before.bytes_total && before.bytes_total > 0);
-    for n in 0..3 {
-        site.file(&format!("f{n}"), b"").await;
+    // Where others make and remove files beside it, the count is right only while they rest.
+    let tries = if subject.room_is_its_own() { 1 } else { 1_000 };
+    for round in 0..tries {
+        let before = site.fs.space(&site.call(), &at("")).await.works();
+        assert!(before.bytes_free <= before.bytes_total && before.bytes_total > 0);
+        for n in 0..3 {
+            site.file(&format!("{round}.{n}"), b"").await;
+        }
+        let after = site.fs.space(&site.call(), &At::id(FileId::ROOT)).await.works();
+        if after.files == before.files + 3 {
+            return;
+        }
     }
-    let after = site.fs.space(&site.call(), &At::id(FileId::ROOT)).await.works();
-    assert_eq!(after.files, before.files + 3);
+    panic!("three files more are not counted as three more");
 }
 
 /// A walk shows rights only when wanted.

@@ -81,6 +81,11 @@ pub trait Subject: Send + Sync {
         true
     }
 
+    /// Returns whether nobody else takes or gives back room where it keeps its files.
+    fn room_is_its_own(&self) -> bool {
+        true
+    }
+
     /// Returns the laws that it does not keep, each with the reason. They are tried all the same, and
     /// must fail: what is kept is no exception.
     fn exceptions(&self) -> Vec<(&'static str, &'static str)> {

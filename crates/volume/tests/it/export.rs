@@ -176,6 +176,10 @@ impl Subject for Site {
         true
     }
 
+    fn room_is_its_own(&self) -> bool {
+        false
+    }
+
     fn exceptions(&self) -> Vec<(&'static str, &'static str)> {
         let unbound = weft_sys::process::uid() == 0 && self.owner.is_none();
         let of_root = if unbound { OF_ROOT } else { &[] };
