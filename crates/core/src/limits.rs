@@ -29,6 +29,8 @@ pub const LINKS_MAX: u32 = 65_000;
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
 /// Bytes a file may have and still live inline in metadata.
 pub const INLINE_BYTES_MAX: u64 = 8 << 10;
+/// Bytes that a file may announce and still be published in one transaction, with no row of a stage.
+pub const BRIEF_BYTES_MAX: u64 = 1 << 20;
 
 /// Entries in one page of a listing.
 pub const PAGE_ENTRIES_MAX: u32 = 4096;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
-    At, BytesSource, Expect, Guard, Part, Piece, Source, Stage, StageHint, Stopped, VersionIs,
+    At, BytesSource, Call, Expect, Guard, Part, Piece, Source, Stage, StageHint, Stopped, VersionIs,
 };
 use weft_core::proof::{Attenuation, Caller, CredentialClaims};
 use weft_core::{ErrorKind, FileId, Result, Rights, limits};
@@ -235,14 +235,20 @@ pub async fn a_stage_follows_its_directory(subject: &dyn Subject) {
     site.fs.walk(&site.call(), &At::id(dir), Default::default()).await.works();
 }
 
-/// Rights that were taken away stop a stage that was begun with them.
-pub async fn a_stage_needs_its_rights_to_the_end(subject: &dyn Subject) {
-    let site = Site::of(subject);
+/// Begins a stage for `d/f` as a user who may write there.
+async fn staged_by_alice(site: &Site<'_>) -> (Caller, Call, std::sync::Arc<dyn Stage>) {
     let alice = site.user("alice");
     site.dir("d").await;
     site.allow("d", &alice, Rights::WRITING).await;
     let call = site.call_of(&alice, 2);
     let stage = site.fs.stage(&call, &at("d/f"), &StageHint::default()).await.works();
+    (alice, call, stage)
+}
+
+/// Rights that were taken away stop a stage that was begun with them.
+pub async fn a_stage_needs_its_rights_to_the_end(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let (alice, call, stage) = staged_by_alice(&site).await;
     stage.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.works();
     site.forbid("d", &alice).await;
     stage.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
@@ -280,11 +286,7 @@ impl Source for Forbidden<'_> {
 /// A put whose right is taken away in its middle ends as the next begins: the credential is as good as before.
 pub async fn a_put_whose_right_ends_in_its_middle_is_refused_as_the_next_is(subject: &dyn Subject) {
     let site = Site::of(subject);
-    let alice = site.user("alice");
-    site.dir("d").await;
-    site.allow("d", &alice, Rights::WRITING).await;
-    let call = site.call_of(&alice, 2);
-    let stage = site.fs.stage(&call, &at("d/f"), &StageHint::default()).await.works();
+    let (alice, call, stage) = staged_by_alice(&site).await;
     let ended = stage.put(&call, 1, 0, &mut Forbidden { site: &site, who: &alice, given: 0 }).await.fails();
     let next = stage.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.fails();
     assert_eq!(ended, next);
@@ -388,8 +390,8 @@ pub async fn a_page_of_stages_that_are_not_shown_is_followed_by_others(subject: 
     assert_eq!(shown, [last]);
 }
 
-async fn begin_brief(site: &Site<'_>, path: &str) -> std::sync::Arc<dyn Stage> {
-    let hint = StageHint { brief: true, ..StageHint::default() };
+async fn begin_brief(site: &Site<'_>, path: &str, length: Option<u64>) -> std::sync::Arc<dyn Stage> {
+    let hint = StageHint { brief: true, length };
     site.fs.stage(&site.call(), &at(path), &hint).await.works()
 }
 
@@ -397,7 +399,8 @@ async fn begin_brief(site: &Site<'_>, path: &str) -> std::sync::Arc<dyn Stage> {
 /// there is no such stage.
 pub async fn a_brief_stage_becomes_the_file_however_its_bytes_come(subject: &dyn Subject) {
     let site = Site::of(subject);
-    let sizes = [0, 1, limits::INLINE_BYTES_MAX as usize, limits::INLINE_BYTES_MAX as usize + 1, 3 << 20];
+    let inline = limits::INLINE_BYTES_MAX as usize;
+    let sizes = [0, 1, inline, inline + 1, 200_000, limits::BRIEF_BYTES_MAX as usize, 3 << 20];
     let whole = sizes.map(|size| vec![(1, 0, pattern(size, 1))]).into_iter();
     let small = |byte: u8| vec![byte; 100];
     let in_pieces = [
@@ -406,12 +409,18 @@ pub async fn a_brief_stage_becomes_the_file_however_its_bytes_come(subject: &dyn
         vec![(1, 0, small(1)), (1, 100, small(2))],
         vec![(2, 0, small(1)), (1, 0, small(2))],
         vec![(1, 0, small(1)), (2, 0, pattern(2 << 20, 3))],
+        vec![(1, 0, pattern(30_000, 4)), (1, 30_000, pattern(30_000, 5))],
+        vec![(1, 0, pattern(30_000, 6)), (1, 0, pattern(20_000, 7))],
+        vec![(2, 0, pattern(30_000, 8)), (1, 0, small(3))],
     ];
-    for (n, puts) in whole.chain(in_pieces).enumerate() {
+    let all: Vec<Vec<(u32, usize, Vec<u8>)>> = whole.chain(in_pieces).collect();
+    let said = all.iter().map(|puts| Some(puts.iter().map(|(_, _, bytes)| bytes.len() as u64).sum()));
+    let hints = said.chain(all.iter().map(|_| None)).chain(all.iter().map(|_| Some(9_000)));
+    for (n, (puts, length)) in all.iter().cycle().zip(hints).enumerate() {
         let path = format!("f{n}");
-        let stage = begin_brief(&site, &path).await;
+        let stage = begin_brief(&site, &path, length).await;
         let mut parts = std::collections::BTreeMap::<u32, Vec<u8>>::new();
-        for (number, offset, bytes) in &puts {
+        for (number, offset, bytes) in puts {
             let put = put(&site, &*stage, *number, *offset as u64, bytes).await.works();
             let part = parts.entry(*number).or_default();
             part.truncate(*offset);
@@ -432,29 +441,38 @@ pub async fn a_brief_stage_becomes_the_file_however_its_bytes_come(subject: &dyn
 /// A brief stage is refused what any other is, and can be tried again.
 pub async fn a_brief_stage_is_refused_what_any_other_is(subject: &dyn Subject) {
     let site = Site::of(subject);
-    let (none, call) = (SetAttr::default(), site.call());
-    let stage = begin_brief(&site, "f").await;
-    assert_eq!(put(&site, &*stage, 0, 0, b"x").await.fails(), ErrorKind::Invalid);
-    assert_eq!(put(&site, &*stage, 1, 7, b"x").await.fails(), ErrorKind::Invalid);
-    let part = put(&site, &*stage, 1, 0, b"bytes").await.works();
-    let wrong = stage.publish(&call, &[Part { bytes: 6, ..part }], &none, &free()).await;
-    assert_eq!(wrong.fails(), ErrorKind::Invalid);
-    let guard = |is| Guard { version: Some(is), ctime: None };
-    let present = stage.publish(&call, &[part], &none, &guard(VersionIs::Present)).await;
-    assert_eq!(present.fails(), ErrorKind::Precondition);
-    let alice = site.user("alice");
-    let theirs = site.call_of(&alice, 2);
-    let hijack = stage.publish(&theirs, &[part], &none, &free()).await;
-    assert_eq!(hijack.fails(), ErrorKind::NotFound);
-    assert_eq!(stage.discard(&theirs).await.fails(), ErrorKind::NotFound);
-    assert_eq!(site.find("f").await.fails(), ErrorKind::NotFound);
-    stage.publish(&call, &[part], &none, &guard(VersionIs::Absent)).await.works();
-    assert_eq!(site.read(site.find("f").await.works()).await, &b"bytes"[..]);
-    let dropped = begin_brief(&site, "g").await;
-    put(&site, &*dropped, 1, 0, b"never seen").await.works();
-    dropped.discard(&call).await.works();
-    let published = dropped.publish(&call, &[], &none, &free()).await;
-    assert_eq!(published.fails(), ErrorKind::NotFound);
+    for (dir, bytes, length) in [
+        ("waits", b"bytes".to_vec(), None),
+        ("unmeasured", pattern(30_000, 1), None),
+        ("measured", pattern(30_000, 1), Some(30_000)),
+    ] {
+        site.dir(dir).await;
+        let (path, other) = (format!("{dir}/f"), format!("{dir}/g"));
+        let (none, call) = (SetAttr::default(), site.call());
+        let stage = begin_brief(&site, &path, length).await;
+        assert_eq!(put(&site, &*stage, 0, 0, b"x").await.fails(), ErrorKind::Invalid);
+        assert_eq!(put(&site, &*stage, 1, 7, b"x").await.fails(), ErrorKind::Invalid);
+        let part = put(&site, &*stage, 1, 0, &bytes).await.works();
+        let wrong = stage.publish(&call, &[Part { bytes: 6, ..part }], &none, &free()).await;
+        assert_eq!(wrong.fails(), ErrorKind::Invalid);
+        let guard = |is| Guard { version: Some(is), ctime: None };
+        let present = stage.publish(&call, &[part], &none, &guard(VersionIs::Present)).await;
+        assert_eq!(present.fails(), ErrorKind::Precondition);
+        let alice = site.user("alice");
+        let theirs = site.call_of(&alice, 2);
+        let hijack = stage.publish(&theirs, &[part], &none, &free()).await;
+        assert_eq!(hijack.fails(), ErrorKind::NotFound);
+        assert_eq!(stage.discard(&theirs).await.fails(), ErrorKind::NotFound);
+        assert_eq!(site.find(&path).await.fails(), ErrorKind::NotFound);
+        stage.publish(&call, &[part], &none, &guard(VersionIs::Absent)).await.works();
+        assert!(site.read(site.find(&path).await.works()).await[..] == bytes[..]);
+        let dropped = begin_brief(&site, &other, length).await;
+        put(&site, &*dropped, 1, 0, &bytes).await.works();
+        dropped.discard(&call).await.works();
+        let published = dropped.publish(&call, &[], &none, &free()).await;
+        assert_eq!(published.fails(), ErrorKind::NotFound);
+        assert_eq!(site.find(&other).await.fails(), ErrorKind::NotFound);
+    }
 }
 
 /// Who begins a brief stage needs its rights, and needs them to the end.
@@ -462,17 +480,19 @@ pub async fn a_brief_stage_needs_its_rights_to_the_end(subject: &dyn Subject) {
     let site = Site::of(subject);
     let alice = site.user("alice");
     site.dir("d").await;
-    let (call, hint) = (site.call_of(&alice, 2), StageHint { brief: true, ..StageHint::default() });
-    let refused = site.fs.stage(&call, &at("d/f"), &hint).await.map(|stage| stage.id());
-    assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
-    site.allow("d", &alice, Rights::WRITING).await;
-    let (early, late) = (
-        site.fs.stage(&call, &at("d/f"), &hint).await.works(),
-        site.fs.stage(&call, &at("d/f"), &hint).await.works(),
-    );
-    late.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.works();
-    site.forbid("d", &alice).await;
-    early.put(&call, 1, 0, &mut BytesSource::new(&b"x"[..])).await.fails();
-    late.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
-    assert_eq!(site.find("d/f").await.fails(), ErrorKind::NotFound);
+    for size in [1, 30_000] {
+        let (call, hint) = (site.call_of(&alice, 2), StageHint { brief: true, length: Some(size as u64) });
+        let refused = site.fs.stage(&call, &at("d/f"), &hint).await.map(|stage| stage.id());
+        assert!(matches!(refused.fails(), ErrorKind::Denied | ErrorKind::NotFound));
+        site.allow("d", &alice, Rights::WRITING).await;
+        let (early, late) = (
+            site.fs.stage(&call, &at("d/f"), &hint).await.works(),
+            site.fs.stage(&call, &at("d/f"), &hint).await.works(),
+        );
+        late.put(&call, 1, 0, &mut BytesSource::new(pattern(size, 1))).await.works();
+        site.forbid("d", &alice).await;
+        early.put(&call, 1, 0, &mut BytesSource::new(pattern(size, 1))).await.fails();
+        late.publish(&call, &[], &SetAttr::default(), &free()).await.fails();
+        assert_eq!(site.find("d/f").await.fails(), ErrorKind::NotFound);
+    }
 }

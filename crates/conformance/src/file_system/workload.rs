@@ -243,7 +243,8 @@ impl Hand {
     }
 
     async fn staged(&self, call: &Call, path: &str, size: usize, fill: u8) -> Result<Arc<dyn Stage>> {
-        let hint = StageHint { brief: fill.is_multiple_of(3), ..StageHint::default() };
+        let length = fill.is_multiple_of(2).then_some(size as u64);
+        let hint = StageHint { brief: fill.is_multiple_of(3), length };
         let stage = self.fs.stage(call, &at(path), &hint).await?;
         // Two parts of which the second is small: they have to be joined.
         for (number, size) in [(1, size), (2, usize::from(fill % 2) * 500)] {

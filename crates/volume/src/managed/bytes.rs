@@ -82,8 +82,8 @@ impl Volume {
             return Ok(());
         }
         let object = self.new_object().await?;
-        let _making = self.making(object);
         let label = node.inode.container;
+        let _making = self.making(object, label);
         let granted = lease.granted_on(object, label)?;
         self.store.make(&granted, object, None).await?;
         let mut stat = None;

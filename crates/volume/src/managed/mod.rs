@@ -69,6 +69,7 @@ mod view;
 mod why;
 mod within;
 
+use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -192,7 +193,7 @@ struct Volume {
     /// Set when a write met a full disk: the worker gives up what rests.
     is_full: AtomicBool,
     /// Objects that are made and that no row refers to yet: not for the sweep.
-    making: Mutex<std::collections::HashSet<ObjectId>>,
+    making: Mutex<HashMap<ObjectId, ContainerId>>,
     /// Rises with every change of policy or place: who holds a lease looks again.
     policy_changes: AtomicU64,
     policy_changed: Notify,
@@ -450,8 +451,8 @@ impl Volume {
     }
 
     /// Keeps the sweep off an object until the guard is dropped.
-    fn making(self: &Arc<Self>, object: ObjectId) -> Making {
-        self.making.lock().unwrap_or_else(PoisonError::into_inner).insert(object);
+    fn making(self: &Arc<Self>, object: ObjectId, label: ContainerId) -> Making {
+        self.making.lock().unwrap_or_else(PoisonError::into_inner).insert(object, label);
         Making { volume: self.clone(), object }
     }
 }

@@ -30,12 +30,14 @@ use super::stages::Tail;
 use super::table::inodes::{self, Layout};
 use super::table::stages::{self, PartBytes, PartRow, StageRow};
 use super::table::{containers, unnamed};
-use super::view::Node;
+use super::view::{Node, View};
 
 /// A stage by its id.
 pub(super) struct ManagedStage {
     volume: Arc<Volume>,
     id: StageId,
+    /// Its row, for as long as no table has it.
+    unwritten: Option<StageRow>,
 }
 
 /// What a stage's parts amount to.
@@ -67,19 +69,19 @@ impl Volume {
         self.sys.random().fill(&mut bytes);
         let id = StageId(u128::from_be_bytes(bytes));
         let length = hint.length.unwrap_or(0);
-        if hint.brief && length <= limits::INLINE_BYTES_MAX {
+        if hint.brief && length <= limits::BRIEF_BYTES_MAX {
             let row = self.look(call, |view| view.to_stage(id, target, length))?;
-            return Ok(Arc::new(brief::BriefStage::new(self.clone(), id, row)));
+            return Ok(Arc::new(brief::BriefStage::new(self.clone(), id, row, hint.length)));
         }
         let target = target.clone();
         let applied = Call { ack: Ack::Applied, ..call.clone() };
         self.change(&applied, move |act| act.stage(id, &target, length)).await?;
-        Ok(Arc::new(ManagedStage { volume: self.clone(), id }))
+        Ok(Arc::new(ManagedStage::of(self, id)))
     }
 
     pub(super) fn staged(self: &Arc<Self>, call: &Call, id: StageId) -> Result<Arc<dyn Stage>> {
         self.look(call, |view| view.staged_of(id))?;
-        Ok(Arc::new(ManagedStage { volume: self.clone(), id }))
+        Ok(Arc::new(ManagedStage::of(self, id)))
     }
 }
 
@@ -343,9 +345,21 @@ fn check_number(number: u32) -> Result<()> {
 }
 
 impl ManagedStage {
+    fn of(volume: &Arc<Volume>, id: StageId) -> Self {
+        Self { volume: volume.clone(), id, unwritten: None }
+    }
+
+    /// Returns the stage if the caller may still publish it, and where.
+    fn found(&self, view: &View<'_>) -> Result<(StageRow, Spot)> {
+        match &self.unwritten {
+            Some(row) => Ok((row.clone(), view.may_go_on_with(row)?)),
+            None => view.may_go_on(self.id),
+        }
+    }
+
     fn granted(&self, call: &Call, label: ContainerId, object: ObjectId) -> Result<Granted> {
         self.volume.look_whenever(call, |view| {
-            let (_, spot) = view.may_go_on(self.id)?;
+            let (_, spot) = self.found(view)?;
             view.grant_staged(spot.published_by(), object, label)
         })
     }
@@ -516,7 +530,7 @@ impl Stage for ManagedStage {
         set: &SetAttr,
         guard: &Guard,
     ) -> Result<Changed<Entry>> {
-        let stage = Self { volume: self.volume.clone(), id: self.id };
+        let stage = Self::of(&self.volume, self.id);
         let (again, parts, set, guard) = (call.clone(), parts.to_vec(), set.clone(), *guard);
         let work = async move { stage.published(&again, &parts, &set, &guard).await };
         self.volume.undropped(call, work).await.map_err(|e| e.op("publish"))

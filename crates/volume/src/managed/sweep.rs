@@ -385,7 +385,7 @@ impl Volume {
         let making = self.making.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let snapshot = self.space.snapshot()?;
         let mut loose: HashMap<ObjectId, ContainerId> =
-            found.iter().copied().filter(|(object, _)| !making.contains(object)).collect();
+            found.iter().copied().filter(|(object, _)| !making.contains_key(object)).collect();
         if loose.is_empty() {
             return Ok(Vec::new());
         }
@@ -434,6 +434,8 @@ impl Volume {
     /// Removes containers whose place is gone and that nothing carries the label of: who
     /// removes the last of that needs their epoch.
     async fn sweep_containers(self: &Arc<Self>) -> Result<u64> {
+        // First those being made: what is referred to later is in the snapshot.
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let snapshot = self.space.snapshot()?;
         let mut empty = HashSet::new();
         for container in containers::all(&snapshot) {
@@ -459,6 +461,7 @@ impl Volume {
         for garbage in unnamed::all_garbage(&snapshot, None) {
             empty.remove(&garbage?.1);
         }
+        making.values().for_each(|label| _ = empty.remove(label));
         let gone: Vec<ContainerId> = empty.into_iter().collect();
         let count = gone.len() as u64;
         for container in gone {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{BytesSource, Expect, OpenHow, Scope, Stage, StageHint, WriteAt};
+use weft_core::form::{BytesSource, Expect, Guard, OpenHow, Scope, Stage, StageHint, VersionIs, WriteAt};
 use weft_core::policy::PolicyEdit;
 use weft_core::{ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, simulate};
@@ -205,6 +205,39 @@ fn a_brief_stage_whose_first_bytes_take_long_goes_on() {
         assert_eq!(put.await.works().works().bytes, 20_100);
         let published = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
         assert!(site.read(published.value.id).await[..] == [pattern(100, 1), pattern(20_000, 2)].concat());
+    });
+}
+
+#[test]
+fn what_only_a_brief_stage_knows_of_stays_while_it_lives_and_goes_with_it() {
+    simulate(7, |sys| async move {
+        let (volume, store) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let begun = async |path| {
+            let hint = StageHint { brief: true, length: Some(20_000) };
+            let stage = site.fs.stage(&site.call(), &at(path), &hint).await.works();
+            assert_eq!(put(&site, &stage, 1, 20_000).await, Ok(()));
+            stage
+        };
+        let (published, discarded, dropped) = (begun("a").await, begun("b").await, begun("c").await);
+        let listed = site.fs.stages(&site.call(), &at(""), None).await.works();
+        assert_eq!((listed.stages, store.objects().len()), (vec![], 3), "no row says that they are there");
+        let node = volume.domain().call(&volume.domain().caller("node:n1"), 0);
+        volume.running().managed.sweep(&node).await.works();
+        assert_eq!(store.objects().len(), 3);
+        discarded.discard(&site.call()).await.works();
+        drop(dropped);
+        rest().await;
+        assert_eq!(store.objects().len(), 1);
+        let guard = Guard { version: Some(VersionIs::Present), ctime: None };
+        published.publish(&site.call(), &[], &SetAttr::default(), &guard).await.fails();
+        rest().await;
+        let entry = published.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        drop(published);
+        rest().await;
+        assert!(site.read(entry.value.id).await[..] == pattern(20_000, 1));
+        assert_eq!(store.objects().len(), 1);
+        clean(&volume).await;
     });
 }
 

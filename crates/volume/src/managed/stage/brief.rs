@@ -1,5 +1,6 @@
-//! A stage that nobody looks for by its id. What is small waits in memory, and the transaction that
-//! publishes it is the only one; what is not becomes a stage like any other.
+//! A stage that nobody looks for by its id. What is small waits in memory, what is larger and of a known
+//! length in an object that no row names, and the transaction that publishes it is the only one; what
+//! comes otherwise becomes a stage like any other.
 
 use std::sync::Arc;
 
@@ -8,34 +9,88 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, MutexGuard};
 use weft_core::attr::{Changed, SetAttr};
 use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
-use weft_core::{Error, ErrorKind, Result, StageId, limits};
+use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, StageId, limits};
 
-use super::put::{inline, pull_small};
+use super::put::{Putting, inline, pull_small};
 use super::{Content, ManagedStage, Parts, Standing, check_number, must_match, shown};
-use crate::managed::Volume;
 use crate::managed::act::{Act, fingerprint};
 use crate::managed::drop_box::full;
 use crate::managed::source::Inbound;
+use crate::managed::stages::Tail;
 use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
+use crate::managed::table::unnamed;
+use crate::managed::{Making, Volume};
 
 /// A stage that only its holder knows.
 pub(super) struct BriefStage {
+    /// Of which no table has a row.
+    here: ManagedStage,
+    /// The stage that it becomes.
     below: ManagedStage,
     row: StageRow,
+    /// Whether it was said how long it will be.
+    measured: bool,
     held: Mutex<Held>,
 }
 
 /// Where its bytes are.
 enum Held {
-    /// In memory, all there are.
-    Here(Option<(u32, PartRow)>),
+    /// Only this stage knows of them.
+    Here(Here),
     /// In the stage below; or nowhere, after an end: there is no such stage then.
     Below,
 }
 
+/// All there is of a stage so far.
+#[derive(Default)]
+struct Here {
+    part: Option<(u32, PartRow)>,
+    /// The part's object, if it has one.
+    loose: Option<Loose>,
+}
+
+/// An object that no row names. It goes when this is dropped, unless it was handed over.
+struct Loose {
+    volume: Arc<Volume>,
+    object: ObjectId,
+    label: ContainerId,
+    making: Option<Arc<Making>>,
+    handed_over: bool,
+}
+
+impl Loose {
+    /// Leaves the object to a row that is about to name it. The sweep is kept off it until what this
+    /// returns is dropped.
+    fn hand_over(&mut self) -> Option<Arc<Making>> {
+        self.handed_over = true;
+        self.making.clone()
+    }
+}
+
+impl Drop for Loose {
+    fn drop(&mut self) {
+        if self.handed_over {
+            return;
+        }
+        let (volume, object, label) = (self.volume.clone(), self.object, self.label);
+        let making = self.making.take();
+        drop(self.volume.sys.spawn(async move {
+            let act = move |txn: &mut weft_kv::SpaceTxn<'_>| unnamed::add_garbage(txn, object, label);
+            if let Err(error) = volume.space.write(Ack::Applied, act).await {
+                tracing::debug!(%error, %object, "the sweep finds what was begun of a file");
+            }
+            volume.to_tidy.notify_one();
+            drop(making);
+        }));
+    }
+}
+
 impl BriefStage {
-    pub(super) fn new(volume: Arc<Volume>, id: StageId, row: StageRow) -> Self {
-        Self { below: ManagedStage { volume, id }, row, held: Mutex::new(Held::Here(None)) }
+    /// `length` is what was said of it.
+    pub(super) fn new(volume: Arc<Volume>, id: StageId, row: StageRow, length: Option<u64>) -> Self {
+        let below = ManagedStage::of(&volume, id);
+        let here = ManagedStage { volume, id, unwritten: Some(row.clone()) };
+        Self { here, below, row, measured: length.is_some(), held: Mutex::new(Held::Here(Here::default())) }
     }
 
     async fn held(&self, call: &Call) -> Result<MutexGuard<'_, Held>> {
@@ -47,81 +102,126 @@ impl BriefStage {
         check_number(number)?;
         let mut held = self.held(call).await?;
         let mut first = None;
-        if matches!(&*held, Held::Here(None)) && offset == 0 {
-            match self.pull(call, data).await? {
-                Ok(part) => {
-                    let put = shown(number, &part);
-                    *held = Held::Here(Some((number, part)));
-                    return Ok(put);
-                }
+        // The sender may take long for the first bytes: that is the transfer's time, which has bounds
+        // of its own, and not the call's.
+        let renewed = || call.renewed(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
+        if matches!(&*held, Held::Here(Here { part: None, .. })) && offset == 0 {
+            let putting = self.here.begin(call, number, 0)?;
+            match self.pull(call, &putting, data).await? {
+                Ok(part) => return Ok(keep(&mut held, number, part, None)),
                 Err(bytes) => first = Some(bytes),
             }
+            // Of a drop, rows say what came: it is charged as it comes.
+            if self.measured && !putting.drops {
+                let (part, loose) = self.pour(&renewed(), &putting, (first, data)).await?;
+                return Ok(keep(&mut held, number, part, Some(loose)));
+            }
         }
-        // The sender may have taken long for the first bytes: that is the transfer's time, which has
-        // bounds of its own, and not the call's.
-        let call = &call.renewed(self.below.volume.sys.clock(), limits::CALL_DEADLINE);
-        self.go_below(call, &mut held).await?;
+        let call = renewed();
+        self.go_below(&call, &mut held).await?;
         drop(held);
-        self.below.put_after(call, number, offset, (first, data)).await
+        self.below.put_after(&call, number, offset, (first, data)).await
     }
 
     /// Pulls a part that may stay in memory. Returns what it is, or the bytes so far of one that
     /// may not.
-    async fn pull(&self, call: &Call, data: &mut dyn Source) -> Result<std::result::Result<PartRow, Bytes>> {
-        let volume = &self.below.volume;
-        let (room, drops) = volume.look(call, |view| {
-            let spot = view.may_go_on_with(&self.row)?;
-            Ok((view.room_for_part(self.below.id, &self.row, 1)?, view.drops_into(&spot.dir)?))
-        })?;
-        let standing = Standing::new(volume, &self.row, call);
+    async fn pull(
+        &self,
+        call: &Call,
+        putting: &Putting,
+        data: &mut dyn Source,
+    ) -> Result<std::result::Result<PartRow, Bytes>> {
+        let standing = Standing::new(&self.here.volume, &self.row, call);
         let check = || standing.check();
-        let mut inbound = Inbound::new(&check, None, data, room);
+        let mut inbound = Inbound::new(&check, None, data, putting.room);
         let bytes = pull_small(None, &mut inbound).await?.unwrap_or_default();
         match inbound.failed.take() {
             // Nobody can go on with it.
-            Some(error) => Err(if drops { full(error) } else { error }),
+            Some(error) => Err(if putting.drops { full(error) } else { error }),
             None if bytes.len() as u64 > limits::INLINE_BYTES_MAX => Ok(Err(bytes.freeze())),
             None => Ok(Ok(inline(bytes))),
         }
     }
 
+    /// Pours a part into an object.
+    async fn pour(
+        &self,
+        call: &Call,
+        putting: &Putting,
+        data: (Option<Bytes>, &mut dyn Source),
+    ) -> Result<(PartRow, Loose)> {
+        let volume = &self.here.volume;
+        let standing = Standing::new(volume, &self.row, call);
+        let poured = self.here.pour_rest(call, putting, &mut Tail::default(), &standing, data).await?;
+        let (object, making) = (poured.object, poured.making.map(Arc::new));
+        let loose =
+            Loose { volume: volume.clone(), object, label: self.row.container, making, handed_over: false };
+        if let Some(error) = poured.failed {
+            // Nobody can go on with it.
+            return Err(error);
+        }
+        let held = PartBytes::Object { object, unsynced: Some(putting.verifier) };
+        let digest = *poured.pulled.hasher.finalize().as_bytes();
+        Ok((PartRow { bytes: poured.pulled.bytes, digest, held }, loose))
+    }
+
     /// Becomes a stage like any other.
     async fn go_below(&self, call: &Call, held: &mut Held) -> Result<()> {
-        let Held::Here(part) = held else { return Ok(()) };
-        let (id, row, parts) = (self.below.id, self.row.clone(), Parts::from_iter(part.clone()));
-        let write = move |act: &mut Act<'_, '_>| act.write_stage(id, &row, &parts);
-        self.below.volume.change_whenever(call, Ack::Applied, write).await?;
+        let Held::Here(here) = held else { return Ok(()) };
+        let (id, row, parts) = (self.below.id, self.row.clone(), Parts::from_iter(here.part.clone()));
+        let making = here.loose.as_mut().and_then(Loose::hand_over);
+        let write = move |act: &mut Act<'_, '_>| {
+            let _making = &making;
+            act.write_stage(id, &row, &parts)
+        };
+        let written = self.below.volume.change_whenever(call, Ack::Applied, write).await;
+        take_back(here, &written);
+        written?;
         *held = Held::Below;
         Ok(())
     }
 
-    /// Publishes what is in memory.
+    /// Publishes what only this stage knows of.
     async fn publish_here(
         &self,
         call: &Call,
-        part: Option<(u32, PartRow)>,
+        here: &mut Here,
         (set, guard): (&SetAttr, &Guard),
         given: &[Part],
-        number: u64,
     ) -> Result<Changed<Entry>> {
-        let parts = Parts::from_iter(part);
+        let parts = Parts::from_iter(here.part.clone());
         must_match(given, &parts)?;
         if set.size.is_some() {
             return Err(Error::invalid("the size is that of the parts"));
         }
-        let content = Content::Inline(match parts.first() {
-            Some((_, PartRow { held: PartBytes::Inline(bytes), .. })) => bytes.clone(),
-            _ => Bytes::new(),
-        });
         let volume = &self.below.volume;
+        let number = volume.number().await?;
+        let content = self.here.content(call, &self.row, &parts).await?;
         let print = fingerprint(call, &("publish", self.below.id, given, set, guard))?;
         let (row, set, guard) = (self.row.clone(), set.clone(), *guard);
+        let making = here.loose.as_mut().and_then(Loose::hand_over);
         let published = volume.change_whenever(call, Ack::Durable, move |act| {
+            let _making = &making;
             act.once(&print, |act| act.publish_brief(&row, &content, &set, &guard, number))
         });
-        let answer = volume.sys.within(call.until, published).await?;
+        let answer = volume.sys.within(call.until, published).await;
+        take_back(here, &answer);
         volume.to_tidy.notify_one();
-        Ok(answer)
+        answer
+    }
+}
+
+/// Keeps a first part. Returns what is told of it.
+fn keep(held: &mut Held, number: u32, part: PartRow, loose: Option<Loose>) -> Part {
+    let put = shown(number, &part);
+    *held = Held::Here(Here { part: Some((number, part)), loose });
+    put
+}
+
+/// Takes an object back from a transaction that surely did not happen.
+fn take_back<T>(here: &mut Here, done: &Result<T>) {
+    if let (Some(loose), Err(error)) = (&mut here.loose, done) {
+        loose.handed_over = may_have_happened(error);
     }
 }
 
@@ -184,16 +284,13 @@ impl Stage for BriefStage {
     ) -> Result<Changed<Entry>> {
         call.check(self.below.volume.sys.clock()).map_err(|e| e.op("publish"))?;
         let mut held = self.held(call).await?;
-        let part = match &*held {
-            Held::Below => return self.below.publish(call, parts, set, guard).await,
-            Held::Here(part) => part.clone(),
-        };
-        let number = self.below.volume.number().await.map_err(|e| e.op("publish"))?;
         // Nothing is left for whoever goes away from here on: it must not be published twice.
-        *held = Held::Below;
-        let published = self.publish_here(call, part.clone(), (set, guard), parts, number).await;
+        let Held::Here(mut here) = std::mem::replace(&mut *held, Held::Below) else {
+            return self.below.publish(call, parts, set, guard).await;
+        };
+        let published = self.publish_here(call, &mut here, (set, guard), parts).await;
         if published.as_ref().is_err_and(|error| !may_have_happened(error)) {
-            *held = Held::Here(part);
+            *held = Held::Here(here);
         }
         published.map_err(|e| e.op("publish"))
     }

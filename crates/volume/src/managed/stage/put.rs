@@ -47,9 +47,9 @@ pub(super) struct Putting {
     /// What it held so far, if it is gone on with.
     pub(super) held: Option<PartRow>,
     /// Bytes it may have in all.
-    room: u64,
+    pub(super) room: u64,
     /// The verifier under which it was looked at: what is not flushed counts for as long as that is it.
-    verifier: u64,
+    pub(super) verifier: u64,
     /// Whether its sender drops it, and learns nothing of what is there.
     pub(super) drops: bool,
 }
@@ -75,12 +75,25 @@ struct Vessel {
     making: Option<Making>,
 }
 
+/// What became of bytes that were poured.
+pub(super) struct Poured {
+    pub(super) object: ObjectId,
+    /// Keeps the sweep off an object that is new.
+    pub(super) making: Option<Making>,
+    /// All that were pulled, with what was there before.
+    pub(super) pulled: Tail,
+    /// Whether the store may have pulled more than it wrote.
+    torn: bool,
+    /// Why they ended early, if they did.
+    pub(super) failed: Option<Error>,
+}
+
 impl ManagedStage {
     /// Begins or goes on with a part.
-    fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
+    pub(super) fn begin(&self, call: &Call, number: u32, offset: u64) -> Result<Putting> {
         let verifier = self.volume.verifier().0;
         self.volume.look(call, |view| {
-            let (row, spot) = view.may_go_on(self.id)?;
+            let (row, spot) = self.found(view)?;
             let drops = view.drops_into(&spot.dir)?;
             let held = view.part(self.id, number)?.filter(|_| offset > 0);
             let there = held.as_ref().map_or(0, |part| part.bytes);
@@ -148,8 +161,31 @@ impl ManagedStage {
         putting: &Putting,
         tail: &mut Tail,
         standing: &Standing<'_>,
-        (first, data): (Option<Bytes>, &mut dyn Source),
+        data: (Option<Bytes>, &mut dyn Source),
     ) -> Result<Part> {
+        let Poured { object, making, pulled, torn, failed } =
+            self.pour_rest(call, putting, tail, standing, data).await?;
+        let noted = self.note(call, putting, (object, making), tail, (pulled, torn)).await;
+        if noted.is_err() {
+            // What the row says is not what came here.
+            *tail = Tail::default();
+        }
+        let part = failed.map_or(noted, Err);
+        if part.is_err() {
+            self.drop_unnamed(putting, object).await;
+        }
+        part
+    }
+
+    /// Pours the rest of a part into an object, of which no row says anything yet.
+    pub(super) async fn pour_rest(
+        &self,
+        call: &Call,
+        putting: &Putting,
+        tail: &mut Tail,
+        standing: &Standing<'_>,
+        (first, data): (Option<Bytes>, &mut dyn Source),
+    ) -> Result<Poured> {
         let label = putting.row.container;
         let more = first.as_ref().map_or(0, Bytes::len) as u64 + data.length().unwrap_or(0);
         // A length is only what the sender says: others' uploads are given up for a piece at a time,
@@ -181,17 +217,7 @@ impl ManagedStage {
         drop(inbound);
         data.yield_turn();
         let pulled = Tail { bytes: start + passed, ..own };
-        let failed = poured.err().or(failed);
-        let noted = self.note(call, putting, (object, making), tail, (pulled, torn)).await;
-        if noted.is_err() {
-            // What the row says is not what came here.
-            *tail = Tail::default();
-        }
-        let part = failed.map_or(noted, Err);
-        if part.is_err() {
-            self.drop_unnamed(putting, object).await;
-        }
-        part
+        Ok(Poured { object, making, pulled, torn, failed: poured.err().or(failed) })
     }
 
     /// Notes what a part has after bytes were poured: all that were pulled, or what is stored of them. What was on
@@ -217,7 +243,7 @@ impl ManagedStage {
         let held = PartBytes::Object { object, unsynced };
         let digest = *tail.hasher.finalize().as_bytes();
         let part = PartRow { bytes: tail.bytes, digest, held };
-        let (own, call) = (Self { volume: self.volume.clone(), id: self.id }, call.clone());
+        let (own, call) = (Self::of(&self.volume, self.id), call.clone());
         // The sweep is kept off it until the row is there, also if nobody waits for that any more.
         let write = async move {
             let _making = making;
@@ -227,7 +253,7 @@ impl ManagedStage {
     }
 
     /// Has an object removed that was begun for a part whose row names it not.
-    async fn drop_unnamed(&self, putting: &Putting, object: ObjectId) {
+    pub(super) async fn drop_unnamed(&self, putting: &Putting, object: ObjectId) {
         let (id, number, label) = (self.id, putting.number, putting.row.container);
         let act = move |txn: &mut SpaceTxn<'_>| {
             let named = stages::part(txn, id, number)?.and_then(|part| object_of(&part.held));
@@ -256,7 +282,7 @@ impl ManagedStage {
             return Ok(Vessel { object, start: bytes, making: None });
         }
         let object = self.volume.new_object().await?;
-        let making = Some(self.volume.making(object));
+        let making = Some(self.volume.making(object, label));
         self.volume.store.make(&self.granted(call, label, object)?, object, None).await?;
         *tail = Tail::default();
         Ok(Vessel { object, start: 0, making })
