@@ -13,7 +13,7 @@ use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
 use weft_sys::{Sys, Task};
 
-use crate::frame::{Frame, FrameReader, write_frame};
+use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
 use crate::message::{Answer, CallBody, CallHeader, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome};
 use crate::source::RemoteSource;
 
@@ -411,21 +411,38 @@ fn closed() -> Error {
 }
 
 async fn write_all(
-    mut to: impl AsyncWrite + Unpin,
+    to: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Frame>,
     streams: Arc<Mutex<Streams>>,
 ) {
+    let mut frames = FrameWriter::new(to);
     while let Some(frame) = queue.recv().await {
-        let unsaid = std::iter::once(frame).chain(std::mem::take(&mut lock(&streams).unsaid));
-        for frame in unsaid {
-            if write_frame(&mut to, &frame).await.is_err() {
-                // The reader meets the same end, and says why to those who wait. Whoever fails to
-                // send meanwhile must find that the line has ended.
-                lock(&streams).closed.get_or_insert_with(|| (&closed()).into());
-                return;
-            }
+        if write_waiting(&mut frames, frame, &mut queue, &streams).await.is_err() {
+            // The reader meets the same end, and says why to those who wait. Whoever fails to
+            // send meanwhile must find that the line has ended.
+            lock(&streams).closed.get_or_insert_with(|| (&closed()).into());
+            return;
         }
     }
+}
+
+/// Writes a frame and all that wait behind it.
+async fn write_waiting(
+    frames: &mut FrameWriter<impl AsyncWrite + Unpin>,
+    first: Frame,
+    queue: &mut mpsc::Receiver<Frame>,
+    streams: &Mutex<Streams>,
+) -> Result<()> {
+    let mut next = Some(first);
+    while let Some(frame) = next {
+        frames.add(&frame).await?;
+        let unsaid = std::mem::take(&mut lock(streams).unsaid);
+        for unsaid in unsaid {
+            frames.add(&unsaid).await?;
+        }
+        next = queue.try_recv().ok();
+    }
+    frames.flush().await
 }
 
 async fn read_all(

@@ -48,25 +48,62 @@ pub fn encode(frame: &Frame) -> Vec<u8> {
     [&frame.head()[..], &frame.body, &frame.payload].concat()
 }
 
-/// Writes a frame: head and body in one write, the payload as it is.
-pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin + ?Sized), frame: &Frame) -> Result<()> {
-    let lost = |e| Error::new(ErrorKind::Unavailable, "the connection broke while sending").caused_by(e);
-    let mut front = Vec::with_capacity(HEAD_BYTES + frame.body.len() + SMALL_PAYLOAD);
-    front.extend_from_slice(&frame.head());
-    front.extend_from_slice(&frame.body);
-    // A small payload costs less to copy than a system call of its own.
-    let small = frame.payload.len() <= SMALL_PAYLOAD;
-    if small {
-        front.extend_from_slice(&frame.payload);
-    }
-    to.write_all(&front).await.map_err(lost)?;
-    if !small {
-        to.write_all(&frame.payload).await.map_err(lost)?;
-    }
-    Ok(())
+/// Writes a frame.
+pub async fn write_frame(to: &mut (impl AsyncWrite + Unpin), frame: &Frame) -> Result<()> {
+    let mut frames = FrameWriter::new(to);
+    frames.add(frame).await?;
+    frames.flush().await
 }
 
-const SMALL_PAYLOAD: usize = 4096;
+/// Writes frames: small ones together, a large payload as it is.
+pub struct FrameWriter<W> {
+    to: W,
+    gathered: Vec<u8>,
+}
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    /// Writes to `to`.
+    pub fn new(to: W) -> Self {
+        Self { to, gathered: Vec::new() }
+    }
+
+    /// Adds a frame to those that [`Self::flush`] writes; of many or of a large one, some are written now. Not
+    /// safe to cancel.
+    pub async fn add(&mut self, frame: &Frame) -> Result<()> {
+        self.gathered.extend_from_slice(&frame.head());
+        self.gathered.extend_from_slice(&frame.body);
+        // A small payload costs less to copy than a system call of its own.
+        if frame.payload.len() <= SMALL_PAYLOAD {
+            self.gathered.extend_from_slice(&frame.payload);
+        } else {
+            self.flush().await?;
+            self.to.write_all(&frame.payload).await.map_err(lost)?;
+        }
+        if self.gathered.len() < GATHERED_MAX { Ok(()) } else { self.flush().await }
+    }
+
+    /// Returns whether nothing waits for [`Self::flush`].
+    pub fn is_flushed(&self) -> bool {
+        self.gathered.is_empty()
+    }
+
+    /// Writes what was gathered. Not safe to cancel.
+    pub async fn flush(&mut self) -> Result<()> {
+        let wrote = self.to.write_all(&self.gathered).await.map_err(lost);
+        self.gathered.clear();
+        self.gathered.shrink_to(GATHERED_MAX);
+        wrote
+    }
+}
+
+fn lost(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Unavailable, "the connection broke while sending").caused_by(error)
+}
+
+const SMALL_PAYLOAD: usize = 16 << 10;
+
+/// Bytes of small frames that wait for those after them.
+const GATHERED_MAX: usize = 64 << 10;
 
 /// What a frame says of itself before it comes.
 #[derive(Debug)]
@@ -189,6 +226,12 @@ mod tests {
             write_frame(&mut wire, &frame).await.expect("a vector takes everything");
         }
         assert_eq!(wire, sample().iter().flat_map(encode).collect::<Vec<_>>());
+        let mut together = FrameWriter::new(Vec::new());
+        for frame in sample() {
+            together.add(&frame).await.expect("a vector takes everything");
+        }
+        together.flush().await.expect("a vector takes everything");
+        assert_eq!(together.to, wire);
         assert_eq!(read(&wire).await.expect("whole frames"), sample());
     }
 

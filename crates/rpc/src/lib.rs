@@ -36,7 +36,7 @@ mod remote;
 mod source;
 
 pub use connection::{Connection, Line};
-pub use frame::{Frame, FrameHead, FrameReader, encode, write_frame};
+pub use frame::{Frame, FrameHead, FrameReader, FrameWriter, encode, write_frame};
 pub use message::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LinksAsk, NodeAsk,
     StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,

@@ -12,8 +12,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use weft_core::form::Stopped;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
 use weft_rpc::{
-    CallBody, CallHeader, Frame, FrameReader, Line, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
-    write_frame,
+    CallBody, CallHeader, Frame, FrameReader, FrameWriter, Line, ToClient, ToServer, VERSION, VERSION_OLDEST,
+    Welcome,
 };
 use weft_sys::{Sys, Task, trace};
 
@@ -156,14 +156,14 @@ impl Replies {
 /// reader meets as well, after what was sent before.
 async fn write_all(
     sys: Sys,
-    mut to: impl AsyncWrite + Unpin,
+    to: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Leaving>,
     stuck: oneshot::Sender<Error>,
 ) {
+    let mut frames = FrameWriter::new(to);
     while let Some(leaving) = queue.recv().await {
-        let leaving = leaving.checked();
         let until = Deadline::within(sys.clock(), limits::RPC_FRAME_WITHIN);
-        match sys.within(until, write_frame(&mut to, &leaving.frame)).await {
+        match sys.within(until, write_waiting(&mut frames, leaving, &mut queue)).await {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Deadline => {
                 let _ = stuck.send(Error::new(ErrorKind::Deadline, "the client does not take its answers"));
@@ -172,6 +172,23 @@ async fn write_all(
             Err(_) => return,
         }
     }
+}
+
+/// Writes a frame, and answers that wait behind it. Bytes of a download end it: what follows them waits
+/// for its own look at the right.
+async fn write_waiting(
+    frames: &mut FrameWriter<impl AsyncWrite + Unpin>,
+    first: Leaving,
+    queue: &mut mpsc::Receiver<Leaving>,
+) -> Result<()> {
+    let mut next = Some(first);
+    while let Some(leaving) = next {
+        let leaving = leaving.checked();
+        frames.add(&leaving.frame).await?;
+        let ends = leaving.bytes.is_some() || frames.is_flushed();
+        next = if ends { None } else { queue.try_recv().ok() };
+    }
+    frames.flush().await
 }
 
 /// What the reader can still do for a call under way.
