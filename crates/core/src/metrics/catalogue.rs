@@ -37,6 +37,8 @@ macro_rules! catalogue {
 catalogue! {
     /// Requests that have ended.
     doors_requests: Counter<(Way, Work, Outcome)> = "weft_doors_requests_total", Count, Stable;
+    /// Time from a request's beginning to the end of its answer: what was moved and waited for meanwhile counts.
+    doors_took: Counter<(Way, Work)> = "weft_doors_request_seconds_total", Seconds, Stable;
     /// Requests that were answered with an error, by its kind.
     doors_errors: Counter<(Way, ErrorKind)> = "weft_doors_errors_total", Count, Stable;
     /// Connections that are open.

@@ -11,7 +11,7 @@ use tokio::io::AsyncReadExt;
 use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Door, Origin, Source, Stopped, Want};
 use weft_core::metrics::{Outcome, Way, Work};
-use weft_core::{Error, ErrorKind, Name, Result, Rights, Time, TraceId, limits};
+use weft_core::{Error, ErrorKind, Name, Result, Rights, Tick, Time, TraceId, limits};
 use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
 use weft_sys::net::{More, Socket};
@@ -98,6 +98,8 @@ pub struct Talk<'c> {
     /// The answer's status once it was begun.
     status: Option<Status>,
     sent: u64,
+    /// When the request was there.
+    begun: Tick,
     /// How the exchange ended, once it has.
     outcome: Outcome,
 }
@@ -130,6 +132,7 @@ pub async fn run(connection: &mut Connection, head: Head, shutdown: &Shutdown, t
         keep_alive: head.keep_alive && !shutdown.requested(),
         status: None,
         sent: 0,
+        begun: http.services.sys.clock().tick(),
         outcome: Outcome::Done,
     };
     let served = serve(&mut talk, &head, &mut connection.identity, origin).await;
@@ -163,6 +166,7 @@ pub async fn refuse(connection: &mut Connection, problem: Problem) -> After {
         keep_alive: false,
         status: None,
         sent: 0,
+        begun: http.services.sys.clock().tick(),
         outcome: Outcome::Done,
     };
     tracing::debug!(door = "http", status = problem.status.code(), trace = %talk.trace, "refused");
@@ -349,7 +353,9 @@ impl<'c> Talk<'c> {
     }
 
     fn count_request(&self, work: Work) {
-        self.http.services.sys.metrics().doors_requests.count((self.way(), work, self.outcome));
+        let sys = &self.http.services.sys;
+        sys.metrics().doors_requests.count((self.way(), work, self.outcome));
+        sys.metrics().doors_took.took((self.way(), work), sys.clock().tick().since(self.begun));
     }
 
     /// Counts bytes that were sent for the log.

@@ -6,13 +6,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use weft_core::form::{BytesSource, Call, OpenFile, Request, Source, Stage, Wait, dispatch, put_whole};
-use weft_core::metrics::{Metrics, Outcome, Way, Work};
+use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::service::Evidence;
-use weft_core::{Deadline, Error, ErrorReport, Result, StageId, limits};
+use weft_core::{Deadline, Error, ErrorReport, Result, StageId, Tick, limits};
 use weft_rpc::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, LinksAsk, NodeAsk,
     StageAsk, ToClient, TokensAsk,
 };
+use weft_sys::Sys;
 
 use crate::Services;
 use crate::connection::Replies;
@@ -315,28 +316,31 @@ impl Calling {
 
 /// A request that is counted when it ends; one that is given up before is counted too.
 pub(crate) struct Counted {
-    metrics: Arc<Metrics>,
+    sys: Sys,
+    begun: Tick,
     work: Work,
     outcome: Outcome,
 }
 
 impl Counted {
     pub(crate) fn new(services: &Services, body: &CallBody) -> Self {
-        let work = work_of(body);
-        Self { metrics: services.sys.metrics().clone(), work, outcome: Outcome::Broken }
+        let (sys, begun) = (services.sys.clone(), services.sys.clock().tick());
+        Self { sys, begun, work: work_of(body), outcome: Outcome::Broken }
     }
 
     pub(crate) fn ended(mut self, error: Option<&Error>) {
         self.outcome = error.map_or(Outcome::Done, |error| Outcome::of(error.kind()));
         if let Some(error) = error {
-            self.metrics.doors_errors.count((Way::Native, error.kind()));
+            self.sys.metrics().doors_errors.count((Way::Native, error.kind()));
         }
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.metrics.doors_requests.count((Way::Native, self.work, self.outcome));
+        let (metrics, took) = (self.sys.metrics(), self.sys.clock().tick().since(self.begun));
+        metrics.doors_requests.count((Way::Native, self.work, self.outcome));
+        metrics.doors_took.took((Way::Native, self.work), took);
     }
 }
 

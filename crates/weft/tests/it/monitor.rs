@@ -163,6 +163,10 @@ fn what_happens_is_counted_and_told_in_the_format_that_monitors_read() {
     rose("weft_doors_requests_total", &[http, "work=\"read\"", "outcome=\"done\""], 2.0);
     rose("weft_doors_requests_total", &[http, "work=\"read\"", "outcome=\"refused\""], 2.0);
     rose("weft_doors_requests_total", &["door=\"native\"", "work=\"rights\"", "outcome=\"done\""], 2.0);
+    for labels in [[http, "work=\"write\""], ["door=\"native\"", "work=\"rights\""]] {
+        rose("weft_doors_request_seconds_total", &labels, 1e-6);
+        assert!(sum(&after, "weft_doors_request_seconds_total", &labels) < 600.0);
+    }
     rose("weft_doors_errors_total", &[http, "kind=\"unauthenticated\""], 1.0);
     rose("weft_doors_errors_total", &["door=\"native\"", "kind=\"not-found\""], 1.0);
     rose("weft_doors_connections_opened_total", &[http], 5.0);
