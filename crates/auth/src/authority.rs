@@ -563,10 +563,9 @@ async fn withdraw(home: &Arc<Home>, issuer: &SigningIssuer, caller: &Caller, wha
     }
     match what {
         Revoke::Credential(id) | Revoke::AnyCredential(id) => {
-            let own = home.made_for(*id, caller.name().id());
             // What others vouch for may last longer than any credential of ours.
-            let is_short = own && !home.is_evidence(*id, caller.name().id());
-            let kept = if is_short { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
+            let own = home.is_own(*id, caller.name().id());
+            let kept = if own { limits::CREDENTIAL_LIFE } else { limits::REVOCATION_KEPT };
             home.end_credential(*id, home.steady.now().plus(kept).plus(limits::CLOCK_SKEW_MAX)).await?;
         }
         Revoke::Caller(name) | Revoke::AnyCaller(name) => home.end_caller(name).await?,

@@ -154,12 +154,12 @@ impl Home {
 
     /// Returns whether this domain made a credential of this id for the caller, or took evidence of it.
     pub(crate) fn made_for(&self, id: CredentialId, caller: CallerId) -> bool {
-        self.is_marked(CREDENTIAL, id, caller) || self.is_evidence(id, caller)
+        self.is_own(id, caller) || self.is_marked(EVIDENCE, id, caller)
     }
 
-    /// Returns whether the id is of other people's evidence for the caller: that may outlive any credential.
-    pub(crate) fn is_evidence(&self, id: CredentialId, caller: CallerId) -> bool {
-        self.is_marked(EVIDENCE, id, caller)
+    /// Returns whether this domain itself made a credential of this id for the caller.
+    pub(crate) fn is_own(&self, id: CredentialId, caller: CallerId) -> bool {
+        self.is_marked(CREDENTIAL, id, caller)
     }
 
     fn is_marked(&self, of: &[u8], id: CredentialId, caller: CallerId) -> bool {
