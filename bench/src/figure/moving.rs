@@ -3,6 +3,7 @@
 //! What `weft import` reports is on disk: so the peers are followed by a flush of their file system. Of
 //! `rsync`, which is measured without as well, nothing is on disk then.
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -48,7 +49,8 @@ struct Scene {
     copies: PathBuf,
     count: u64,
     node: Node,
-    round: std::cell::Cell<u32>,
+    round: Cell<u32>,
+    copied: Cell<u32>,
     _place: Place,
 }
 
@@ -65,7 +67,7 @@ impl Scene {
         }
         flush(&source)?;
         let node = Node::start(place.path())?;
-        Ok(Self { source, copies, count, node, round: std::cell::Cell::new(0), _place: place })
+        Ok(Self { source, copies, count, node, round: Cell::new(0), copied: Cell::new(0), _place: place })
     }
 
     /// Returns files a second, each round to a new place.
@@ -78,12 +80,10 @@ impl Scene {
         Ok(self.count as f64 / begun.elapsed().as_secs_f64())
     }
 
+    /// Returns files a second, each round to a new place, as ours: for half a minute after files are
+    /// removed, ext4 without a journal looks through what they had for each file that is made.
     fn theirs(&self, program: &str, options: &[&str], flushed: bool) -> Result<f64> {
-        let target = self.copies.join("copy");
-        if target.exists() {
-            fs::remove_dir_all(&target)?;
-            flush(&self.copies)?;
-        }
+        let target = self.copies.join(format!("copy-{}", self.copied.replace(self.copied.get() + 1)));
         let begun = Instant::now();
         let mut copy = Command::new(program);
         // A slash makes rsync copy what is in it; cp makes the target of a name that is new.
