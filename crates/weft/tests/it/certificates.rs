@@ -9,33 +9,16 @@ use weft_conformance::run::{have, python_with};
 use crate::node::{Node, noise, soon, wait};
 
 /// An authority that keeps a list of what it has signed and revoked.
-const AUTHORITY: &str = r#"umask 022; mkdir issued; : > index.txt; echo 01 > serial; echo 01 > crlnumber
-    cat > ca.cnf <<'END'
-[ca]
-default_ca = d
-[d]
-new_certs_dir = issued
-database = index.txt
-serial = serial
-crlnumber = crlnumber
-default_md = sha256
-default_crl_days = 1
-policy = any
-unique_subject = no
-[any]
-organizationName = optional
-commonName = optional
-[client]
-extendedKeyUsage = clientAuth
-[server]
-extendedKeyUsage = serverAuth
-END
+const AUTHORITY: &str = concat!(
+    include_str!("authority.sh"),
+    r#"
     for ca in ca other; do
         openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/O=Grid/CN=Test CA" \
             -addext basicConstraints=critical,CA:TRUE -addext keyUsage=critical,keyCertSign,cRLSign \
             -keyout $ca.key -out $ca.pem 2> /dev/null
     done
-    openssl ca -config ca.cnf -cert ca.pem -keyfile ca.key -gencrl -out none.crl 2> /dev/null"#;
+    openssl ca -config ca.cnf -cert ca.pem -keyfile ca.key -gencrl -out none.crl 2> /dev/null"#
+);
 
 /// Makes `NAME.pem` and `NAME.key`, by the authority `CA`, for a usage, until an end.
 const MAKE: &str = r#"umask 077

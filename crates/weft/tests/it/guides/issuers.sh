@@ -12,17 +12,9 @@ done
 # The configuration as the guide has it, and what leads to an issuer on this machine.
 {
   printf 'http.third-party-to = ["127.0.0.4"]\n'
-  awk '/^```toml$/ { inside = 1; next } /^```$/ { inside = 0 } inside' "$(dirname "$scene")/../../../../../docs/guides/issuers.md"
+  said_in issuers
 } >home/weft.toml
-mkdir -p home/.local/share/weft
-chown -R "$uid:$uid" home
-starts --config "$home/weft.toml" --https 0.0.0.0:8421
-rm home/.curlrc
-echo wonderland >home/work/word
-seq 1000 >home/work/run7
-chown "$uid" home/work/*
-echo "export WEFT_CONFIG=$home/weft.toml" >with; cat with block.1 >both; mv both block.1
-block 1
+starts_configured
 as "$uid" weft mkdir /cms/in
 now=$(date +%s)
 claims=$(printf '{"iss":"https://tokens.example.org/","sub":"a1b2","jti":"job-7","aud":"https://node.example.net:8421","wlcg.ver":"1.0","iat":%d,"exp":%d,"scope":"storage.read:/ storage.create:/in"}' "$now" "$((now + 600))")

@@ -57,6 +57,25 @@ starts() {
   trust "$node/tls/cert.pem"
 }
 
+# said_in GUIDE: the configuration that stands in it
+said_in() {
+  awk '/^```toml$/ { inside = 1; next } /^```$/ { inside = 0 } inside' \
+    "$(dirname "$scene")/../../../../../docs/guides/$1.md"
+}
+
+# starts_configured: a node by home/weft.toml, which the guide's first commands set up further
+starts_configured() {
+  mkdir -p home/.local/share/weft
+  chown -R "$uid:$uid" home
+  starts --config "$home/weft.toml" --https 0.0.0.0:8421
+  rm home/.curlrc
+  echo wonderland >home/work/word
+  seq 1000 >home/work/run7
+  chown "$uid" home/work/*
+  echo "export WEFT_CONFIG=$home/weft.toml" >with; cat with block.1 >both; mv both block.1
+  block 1
+}
+
 # block N: runs the guide's commands as they are written; one that fails ends all. What they say is in block.N.said.
 block() {
   echo "== block $1"
