@@ -133,7 +133,7 @@ impl Disk for RealDisk {
             match fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 // Who had it may have taken it away after we opened it: another is there now, or none.
                 Ok(()) if !self.is_at(&file, path)? => {}
-                Ok(()) => return Ok(Box::new(RealLock { _file: file })),
+                Ok(()) => return Ok(Box::new(RealLock { file })),
                 Err(Errno::AGAIN) => {
                     return Err(Error::new(ErrorKind::Busy, "another process holds the lock")
                         .op("lock")
@@ -189,11 +189,20 @@ fn entry_kind(kind: FileType) -> Entry {
 }
 
 struct RealLock {
-    /// The kernel drops the lock with the descriptor.
-    _file: OwnedFd,
+    /// The kernel drops the lock with the last copy of this descriptor.
+    file: OwnedFd,
 }
 
 impl DiskLock for RealLock {}
+
+impl Drop for RealLock {
+    /// Lets go of it whoever has copies: a process that is being started has one of everything
+    /// until it runs its program.
+    fn drop(&mut self) {
+        // What cannot be unlocked goes with its last copy.
+        let _ = fs::flock(&self.file, FlockOperation::Unlock);
+    }
+}
 
 /// A regular file of the machine.
 #[derive(Debug)]
@@ -385,6 +394,8 @@ impl OpenedFile for RealFile {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use rustix::process::{PidfdFlags, PidfdGetfdFlags, pidfd_getfd};
+
     use super::*;
 
     #[test]
@@ -470,5 +481,26 @@ mod tests {
                 });
             }
         });
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the descriptors of this process are looked through")]
+    fn a_lock_that_is_given_up_is_free_though_a_process_that_starts_has_its_descriptor() {
+        let home = tempfile::tempdir().expect("a directory");
+        let disk = RealDisk::open(home.path()).expect("it opens");
+        let lock = disk.lock("lock").expect("free");
+        // A child has copies of all descriptors from its beginning until it runs its program.
+        let ours = std::fs::read_dir("/proc/self/fd").expect("it is there").flatten();
+        let of_lock = |entry: &std::fs::DirEntry| {
+            std::fs::read_link(entry.path()).is_ok_and(|to| to == home.path().join("lock"))
+        };
+        let number = ours.into_iter().find(of_lock).expect("it is open").file_name();
+        let number = number.to_str().expect("a number").parse().expect("a number");
+        let this = rustix::process::pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).expect("ours");
+        let copy = pidfd_getfd(this, number, PidfdGetfdFlags::empty()).expect("ours");
+        assert_eq!(disk.lock("lock").map(drop).map_err(|error| error.kind()), Err(ErrorKind::Busy));
+        drop(lock);
+        disk.lock("lock").expect("free");
+        drop(copy);
     }
 }
