@@ -21,7 +21,7 @@ use weft_core::rights::RIGHTS_COUNT;
 use table::Table;
 use world::World;
 
-const CALLERS: [&str; 12] = [
+const CALLERS: [&str; 13] = [
     "administrator",
     "owner",
     "member",
@@ -31,6 +31,7 @@ const CALLERS: [&str; 12] = [
     "narrowed-rights",
     "narrowed-path",
     "narrowed-host",
+    "token",
     "stranger",
     "revoked",
     "expired",

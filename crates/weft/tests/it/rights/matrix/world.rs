@@ -17,7 +17,7 @@ use weft_core::drop_box::NOT_FOR_ANYONE;
 use weft_core::form::{Ack, At, Call, FileSystem, Guard, Scope};
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::{Attenuation, Signed};
-use weft_core::service::{Accounts, Evidence, GroupEdit, NewUser, Revoke, Secret};
+use weft_core::service::{Accounts, Evidence, GroupEdit, NewToken, NewUser, Revoke, Secret, Tokens};
 use weft_core::{CallerName, ContainerId, Deadline, DomainId, FileId, Result, Rights, limits};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
@@ -44,6 +44,8 @@ const KEEPER: &str = "keeper";
 pub struct Person {
     pub id: usize,
     pub token: Option<String>,
+    /// What HTTP is shown, if that is not the credential: a token for programs.
+    bearer: Option<String>,
     pub remote: Arc<Remote>,
     client: Client,
 }
@@ -72,7 +74,12 @@ impl Person {
     fn new(id: usize, remote: &Arc<Remote>, token: Option<String>) -> Result<Self> {
         let signed = token.as_deref().map(Signed::from_token).transpose()?;
         let client = Client::over(remote.connection().clone(), signed.as_ref())?;
-        Ok(Self { id, token, remote: remote.clone(), client })
+        Ok(Self { id, token, bearer: None, remote: remote.clone(), client })
+    }
+
+    /// Returns what HTTP is shown.
+    fn shown(&self) -> Option<&str> {
+        self.bearer.as_deref().or(self.token.as_deref())
     }
 
     /// Returns a call in their name.
@@ -91,6 +98,7 @@ fn user(caller: &str) -> Option<&'static str> {
         "narrowed-rights" => "nora",
         "narrowed-path" => "pete",
         "narrowed-host" => "hugo",
+        "token" => "tom",
         "stranger" => "stan",
         "revoked" => "rita",
         "expired" => "exa",
@@ -145,7 +153,7 @@ fn narrowed(caller: &str, name: &str, side: &str) -> Attenuation {
     let network = |text: &str| vec![text.parse().expect("a network")];
     let limits = Attenuation::default();
     match caller {
-        "narrowed-rights" => Attenuation { rights: given(name, side), ..limits },
+        "narrowed-rights" | "token" => Attenuation { rights: given(name, side), ..limits },
         "narrowed-path" => {
             Attenuation { paths: below(if with { "/narrowed-path" } else { "/elsewhere" }), ..limits }
         }
@@ -299,7 +307,7 @@ impl World {
     fn http(&self, cell: &Cell) -> Http {
         match cell.caller {
             "owner" => Http::basic(self.node.address(), "olga", &password("olga")),
-            _ => self.node.http(self.person(cell).token.as_deref()),
+            _ => self.node.http(self.person(cell).shown()),
         }
     }
 }
@@ -324,21 +332,20 @@ fn password(user: &str) -> String {
 async fn people(admin: &Person, token: String) -> Result<BTreeMap<Place, Arc<Person>>> {
     let mut people: BTreeMap<Place, Arc<Person>> = BTreeMap::new();
     let mut ids = 1..;
-    let mut person = |token| Person::new(ids.next().expect("endless"), &admin.remote, token).map(Arc::new);
+    let mut person = |token| Person::new(ids.next().expect("endless"), &admin.remote, token);
     for caller in CALLERS {
         let mut known: Vec<(Attenuation, Arc<Person>)> = Vec::new();
         for (name, side) in RIGHTS.into_iter().flat_map(|name| SIDES.map(|side| (name, side))) {
             let limits = narrowed(caller, name, side);
             let same = known.iter().find(|(other, _)| *other == limits).map(|(_, who)| who.clone());
-            let who = match same {
-                Some(who) => who,
-                None => {
-                    let token = match caller {
-                        "administrator" => Some(token.clone()),
-                        _ => login(admin, caller, limits.clone()).await?,
-                    };
-                    person(token)?
+            let who = match (same, caller) {
+                (Some(who), _) => who,
+                (None, "administrator") => Arc::new(person(Some(token.clone()))?),
+                (None, "token") => {
+                    let (token, secret) = token_of(admin, &format!("{name}.{side}"), limits.clone()).await?;
+                    Arc::new(Person { bearer: Some(secret), ..person(Some(token))? })
                 }
+                (None, _) => Arc::new(person(login(admin, caller, limits.clone()).await?)?),
             };
             known.push((limits, who.clone()));
             people.insert((caller, name, side), who);
@@ -351,6 +358,17 @@ async fn login(admin: &Person, caller: &str, limits: Attenuation) -> Result<Opti
     let Some(user) = user(caller) else { return Ok(None) };
     let life = if caller == "expired" { LIFE } else { limits::CREDENTIAL_LIFE };
     login_as(admin, user, limits, life).await.map(Some)
+}
+
+/// Makes a token for programs. Returns the credential that it lets in with, and its secret.
+async fn token_of(admin: &Person, name: &str, limits: Attenuation) -> Result<(String, String)> {
+    let tom = login_as(admin, "tom", Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+    let tom = Person::new(0, &admin.remote, Some(tom))?;
+    let new = NewToken { name: name.to_owned(), limits, life: limits::CREDENTIAL_LIFE };
+    let secret = admin.remote.make_token(&tom.call().caller, &new).await?.secret;
+    let evidence = Evidence::Token(secret.clone());
+    let signed = admin.remote.login(evidence, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+    Ok((signed.to_token(), secret.expose().to_owned()))
 }
 
 async fn login_as(admin: &Person, user: &str, limits: Attenuation, life: Duration) -> Result<String> {
