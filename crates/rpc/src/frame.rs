@@ -91,7 +91,8 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     pub async fn flush(&mut self) -> Result<()> {
         let wrote = self.to.write_all(&self.gathered).await.map_err(lost);
         self.gathered.clear();
-        self.gathered.shrink_to(GATHERED_MAX);
+        // An idle connection keeps little.
+        self.gathered.shrink_to(GATHERED_KEPT);
         wrote
     }
 }
@@ -101,6 +102,9 @@ fn lost(error: std::io::Error) -> Error {
 }
 
 const SMALL_PAYLOAD: usize = 16 << 10;
+
+/// Bytes that are kept for the next frames.
+const GATHERED_KEPT: usize = 4 << 10;
 
 /// Bytes of small frames that wait for those after them.
 const GATHERED_MAX: usize = 64 << 10;

@@ -459,6 +459,7 @@ pub async fn a_brief_stage_is_refused_what_any_other_is(subject: &dyn Subject) {
         let present = stage.publish(&call, &[part], &none, &guard(VersionIs::Present)).await;
         assert_eq!(present.fails(), ErrorKind::Precondition);
         let alice = site.user("alice");
+        site.allow(dir, &alice, Rights::WRITING).await;
         let theirs = site.call_of(&alice, 2);
         let hijack = stage.publish(&theirs, &[part], &none, &free()).await;
         assert_eq!(hijack.fails(), ErrorKind::NotFound);

@@ -183,10 +183,16 @@ async fn write_waiting(
 ) -> Result<()> {
     let mut next = Some(first);
     while let Some(leaving) = next {
+        if leaving.bytes.is_some() {
+            frames.flush().await?;
+        }
         let leaving = leaving.checked();
         frames.add(&leaving.frame).await?;
-        let ends = leaving.bytes.is_some() || frames.is_flushed();
-        next = if ends { None } else { queue.try_recv().ok() };
+        if leaving.bytes.is_some() {
+            // Their room is theirs until they are written.
+            return frames.flush().await;
+        }
+        next = if frames.is_flushed() { None } else { queue.try_recv().ok() };
     }
     frames.flush().await
 }

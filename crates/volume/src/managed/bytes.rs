@@ -136,17 +136,11 @@ impl Volume {
 
     /// Checks that there is room for bytes at an offset, beside all that is coming to the container
     /// and in no row yet. They count among those until the answer is dropped.
-    pub(super) fn room_to_write(
-        &self,
-        lease: &Lease,
-        node: &Node,
-        start: u64,
-        end: u64,
-    ) -> Result<Coming<'_>> {
+    pub(super) fn room_to_write(&self, lease: &Lease, node: &Node, start: u64, end: u64) -> Result<Coming> {
         // Where a file has holes is not in its row: bytes may fill as many as it has in all.
         let Inode { size, used, container, .. } = node.inode;
         let more = end.saturating_sub(start).min(size.max(end).saturating_sub(used));
-        let mut coming = self.stagings.coming(container);
+        let mut coming = Coming::new(&self.stagings, container);
         let all = coming.add(more);
         if more > 0 {
             self.look_whenever(&lease.call, |view| view.room(container, all))?;

@@ -187,7 +187,7 @@ struct Volume {
     files: files::Files,
     locks: crate::locks::Locks,
     feed: feed::Feed,
-    stagings: stages::Stagings,
+    stagings: Arc<stages::Stagings>,
     /// Until when room was last made on a full disk. Held while it is.
     room_made: tokio::sync::Mutex<Tick>,
     /// Set when a write met a full disk: the worker gives up what rests.
@@ -334,7 +334,7 @@ impl Volume {
             files: files::Files::default(),
             locks: crate::locks::Locks::default(),
             feed: feed::Feed::default(),
-            stagings: stages::Stagings::default(),
+            stagings: Arc::default(),
             room_made: tokio::sync::Mutex::new(Tick(0)),
             is_full: AtomicBool::new(false),
             making: Mutex::default(),

@@ -14,8 +14,8 @@ pub(super) struct Stagings {
 }
 
 /// Bytes of one part among those that are coming, until it is dropped.
-pub(super) struct Coming<'a> {
-    stagings: &'a Stagings,
+pub(super) struct Coming {
+    stagings: Arc<Stagings>,
     container: ContainerId,
     bytes: u64,
 }
@@ -76,17 +76,17 @@ impl Stagings {
         self.tails().retain(|(id, _), _| *id != stage);
     }
 
-    /// Begins to count what comes for a container.
-    pub(super) fn coming(&self, container: ContainerId) -> Coming<'_> {
-        Coming { stagings: self, container, bytes: 0 }
-    }
-
     fn all_coming(&self) -> MutexGuard<'_, HashMap<ContainerId, u64>> {
         self.coming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Coming<'_> {
+impl Coming {
+    /// Begins to count what comes for a container.
+    pub(super) fn new(stagings: &Arc<Stagings>, container: ContainerId) -> Self {
+        Self { stagings: stagings.clone(), container, bytes: 0 }
+    }
+
     /// Counts more bytes. Returns how many are coming for the container, of all parts.
     pub(super) fn add(&mut self, bytes: u64) -> u64 {
         self.bytes += bytes;
@@ -97,7 +97,7 @@ impl Coming<'_> {
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for Coming {
     fn drop(&mut self) {
         let mut all = self.stagings.all_coming();
         if let Some(left) = all.get_mut(&self.container) {

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
-use weft_core::form::{BytesSource, Expect, Guard, OpenHow, Scope, Stage, StageHint, VersionIs, WriteAt};
+use weft_core::form::{
+    BytesSource, Expect, Guard, OpenHow, Replace, Scope, Stage, StageHint, VersionIs, WriteAt,
+};
 use weft_core::policy::PolicyEdit;
 use weft_core::{ErrorKind, Rights, limits};
 use weft_sys::{SimDisk, simulate};
@@ -220,23 +222,54 @@ fn what_only_a_brief_stage_knows_of_stays_while_it_lives_and_goes_with_it() {
             stage
         };
         let (published, discarded, dropped) = (begun("a").await, begun("b").await, begun("c").await);
+        let guard = Guard { version: Some(VersionIs::Present), ctime: None };
+        let refused = async |stage: &Arc<dyn Stage>| {
+            stage.publish(&site.call(), &[], &SetAttr::default(), &guard).await.fails();
+        };
         let listed = site.fs.stages(&site.call(), &at(""), None).await.works();
         assert_eq!((listed.stages, store.objects().len()), (vec![], 3), "no row says that they are there");
         let node = volume.domain().call(&volume.domain().caller("node:n1"), 0);
         volume.running().managed.sweep(&node).await.works();
         assert_eq!(store.objects().len(), 3);
         discarded.discard(&site.call()).await.works();
+        refused(&dropped).await;
         drop(dropped);
         rest().await;
         assert_eq!(store.objects().len(), 1);
-        let guard = Guard { version: Some(VersionIs::Present), ctime: None };
-        published.publish(&site.call(), &[], &SetAttr::default(), &guard).await.fails();
+        refused(&published).await;
         rest().await;
         let entry = published.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
         drop(published);
         rest().await;
         assert!(site.read(entry.value.id).await[..] == pattern(20_000, 1));
         assert_eq!(store.objects().len(), 1);
+        clean(&volume).await;
+    });
+}
+
+#[test]
+fn a_container_that_a_brief_stages_object_is_labelled_with_stays_for_as_long() {
+    simulate(8, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        site.dir("d").await;
+        site.seal("d").await;
+        site.dir("d/sub").await;
+        let hint = StageHint { brief: true, length: Some(20_000) };
+        let stage = site.fs.stage(&site.call(), &at("d/sub/f"), &hint).await.works();
+        assert_eq!(put(&site, &stage, 1, 20_000).await, Ok(()));
+        site.fs.rename(&site.call(), &at("d/sub"), &at("e"), Replace::Any, &free()).await.works();
+        site.fs.remove(&site.call(), &at("d"), Expect::Any, &free()).await.works();
+        rest().await;
+        let node = volume.domain().call(&volume.domain().caller("node:n1"), 0);
+        let sweep = async || volume.running().managed.sweep(&node).await.works().containers;
+        assert_eq!(sweep().await, 0, "the object has its label");
+        let entry = stage.publish(&site.call(), &[], &SetAttr::default(), &free()).await.works();
+        drop(stage);
+        assert!(site.read(entry.value.id).await[..] == pattern(20_000, 1));
+        rest().await;
+        assert_eq!(sweep().await, 1, "once it has another");
+        assert!(site.read(entry.value.id).await[..] == pattern(20_000, 1));
         clean(&volume).await;
     });
 }

@@ -12,11 +12,11 @@ use weft_core::form::{Ack, Call, Entry, Guard, Part, PartPage, Source, Stage};
 use weft_core::{ContainerId, Error, ErrorKind, ObjectId, Result, StageId, limits};
 
 use super::put::{Putting, inline, pull_small};
-use super::{Content, ManagedStage, Parts, Standing, check_number, must_match, shown};
+use super::{Content, ManagedStage, Parts, Standing, check_number, must_match, object_of, shown};
 use crate::managed::act::{Act, fingerprint};
 use crate::managed::drop_box::full;
 use crate::managed::source::Inbound;
-use crate::managed::stages::Tail;
+use crate::managed::stages::{Coming, Tail};
 use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
 use crate::managed::table::unnamed;
 use crate::managed::{Making, Volume};
@@ -55,6 +55,8 @@ struct Loose {
     object: ObjectId,
     label: ContainerId,
     making: Option<Arc<Making>>,
+    /// Counts its bytes until a row does.
+    _coming: Coming,
     handed_over: bool,
 }
 
@@ -154,8 +156,8 @@ impl BriefStage {
         let standing = Standing::new(volume, &self.row, call);
         let poured = self.here.pour_rest(call, putting, &mut Tail::default(), &standing, data).await?;
         let (object, making) = (poured.object, poured.making.map(Arc::new));
-        let loose =
-            Loose { volume: volume.clone(), object, label: self.row.container, making, handed_over: false };
+        let (volume, label) = (volume.clone(), self.row.container);
+        let loose = Loose { volume, object, label, making, _coming: poured.coming, handed_over: false };
         if let Some(error) = poured.failed {
             // Nobody can go on with it.
             return Err(error);
@@ -167,7 +169,8 @@ impl BriefStage {
 
     /// Becomes a stage like any other.
     async fn go_below(&self, call: &Call, held: &mut Held) -> Result<()> {
-        let Held::Here(here) = held else { return Ok(()) };
+        // Whoever goes away from here on leaves it to the rows, which may be written by then.
+        let Held::Here(mut here) = std::mem::replace(held, Held::Below) else { return Ok(()) };
         let (id, row, parts) = (self.below.id, self.row.clone(), Parts::from_iter(here.part.clone()));
         let making = here.loose.as_mut().and_then(Loose::hand_over);
         let write = move |act: &mut Act<'_, '_>| {
@@ -175,39 +178,75 @@ impl BriefStage {
             act.write_stage(id, &row, &parts)
         };
         let written = self.below.volume.change_whenever(call, Ack::Applied, write).await;
-        take_back(here, &written);
-        written?;
-        *held = Held::Below;
-        Ok(())
+        if surely_not(&written) {
+            here.take_back();
+            *held = Held::Here(here);
+        }
+        written
     }
 
-    /// Publishes what only this stage knows of.
+    /// Publishes what only this stage knows of. An object's publication goes on if whoever asked for it goes
+    /// away: it is kept from the sweep until the answer is there.
     async fn publish_here(
         &self,
         call: &Call,
-        here: &mut Here,
+        here: Here,
         (set, guard): (&SetAttr, &Guard),
         given: &[Part],
-    ) -> Result<Changed<Entry>> {
-        let parts = Parts::from_iter(here.part.clone());
-        must_match(given, &parts)?;
-        if set.size.is_some() {
-            return Err(Error::invalid("the size is that of the parts"));
-        }
+    ) -> Result<Ended> {
+        let stage = ManagedStage {
+            unwritten: Some(self.row.clone()),
+            ..ManagedStage::of(&self.below.volume, self.below.id)
+        };
+        let is_inline = here.loose.is_none();
+        let (again, row) = (call.clone(), self.row.clone());
+        let (set, guard, given) = (set.clone(), *guard, given.to_vec());
+        let work = async move { Ok(stage.end(&again, row, here, (&set, &guard), &given).await) };
         let volume = &self.below.volume;
-        let number = volume.number().await?;
-        let content = self.here.content(call, &self.row, &parts).await?;
-        let print = fingerprint(call, &("publish", self.below.id, given, set, guard))?;
-        let (row, set, guard) = (self.row.clone(), set.clone(), *guard);
+        if is_inline { volume.sys.within(call.until, work).await } else { volume.undropped(call, work).await }
+    }
+}
+
+/// What a publication came to, and what is left of the stage if it surely did not happen.
+type Ended = (Result<Changed<Entry>>, Option<Here>);
+
+impl ManagedStage {
+    /// Makes what no row of a stage says the file.
+    async fn end(
+        &self,
+        call: &Call,
+        row: StageRow,
+        mut here: Here,
+        (set, guard): (&SetAttr, &Guard),
+        given: &[Part],
+    ) -> Ended {
+        let parts = Parts::from_iter(here.part.clone());
+        let ready = async {
+            must_match(given, &parts)?;
+            if set.size.is_some() {
+                return Err(Error::invalid("the size is that of the parts"));
+            }
+            let number = self.volume.number().await?;
+            let content = self.content(call, &row, &parts).await?;
+            Ok((number, content, fingerprint(call, &("publish", self.id, given, set, guard))?))
+        };
+        let (number, content, print) = match ready.await {
+            Ok(ready) => ready,
+            Err(error) => return (Err(error), Some(here)),
+        };
+        let (set, guard) = (set.clone(), *guard);
         let making = here.loose.as_mut().and_then(Loose::hand_over);
-        let published = volume.change_whenever(call, Ack::Durable, move |act| {
+        let published = self.volume.change_whenever(call, Ack::Durable, move |act| {
             let _making = &making;
             act.once(&print, |act| act.publish_brief(&row, &content, &set, &guard, number))
         });
-        let answer = volume.sys.within(call.until, published).await;
-        take_back(here, &answer);
-        volume.to_tidy.notify_one();
-        answer
+        let answer = published.await;
+        self.volume.to_tidy.notify_one();
+        if surely_not(&answer) {
+            here.take_back();
+            return (answer, Some(here));
+        }
+        (answer, None)
     }
 }
 
@@ -218,11 +257,18 @@ fn keep(held: &mut Held, number: u32, part: PartRow, loose: Option<Loose>) -> Pa
     put
 }
 
-/// Takes an object back from a transaction that surely did not happen.
-fn take_back<T>(here: &mut Here, done: &Result<T>) {
-    if let (Some(loose), Err(error)) = (&mut here.loose, done) {
-        loose.handed_over = may_have_happened(error);
+impl Here {
+    /// Takes the object back from a transaction that did not happen.
+    fn take_back(&mut self) {
+        if let Some(loose) = &mut self.loose {
+            loose.handed_over = false;
+        }
     }
+}
+
+/// Whether a transaction failed, and was surely not committed.
+fn surely_not<T>(done: &Result<T>) -> bool {
+    done.as_ref().is_err_and(|error| !matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Unavailable))
 }
 
 impl Act<'_, '_> {
@@ -247,16 +293,15 @@ impl Act<'_, '_> {
     /// Writes the rows of a stage that was kept in memory.
     fn write_stage(&mut self, id: StageId, row: &StageRow, parts: &Parts) -> Result<()> {
         let view = self.view();
-        // The container of then may be gone: no row said that somebody needs it.
-        let (container, _) = view.published_into(&view.may_go_on_with(row)?)?;
+        let (mut container, _) = view.published_into(&view.may_go_on_with(row)?)?;
+        // An object keeps its label, and that container. Of other bytes no row said that somebody needs it: it
+        // may be gone.
+        if parts.iter().any(|(_, part)| object_of(&part.held).is_some()) {
+            container = row.container;
+        }
         stages::put(self.txn, id, &StageRow { container, ..row.clone() })?;
         parts.iter().try_for_each(|(number, part)| self.put_part(id, *number, part))
     }
-}
-
-/// Whether a transaction that ended so may have been committed all the same.
-fn may_have_happened(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Deadline | ErrorKind::Unavailable)
 }
 
 #[async_trait]
@@ -285,11 +330,12 @@ impl Stage for BriefStage {
         call.check(self.below.volume.sys.clock()).map_err(|e| e.op("publish"))?;
         let mut held = self.held(call).await?;
         // Nothing is left for whoever goes away from here on: it must not be published twice.
-        let Held::Here(mut here) = std::mem::replace(&mut *held, Held::Below) else {
+        let Held::Here(here) = std::mem::replace(&mut *held, Held::Below) else {
             return self.below.publish(call, parts, set, guard).await;
         };
-        let published = self.publish_here(call, &mut here, (set, guard), parts).await;
-        if published.as_ref().is_err_and(|error| !may_have_happened(error)) {
+        let ended = self.publish_here(call, here, (set, guard), parts).await;
+        let (published, left) = ended.map_err(|e| e.op("publish"))?;
+        if let Some(here) = left {
             *held = Held::Here(here);
         }
         published.map_err(|e| e.op("publish"))

@@ -10,7 +10,7 @@ use super::{ManagedStage, Standing, check_number, object_of, shown};
 use crate::managed::Making;
 use crate::managed::drop_box::{Pace, full};
 use crate::managed::source::Inbound;
-use crate::managed::stages::Tail;
+use crate::managed::stages::{Coming, Tail};
 use crate::managed::table::stages::{self, PartBytes, PartRow, StageRow};
 use crate::managed::table::unnamed;
 
@@ -82,6 +82,8 @@ pub(super) struct Poured {
     pub(super) making: Option<Making>,
     /// All that were pulled, with what was there before.
     pub(super) pulled: Tail,
+    /// Counts them until a row does.
+    pub(super) coming: Coming,
     /// Whether the store may have pulled more than it wrote.
     torn: bool,
     /// Why they ended early, if they did.
@@ -163,7 +165,7 @@ impl ManagedStage {
         standing: &Standing<'_>,
         data: (Option<Bytes>, &mut dyn Source),
     ) -> Result<Part> {
-        let Poured { object, making, pulled, torn, failed } =
+        let Poured { object, making, pulled, coming: _coming, torn, failed } =
             self.pour_rest(call, putting, tail, standing, data).await?;
         let noted = self.note(call, putting, (object, making), tail, (pulled, torn)).await;
         if noted.is_err() {
@@ -198,7 +200,7 @@ impl ManagedStage {
         let mut own = std::mem::take(tail);
         let mut tap = |bytes: &[u8]| _ = own.hasher.update(bytes);
         let room = putting.room.saturating_sub(start);
-        let mut coming = self.volume.stagings.coming(label);
+        let mut coming = Coming::new(&self.volume.stagings, label);
         let clock = self.volume.sys.clock();
         let mut pace = putting.drops.then(|| Pace::begin(clock.tick()));
         let mut admit = |bytes: u64| {
@@ -217,7 +219,7 @@ impl ManagedStage {
         drop(inbound);
         data.yield_turn();
         let pulled = Tail { bytes: start + passed, ..own };
-        Ok(Poured { object, making, pulled, torn, failed: poured.err().or(failed) })
+        Ok(Poured { object, making, pulled, coming, torn, failed: poured.err().or(failed) })
     }
 
     /// Notes what a part has after bytes were poured: all that were pulled, or what is stored of them. What was on
