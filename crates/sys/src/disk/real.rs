@@ -484,7 +484,6 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::disallowed_methods, reason = "the descriptors of this process are looked through")]
     fn a_lock_that_is_given_up_is_free_though_a_process_that_starts_has_its_descriptor() {
         let home = tempfile::tempdir().expect("a directory");
         let disk = RealDisk::open(home.path()).expect("it opens");
