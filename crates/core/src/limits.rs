@@ -725,6 +725,9 @@ pub const MOUNT_CALLS_MAX: usize = 448;
 pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
 /// How long a mount rests before it tries again to give up a lock that nobody holds any more.
 pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
+/// How long an unmount waits for the kernel to let go: it does at once, unless another mount
+/// namespace has a copy of the mount.
+pub const MOUNT_END_WAIT: Duration = Duration::from_secs(5);
 /// Bytes of one `copy_file_range`: who asks for more is told how many it were, and asks again.
 pub const MOUNT_COPY_BYTES_MAX: u64 = 64 << 20;
 /// How long a program may wait for bytes to be on the disk.

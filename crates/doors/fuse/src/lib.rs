@@ -43,6 +43,7 @@ mod watch;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -119,6 +120,8 @@ pub struct MountSettings {
 pub struct Mount {
     door: Arc<Door>,
     ended: signal::Receiver<bool>,
+    /// Whether it was taken out of the tree: whatever is mounted there since is somebody else's.
+    away: AtomicBool,
 }
 
 /// Mounts. The mount is served by threads of its own and by the runtime this is called
@@ -149,7 +152,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
     tokio::spawn(Watcher::new(door.clone(), refusals, ended.clone()).run());
-    Ok(Mount { door, ended })
+    Ok(Mount { door, ended, away: AtomicBool::new(false) })
 }
 
 /// Answers the kernel's first request: what both can do.
@@ -205,9 +208,16 @@ impl Mount {
 
     /// Takes the mount away, and returns once it is gone. `Busy` if files are open there
     /// or somebody's working directory is.
+    ///
+    /// A mount namespace that was made since (a container, a service with a private `/tmp`) may
+    /// have a copy of it, which nobody here can take away: after [`limits::MOUNT_END_WAIT`] that
+    /// one is left to end with the process, and its users are told that nobody is there.
     pub async fn unmount(&self) -> Result<()> {
         self.take_away(false).await?;
-        self.wait().await;
+        if tokio::time::timeout(limits::MOUNT_END_WAIT, self.wait()).await.is_err() {
+            let path = self.mountpoint().display();
+            tracing::warn!(op = "unmount", %path, "another mount namespace has a copy of the mount: it ends there");
+        }
         Ok(())
     }
 
@@ -218,14 +228,19 @@ impl Mount {
     }
 
     async fn take_away(&self, lazy: bool) -> Result<()> {
-        if self.is_ended() {
+        if self.is_away() {
             return Ok(());
         }
         let door = self.door.clone();
         let done = tokio::task::spawn_blocking(move || door.device.unmount(lazy)).await;
         let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
+        self.away.fetch_or(done.is_ok(), Ordering::Relaxed);
         // Somebody else may have been quicker.
-        if self.is_ended() { Ok(()) } else { done }
+        if self.is_away() { Ok(()) } else { done }
+    }
+
+    fn is_away(&self) -> bool {
+        self.away.load(Ordering::Relaxed) || self.is_ended()
     }
 
     /// Waits until the mount is gone, whoever takes it away.
@@ -243,7 +258,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if !self.is_ended()
+        if !self.is_away()
             && let Err(error) = self.door.device.unmount(true)
         {
             tracing::warn!(op = "unmount", path = %self.mountpoint().display(), %error, "the mount stays");

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
@@ -190,6 +190,38 @@ fn a_mount_that_is_told_to_end_as_soon_as_it_is_ready_leaves_nothing_mounted() {
         let mounts = fs::read_to_string("/proc/mounts").expect("read");
         assert!(!mounts.contains(at.to_str().expect("ours")), "the mount is left behind");
     }
+}
+
+#[test]
+fn a_mount_that_another_namespace_has_a_copy_of_ends_when_it_is_told_to() {
+    if !have("life::copied", &["fusermount3", "unshare"]) {
+        return;
+    }
+    let node = Node::start();
+    let at = node.make_dir("mnt");
+    let mut command = node.command();
+    let mut mount = command.args(["mount", "/"]).arg(&at).stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+    assert_eq!(line, "ready\n");
+    let mut holder = Command::new("unshare");
+    let mut holder = holder
+        .args(["--mount", "--propagation", "private", "sh", "-c", "cat /proc/self/mounts; echo; cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let copies = BufReader::new(holder.stdout.take().expect("piped")).lines();
+    let copies: Vec<_> = copies.map(|line| line.expect("text")).take_while(|line| !line.is_empty()).collect();
+    let name = at.to_str().expect("ours");
+    assert!(copies.iter().any(|line| line.contains(name)), "the other namespace has no copy");
+    signal(&mount, Signal::TERM);
+    let ended = wait(&mut mount);
+    drop(holder.stdin.take());
+    assert!(wait(&mut holder).success());
+    assert!(ended.success());
+    let mounts = fs::read_to_string("/proc/mounts").expect("read");
+    assert!(!mounts.contains(name), "the mount is left behind");
 }
 
 /// Holds a file open and locked, and says and does what it is told, a line at a time. Two more
