@@ -43,16 +43,18 @@ apt_install() {
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" </dev/null >/dev/null
 }
 
-# No package may start its daemon while we install it.
+# No package may start its daemon while we install it. The file says whose it is, so that one that
+# was interrupted is put right by the next.
+services_policy=/usr/sbin/policy-rc.d
+services_mark='# Weft installs packages: gone when it has.'
 quiet_services() {
-  [ -e /usr/sbin/policy-rc.d ] && return
-  printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
-  as_root chmod +x /usr/sbin/policy-rc.d
-  services_quieted=1
+  [ ! -e "$services_policy" ] || return 0
+  printf '#!/bin/sh\n%s\nexit 101\n' "$services_mark" | as_root tee "$services_policy" >/dev/null
+  as_root chmod +x "$services_policy"
 }
 
 loud_services() {
-  [ -z "${services_quieted:-}" ] || as_root rm -f /usr/sbin/policy-rc.d
+  ! grep -qsxF "$services_mark" "$services_policy" || as_root rm -f "$services_policy"
 }
 
 # at_least HAVE WANT: compares versions.

@@ -186,18 +186,32 @@ kept
 done_with "removed: data and settings stay, and the next installation finds them"
 
 apt_ purge weft
-grep -q "people's files stay" apt.said
+grep -q "people's files stay: $data $backups" apt.said
 test -d $data/meta -a -d $backups/today
 getent passwd weft >/dev/null
 everything | grep -Ev "^($data|$backups)/" >after
 says "$(printf '%s d weft 711\n' $data $backups)" comm -13 before after
 says '' comm -23 before after
-eval "$(sed -n 's/.*stay, and the user weft: //p' apt.said)"
-done_with "purged: people's files and whose they are stay, nothing else; what it says removes them"
+rm -r $data $backups
+eval "$(sed -n 's/.*nothing is its any more: //p' apt.said)"
+refused getent passwd weft
+done_with "purged: people's files and whose they are stay, nothing else; what it says removes the user"
+
+# An operator's own group, and data that lie elsewhere behind a link.
+groupadd --system weft
+mkdir /srv/elsewhere
+ln -s /srv/elsewhere $data
+apt_ install ./weft.deb
+says weft id -gn weft
+apt_ purge weft
+test -L $data -a -d /srv/elsewhere
+grep -q "people's files stay: $data\$" apt.said
+rm $data
+rmdir /srv/elsewhere
+done_with "purged where its data lie behind a link: the link stays"
 
 apt_ install ./weft.deb
 apt_ purge weft
+refused grep "people's files" apt.said
 everything | cmp before -
-refused getent passwd weft
-refused getent group weft
-done_with "purged before anybody used it: nothing stays"
+done_with "purged before anybody used it: only its user stays"

@@ -48,8 +48,9 @@ fn port(name: &str, address: SocketAddr) -> Option<Trouble> {
             Trouble::wrong(format!("{address} ({name}) is no address of this machine"), WHY, mend)
         }
         ErrorKind::PermissionDenied => {
-            let mend =
-                format!("set {name} to a port from 1024 on; or AmbientCapabilities=CAP_NET_BIND_SERVICE");
+            let unit = ["AmbientCapabilities", "CapabilityBoundingSet"]
+                .map(|setting| format!("{setting}=CAP_NET_BIND_SERVICE"));
+            let mend = format!("set {name} to a port from 1024 on; or, in the unit, {}", unit.join(" and "));
             Trouble::wrong(format!("{address} ({name}) is a port for root"), WHY, mend)
         }
         _ => Trouble::wrong(
