@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::net::UnixStream;
-use weft_core::form::{Ack, Call, Door, FileSystem, Origin, Wire};
+use weft_core::attr::Changed;
+use weft_core::form::{Ack, At, Call, Door, Entry, FileSystem, Origin, Whole, Wire};
 use weft_core::proof::{Attenuation, Caller, Revocations, Signed, Trust};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, DomainId, Error, ErrorKind, Result, SessionId, TraceId, limits};
@@ -14,6 +16,7 @@ use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
 
 use crate::credential::{self, Found};
+use crate::together::Together;
 
 /// Where a node is: its directory, in which its socket lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +45,7 @@ pub struct Client {
     caller: Caller,
     session: SessionId,
     traces: AtomicU64,
+    together: Arc<Together>,
 }
 
 impl Client {
@@ -83,7 +87,7 @@ impl Client {
         let session = SessionId(u128::from(sys.clock().tick().0) << 32 | u128::from(std::process::id()));
         let traces = AtomicU64::new(sys.clock().now().nanos() as u64);
         let remote = Arc::new(Remote::new(connection, As::Connection));
-        Ok(Self { remote, caller, session, traces })
+        Ok(Self { remote, caller, session, traces, together: Arc::default() })
     }
 
     /// Returns the node.
@@ -138,6 +142,13 @@ impl Client {
     /// Verifies a credential by the keys that the node showed, and returns what it says.
     pub fn verify(&self, signed: &Signed) -> Result<Caller> {
         verify(self.remote.connection(), signed)
+    }
+
+    /// Makes bytes, [`limits::PIECE_BYTES_MAX`] at most, the file at an address, durably: see
+    /// [`Remote::put`]. Others that are made at the same time go to the node together with it.
+    pub async fn put(&self, at: At, bytes: Bytes, whole: Whole) -> Result<Changed<Entry>> {
+        let call = self.call_within(limits::publish_within(bytes.len() as u64));
+        self.together.put(&self.remote, &call, (at, bytes, whole)).await
     }
 
     /// Returns the session that calls belong to.

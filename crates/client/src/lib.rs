@@ -18,5 +18,6 @@ pub mod steady;
 pub mod tree;
 
 mod connect;
+mod together;
 
 pub use connect::{Client, Place};

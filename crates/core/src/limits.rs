@@ -45,10 +45,15 @@ pub const TAG_VALUE_BYTES_MAX: usize = 60 << 10;
 
 /// Rules of what one copy leaves out.
 pub const RULES_MAX: usize = 10_000;
-/// Files of one copy under way at once: enough to share flushes and to hide the way to the node.
-pub const COPIES_AT_ONCE_MAX: usize = 64;
+/// Files of one copy under way at once: enough to share flushes, and to fill messages while others are
+/// under way.
+pub const COPIES_AT_ONCE_MAX: usize = 256;
 /// Bytes that those files may have together, unless one alone has more.
 pub const COPIES_AT_ONCE_BYTES: u64 = 16 << 20;
+/// Files of at most [`PIECE_BYTES_MAX`] together that may come in one message.
+pub const PUTS_TOGETHER_MAX: usize = 64;
+/// Bytes of a file beyond which it goes alone: putting it beside others costs more than a message.
+pub const PUT_TOGETHER_BYTES_MAX: usize = 64 << 10;
 /// Files of one copy that were found and have not begun: each keeps its directory open.
 pub const COPIES_WAITING_MAX: usize = 256;
 /// Lines of the shell's history.

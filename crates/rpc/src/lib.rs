@@ -39,6 +39,6 @@ pub use connection::{Connection, Line};
 pub use frame::{Frame, FrameHead, FrameReader, FrameWriter, encode, write_frame};
 pub use message::{
     AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LinksAsk, NodeAsk,
-    StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,
+    Put, StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,
 };
 pub use remote::{As, Remote};

@@ -3,6 +3,7 @@
 //! their numbers travel.
 
 use std::fmt;
+use std::marker::PhantomData;
 
 use bytes::Bytes;
 use serde::de::{SeqAccess, Visitor};
@@ -26,7 +27,7 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 7;
+pub const VERSION: u16 = 8;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 
@@ -163,6 +164,20 @@ pub enum CallBody {
     Put(At, Box<Whole>),
     /// Something of tokens. From version 7 on.
     Tokens(TokensAsk),
+    /// `put_whole` of each, in any order: this frame's payload holds their bytes, one after the other; no
+    /// more than [`limits::PUTS_TOGETHER_MAX`]. From version 8 on.
+    PutAll(#[serde(deserialize_with = "puts_together")] Vec<Put>),
+}
+
+/// One of several files that come whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Put {
+    /// Where it goes.
+    pub at: At,
+    /// Bytes of the payload that are its own.
+    pub bytes: u32,
+    /// What it is to be.
+    pub whole: Whole,
 }
 
 /// A method of an open file.
@@ -517,23 +532,35 @@ pub enum Answer {
     Token(TokenRecord),
     /// Members of a group. From version 7 on.
     Members(Vec<CallerName>),
+    /// Of several files that came whole, in their order. From version 8 on.
+    PublishedAll(Vec<Result<Changed<Entry>, ErrorReport>>),
 }
 
-/// Reads a batch no further than one may go on: what a byte says becomes a request of hundreds.
+/// Reads a batch no further than one may go on.
 fn requests_of_a_batch<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Request>, D::Error> {
-    struct Requests;
+    at_most(limits::BATCH_REQUESTS_MAX, from)
+}
 
-    impl<'de> Visitor<'de> for Requests {
-        type Value = Vec<Request>;
+/// Reads files that come together no further than they may go on.
+fn puts_together<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Put>, D::Error> {
+    at_most(limits::PUTS_TOGETHER_MAX, from)
+}
+
+/// Reads so many of a sequence at most: what a byte says becomes a request of hundreds.
+fn at_most<'de, T: Deserialize<'de>, D: Deserializer<'de>>(most: usize, from: D) -> Result<Vec<T>, D::Error> {
+    struct AtMost<T>(usize, PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for AtMost<T> {
+        type Value = Vec<T>;
 
         fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(to, "at most {} requests", limits::BATCH_REQUESTS_MAX)
+            write!(to, "at most {} requests", self.0)
         }
 
-        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<Request>, A::Error> {
+        fn visit_seq<A: SeqAccess<'de>>(self, mut from: A) -> Result<Vec<T>, A::Error> {
             let mut requests = Vec::new();
             while let Some(request) = from.next_element()? {
-                if requests.len() == limits::BATCH_REQUESTS_MAX {
+                if requests.len() == self.0 {
                     return Err(serde::de::Error::invalid_length(requests.len() + 1, &self));
                 }
                 requests.push(request);
@@ -542,7 +569,7 @@ fn requests_of_a_batch<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Request
         }
     }
 
-    from.deserialize_seq(Requests)
+    from.deserialize_seq(AtMost(most, PhantomData))
 }
 
 /// Encodes a message. Plain data always encodes.

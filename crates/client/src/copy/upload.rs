@@ -230,8 +230,7 @@ impl Sending<'_> {
         drop(source);
         let whole =
             Whole { digest: *hasher.finalize().as_bytes(), set: self.set.clone(), guard: Guard::NONE };
-        let call = self.client.call_within(limits::publish_within(self.size));
-        let made = self.client.remote().put(&call, &self.to.at(), bytes, whole).await;
+        let made = self.client.put(self.to.at(), bytes, whole).await;
         let made = made.map_err(|e| match e.kind() {
             ErrorKind::Corrupt => {
                 damaged_on_the_way("what the node got is not what was sent: its checksum differs")

@@ -4,13 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
-use weft_core::form::{BytesSource, Call, OpenFile, Request, Source, Stage, Wait, dispatch, put_whole};
+use weft_core::attr::Changed;
+use weft_core::form::{
+    BytesSource, Call, Entry, FileSystem, OpenFile, Request, Source, Stage, Wait, dispatch, put_whole,
+};
 use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::service::Evidence;
 use weft_core::{Deadline, Error, ErrorReport, Result, StageId, Tick, limits};
 use weft_rpc::{
-    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, LinksAsk, NodeAsk,
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, FileAsk, FileRef, Frame, LinksAsk, NodeAsk, Put,
     StageAsk, ToClient, TokensAsk,
 };
 use weft_sys::Sys;
@@ -115,6 +119,10 @@ impl Calling {
             CallBody::Put(at, whole) => {
                 let bytes = std::mem::take(&mut self.payload);
                 Answer::Published(put_whole(fs, &self.call, &at, bytes, &whole).await?)
+            }
+            CallBody::PutAll(puts) => {
+                let bytes = std::mem::take(&mut self.payload);
+                Answer::PublishedAll(put_all(fs, &self.call, puts, bytes).await?)
             }
         }))
     }
@@ -314,6 +322,25 @@ impl Calling {
     }
 }
 
+/// Makes several files whose bytes came one after the other. They are on their way at once, so that
+/// they share what brings them to disk.
+async fn put_all(
+    fs: &dyn FileSystem,
+    call: &Call,
+    puts: Vec<Put>,
+    mut bytes: Bytes,
+) -> Result<Vec<std::result::Result<Changed<Entry>, ErrorReport>>> {
+    let told: usize = puts.iter().map(|put| put.bytes as usize).sum();
+    if told != bytes.len() {
+        return Err(Error::invalid("the bytes that came are not those of the files"));
+    }
+    let made = puts.into_iter().map(|Put { at, bytes: own, whole }| {
+        let own = bytes.split_to(own as usize);
+        async move { put_whole(fs, call, &at, own, &whole).await.map_err(|e| ErrorReport::from(&e)) }
+    });
+    Ok(join_all(made.collect::<Vec<_>>()).await)
+}
+
 /// A request that is counted when it ends; one that is given up before is counted too.
 pub(crate) struct Counted {
     sys: Sys,
@@ -354,7 +381,8 @@ fn work_of(body: &CallBody) -> Work {
         CallBody::File(_, FileAsk::Read(_) | FileAsk::Digests(_)) => Work::Read,
         CallBody::File(_, FileAsk::Write { .. } | FileAsk::Shape(_) | FileAsk::Sync(_)) => Work::Write,
         CallBody::File(..) => Work::Look,
-        CallBody::Stage(..) | CallBody::Staged(_) | CallBody::OnStage(..) | CallBody::Put(..) => Work::Write,
+        CallBody::Stage(..) | CallBody::Staged(_) | CallBody::OnStage(..) => Work::Write,
+        CallBody::Put(..) | CallBody::PutAll(_) => Work::Write,
         CallBody::Lock(..) | CallBody::Test(..) | CallBody::Unlock(..) => Work::Lock,
         CallBody::Authority(_) | CallBody::Accounts(_) | CallBody::Links(_) | CallBody::Tokens(_) => {
             Work::Rights

@@ -436,7 +436,8 @@ fn needs_session(body: &CallBody) -> bool {
         | CallBody::Lock(..)
         | CallBody::Test(..)
         | CallBody::Unlock(..)
-        | CallBody::Put(..) => true,
+        | CallBody::Put(..)
+        | CallBody::PutAll(_) => true,
     }
 }
 
@@ -457,7 +458,7 @@ fn taken(body: &CallBody) -> Option<Taken> {
         | CallBody::OnStage(_, StageAsk::Put { whole, .. }) => {
             Some(if *whole { Taken::With } else { Taken::After })
         }
-        CallBody::Put(..) => Some(Taken::With),
+        CallBody::Put(..) | CallBody::PutAll(_) => Some(Taken::With),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use weft_core::policy::PolicyEdit;
 use weft_core::{FileId, RelPath, RequestId, Rights, StageId, TraceId, VolumeId};
 
 use super::Frame;
-use crate::message::{AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, StageAsk, ToServer};
+use crate::message::{AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, Put, StageAsk, ToServer};
 
 fn at() -> At {
     At::root(RelPath::new("a/b/c").expect("a path"))
@@ -104,7 +104,8 @@ pub(super) fn frames() -> Vec<Frame> {
     bodies.push(CallBody::Authority(AuthorityAsk::WhoAmI));
     bodies.push(CallBody::Supports(VolumeId(0)));
     let whole = Whole { digest: [7; 32], set: SetAttr::default(), guard: Guard::default() };
-    bodies.push(CallBody::Put(at(), Box::new(whole)));
+    bodies.push(CallBody::Put(at(), Box::new(whole.clone())));
+    bodies.push(CallBody::PutAll(vec![Put { at: at(), bytes: 3, whole }]));
     let frame = |body| Frame::new(5, &ToServer::Call { header, body }, Bytes::new());
     bodies.into_iter().map(frame).collect()
 }

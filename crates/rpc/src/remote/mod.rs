@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use weft_core::attr::Changed;
 use weft_core::form::{Ack, At, Call, Entry, Supports, Whole, Wire, put_whole};
 use weft_core::proof::Caller;
@@ -19,7 +19,7 @@ use weft_core::{
 };
 
 use crate::connection::Connection;
-use crate::message::{Answer, CallBody, CallHeader, ToServer};
+use crate::message::{Answer, CallBody, CallHeader, Put, ToServer};
 
 /// Takes the one answer that fits out of an [`Answer`].
 macro_rules! take {
@@ -62,9 +62,10 @@ struct Numbers {
     local: HashMap<SessionId, SessionId>,
 }
 
-/// The version since which a file may come in one message: an older node would take it for nonsense,
-/// and hang up.
+/// The versions since which a file, and several, may come in one message: an older node would take
+/// it for nonsense, and hang up.
 const PUT_SINCE: u16 = 5;
+const PUT_ALL_SINCE: u16 = 8;
 
 const NUMBER_CONNECTION: u32 = 0;
 const NUMBER_ANYONE: u32 = 1;
@@ -116,6 +117,36 @@ impl Remote {
         let body = CallBody::Put(at.clone(), Box::new(whole));
         let (answer, _) = self.0.connection.call(header, body, bytes, call.until).await?;
         take!(answer, Answer::Published(changed) => changed)
+    }
+
+    /// Returns whether several files may go to the node in one message.
+    pub fn takes_several(&self) -> bool {
+        self.0.connection.welcome().version >= PUT_ALL_SINCE
+    }
+
+    /// Makes several files as [`Self::put`] makes one, in one message: [`limits::PUTS_TOGETHER_MAX`] at
+    /// most, of [`limits::PIECE_BYTES_MAX`] together. One that fails does not keep the others from being
+    /// made. Fails as a whole where nobody knows what became of them.
+    pub async fn put_all(
+        &self,
+        call: &Call,
+        files: Vec<(At, Bytes, Whole)>,
+    ) -> Result<Vec<Result<Changed<Entry>>>> {
+        let (mut payload, mut puts) = (BytesMut::new(), Vec::with_capacity(files.len()));
+        for (at, bytes, whole) in files {
+            payload.extend_from_slice(&bytes);
+            let bytes = u32::try_from(bytes.len()).map_err(|_| too_much_together())?;
+            puts.push(Put { at, bytes, whole });
+        }
+        let asked = puts.len();
+        let header = self.0.header(call).await?;
+        let answered = self.0.connection.call(header, CallBody::PutAll(puts), payload.freeze(), call.until);
+        let (answer, _) = answered.await?;
+        let made = take!(answer, Answer::PublishedAll(made) => made)?;
+        if made.len() != asked {
+            return Err(unexpected());
+        }
+        Ok(made.into_iter().map(|made| made.map_err(Error::from)).collect())
     }
 
     /// Ends a session: its opens and locks end too.
@@ -268,6 +299,10 @@ impl Shared {
         let header = CallHeader { credential, session: 0, once: None, ack, wire, trace: TraceId(0), left_ms };
         self.connection.call(header, body, Bytes::new(), until).await.map(|(answer, _)| answer)
     }
+}
+
+fn too_much_together() -> Error {
+    Error::new(ErrorKind::TooLarge, "more than goes into one message")
 }
 
 fn unexpected() -> Error {

@@ -13,7 +13,7 @@ use weft_core::metrics::{Entry, Metrics};
 
 use crate::full::Small;
 use crate::http::{Answer, Http, answer};
-use crate::node::{Node, noise};
+use crate::node::{Node, give, noise};
 
 /// Where a node's monitors ask.
 fn monitor(node: &Node) -> Http {
@@ -288,4 +288,26 @@ fn a_node_that_stops_says_so_lets_nobody_in_and_ends_what_is_under_way() {
     assert!(begun.elapsed() < Duration::from_secs(20), "the bound of the drain: {:?}", begun.elapsed());
     node.up();
     assert_eq!(monitor(&node).get("/readyz").status, 200);
+}
+
+/// Which files are ready at the same time is the machine's affair; of so many, most are.
+#[test]
+fn small_files_that_are_copied_together_share_messages_and_a_large_one_goes_alone() {
+    let node = Node::start();
+    let tree = node.make_dir("tree");
+    let files = 300_u64;
+    for n in 0..files {
+        give(&node.write(&format!("tree/f{n}"), noise(n, 100)));
+    }
+    give(&node.write("tree/large", noise(9, 100_000)));
+    give(&tree);
+    let labels = ["door=\"native\"", "work=\"write\"", "outcome=\"done\""];
+    let writes = || sum(&samples(&node), "weft_doors_requests_total", &labels) as u64;
+    let before = writes();
+    node.run(&["import", "tree", "/copy"]).ok();
+    let messages = writes() - before;
+    println!("{messages} messages for {files} files");
+    assert!((1 + files.div_ceil(64)..files / 4).contains(&messages), "{messages} messages");
+    let copied = node.run(&["find", "/copy"]).ok();
+    assert_eq!(copied.lines().count() as u64, 2 + files);
 }

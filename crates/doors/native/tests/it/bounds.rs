@@ -10,14 +10,14 @@ use tokio::io::{AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use weft_conformance::TestSessions;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    Ack, At, BytesSource, FileSystem, Lock, LockKind, LockOwner, LockScope, New, Range, Request, Want, Wire,
-    WriteAt,
+    Ack, At, BytesSource, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, Range, Request, Want,
+    Whole, Wire, WriteAt,
 };
 use weft_core::proof::{Caller, Signed};
 use weft_core::service::Sessions;
-use weft_core::{ErrorKind, FileId, KeyId, Name, Rights, SessionId, TraceId, limits};
+use weft_core::{Error, ErrorKind, FileId, KeyId, Name, Rights, SessionId, TraceId, limits};
 use weft_rpc::{
-    AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, Frame, FrameReader, ToClient, ToServer, encode,
+    AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, Frame, FrameReader, Put, ToClient, ToServer, encode,
 };
 use weft_sys::{Sys, simulate};
 
@@ -153,6 +153,33 @@ fn a_batch_of_too_many_requests_is_refused_once_and_before_it_is_read() {
         raw.enter(&call.caller).await;
         let body = CallBody::Batch((0..=most).map(|_| walk()).collect());
         raw.say_on(1, &ToServer::Call { header: header(2, 1), body }, Bytes::new()).await;
+        assert!(matches!(raw.hear().await, Some((ToClient::Refused(_), _))));
+    });
+}
+
+/// What is said of the bytes of one must not reach beyond them.
+#[test]
+fn files_whose_bytes_are_not_those_that_came_are_refused_and_too_many_end_the_line() {
+    simulate(6, |sys| async move {
+        let world = World::on(sys);
+        let call = world.domain.call(&world.domain.caller(ADMINISTRATOR), 1);
+        let none = world.remote().await.put_all(&call, Vec::new()).await.expect("nothing of nothing");
+        assert!(none.is_empty());
+        let mut raw = Raw::greeted(&world, 1000).await;
+        raw.enter(&call.caller).await;
+        let at = || At::root("f".try_into().expect("a name"));
+        let whole = || Whole { digest: [7; 32], set: SetAttr::default(), guard: Guard::NONE };
+        let put = |bytes| Put { at: at(), bytes, whole: whole() };
+        let sizes = [&[4][..], &[2], &[u32::MAX, 4], &[]];
+        for (stream, sizes) in (1..).zip(sizes) {
+            let body = CallBody::PutAll(sizes.iter().map(|bytes| put(*bytes)).collect());
+            let call = ToServer::Call { header: header(2, 1), body };
+            raw.say_on(stream, &call, Bytes::from_static(b"abc")).await;
+            let Some((ToClient::Reply(reply), _)) = raw.hear().await else { panic!("it answers") };
+            assert_eq!(Error::from(reply.expect_err("refused")).kind(), ErrorKind::Invalid, "{sizes:?}");
+        }
+        let body = CallBody::PutAll((0..=limits::PUTS_TOGETHER_MAX).map(|_| put(0)).collect());
+        raw.say_on(5, &ToServer::Call { header: header(2, 1), body }, Bytes::new()).await;
         assert!(matches!(raw.hear().await, Some((ToClient::Refused(_), _))));
     });
 }

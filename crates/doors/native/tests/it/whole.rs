@@ -52,6 +52,41 @@ async fn a_file_that_comes_whole_is_made_or_replaced_and_never_differs_from_its_
     assert!(matches!(refused.expect_err("no right").kind(), ErrorKind::Denied | ErrorKind::NotFound));
 }
 
+#[tokio::test]
+async fn files_that_come_together_are_each_made_or_refused_for_themselves() {
+    let world = World::new();
+    let (remote, call) = (world.remote().await, world.domain.call(&world.domain.caller(ADMINISTRATOR), 9));
+    remote.put(&call, &at("old"), Bytes::from_static(b"old"), whole(b"old")).await.expect("made");
+    let absent = Whole { guard: Guard { version: Some(VersionIs::Absent), ctime: None }, ..whole(b"new") };
+    let file = |name: &str, bytes: &'static [u8], whole| (at(name), Bytes::from_static(bytes), whole);
+    let files = vec![
+        file("a", b"first", whole(b"first")),
+        file("lied", b"other", whole(b"sent")),
+        file("empty", b"", whole(b"")),
+        file("old", b"new", absent),
+        file("none/below", b"lost", whole(b"lost")),
+        file("large", &[7; 100_000], whole(&[7; 100_000])),
+    ];
+    let made = remote.put_all(&call, files).await.expect("answered");
+    let kinds: Vec<_> = made.iter().map(|made| made.as_ref().err().map(weft_core::Error::kind)).collect();
+    let expected = [None, Some(ErrorKind::Corrupt), None, Some(ErrorKind::Precondition)];
+    assert_eq!(kinds[..4], expected);
+    assert_eq!(kinds[4..], [Some(ErrorKind::NotFound), None]);
+    for (name, bytes) in [("a", &b"first"[..]), ("empty", b""), ("old", b"old"), ("large", &[7; 100_000])] {
+        assert_eq!(bytes_of(&remote, &call, &at(name)).await.expect("there"), bytes, "{name}");
+    }
+    assert_eq!(
+        bytes_of(&remote, &call, &at("lied")).await.expect_err("not there").kind(),
+        ErrorKind::NotFound
+    );
+    let stranger = world.domain.call(&world.domain.caller("stranger"), 10);
+    let files = ["x", "y"].map(|name| file(name, b"new", whole(b"new")));
+    let refused = remote.put_all(&stranger, files.into()).await.expect("answered");
+    assert!(refused.iter().all(|one| {
+        one.as_ref().is_err_and(|e| matches!(e.kind(), ErrorKind::Denied | ErrorKind::NotFound))
+    }));
+}
+
 /// An older node would hang up: it is asked as before.
 #[tokio::test]
 async fn a_node_of_an_older_version_is_asked_for_a_stage() {

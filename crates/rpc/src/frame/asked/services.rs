@@ -781,6 +781,7 @@ mod complete {
             | Answer::Part(_)
             | Answer::Parts(_)
             | Answer::Published(_)
+            | Answer::PublishedAll(_)
             | Answer::Locked(_)
             | Answer::InTheWay(_)
             | Answer::Supports(_) => usize::MAX,
