@@ -27,8 +27,9 @@ pub const LINK_STEPS_MAX: usize = 40;
 pub const LINKS_MAX: u32 = 65_000;
 /// Bytes in one file.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
-/// Bytes a file may have and still live inline in metadata.
-pub const INLINE_BYTES_MAX: u64 = 8 << 10;
+/// Bytes a file may have and still live inline in metadata: with key and row around them they fill a leaf
+/// of 16 KiB, the tree's pages being powers of two.
+pub const INLINE_BYTES_MAX: u64 = 15 << 10;
 /// Bytes that a file may announce and still be published in one transaction, with no row of a stage.
 pub const BRIEF_BYTES_MAX: u64 = 1 << 20;
 

@@ -104,14 +104,17 @@ fn give_all(top: &Path) {
     }
 }
 
+/// Bytes that lie in the metadata, if a file has no more.
+const INLINE: usize = weft_core::limits::INLINE_BYTES_MAX as usize;
+
 /// A tree with one of each thing that comes along.
 fn one_of_each(top: &Path) {
     fs::create_dir_all(top.join("d/e")).expect("made");
     fs::create_dir(top.join("empty")).expect("made");
     for (name, length) in [
         ("a", 5),
-        ("d/inline", 8192),
-        ("d/small", 9000),
+        ("d/inline", INLINE),
+        ("d/small", INLINE + 1),
         ("d/e/middling", 300_000),
         ("large", 3 << 20),
         ("none", 0),
@@ -223,7 +226,7 @@ fn change(top: &Path, dice: &mut Dice) {
     match dice.roll(9) {
         0 | 1 => {
             remove(&path);
-            let length = *dice.pick(&[0, 10, 8192, 8193, 100_000, 1 << 20, (1 << 20) + 1]);
+            let length = *dice.pick(&[0, 10, INLINE, INLINE + 1, 100_000, 1 << 20, (1 << 20) + 1]);
             fs::write(&path, noise(seconds, length)).expect("written");
             at(&path, seconds);
         }
