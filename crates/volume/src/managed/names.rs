@@ -104,15 +104,23 @@ impl Act<'_, '_> {
         set: &SetAttr,
         number: u64,
     ) -> Result<(Node, Link)> {
+        let mut node = self.inode_for(dir, new, set, number)?;
+        self.fill(&mut node, new, set)?;
+        let link = self.add_to(dir, name, &node)?;
+        Ok((node, link))
+    }
+
+    /// Returns an inode that may be made in a directory, of which no row says anything yet.
+    pub(super) fn inode_for(&self, dir: &Node, new: &New, set: &SetAttr, number: u64) -> Result<Node> {
         let now = self.wall;
         let (kind, mode, verifier) = made_of(new, set)?;
-        self.view().may_give(set, dir.inode.group)?;
+        let view = self.view();
+        view.may_give(set, dir.inode.group)?;
         let time = |set: Option<SetTime>| set.map_or(now, |time| time.at(now));
         if kind == Kind::Directory {
-            self.view().must_not_be_too_deep(dir)?;
+            view.must_not_be_too_deep(dir)?;
         }
-        let container = self.view().home(dir)?;
-        let mut inode = blank(kind, container, now);
+        let mut inode = blank(kind, view.home(dir)?, now);
         inode.generation = self.volume.generation;
         inode.mode = mode_of(set.mode.unwrap_or(mode))?;
         inode.owner = set.owner.unwrap_or(self.call.caller.name().id());
@@ -120,14 +128,18 @@ impl Act<'_, '_> {
         (inode.atime, inode.mtime) = (time(set.atime), time(set.mtime));
         inode.verifier = verifier;
         inode.parent = if kind == Kind::Directory { dir.serial() } else { 0 };
-        let id = FileId::new(self.volume.id, number, inode.generation);
-        let mut node = Node { id, inode };
-        self.fill(&mut node, new, set)?;
-        inodes::add(self.txn, number, &node.inode)?;
-        let link = Link { inode: number, generation: node.inode.generation, kind, cookie: number };
+        Ok(Node { id: FileId::new(self.volume.id, number, inode.generation), inode })
+    }
+
+    /// Writes a new inode, and its name.
+    pub(super) fn add_to(&mut self, dir: &Node, name: &Name, node: &Node) -> Result<Link> {
+        let Node { id, inode } = node;
+        inodes::add(self.txn, id.serial(), inode)?;
+        let link =
+            Link { inode: id.serial(), generation: inode.generation, kind: inode.kind, cookie: id.serial() };
         entries::add(self.txn, dir.serial(), name, &link)?;
-        self.touch_names(dir, 1, i64::from(kind == Kind::Directory))?;
-        Ok((node, link))
+        self.touch_names(dir, 1, i64::from(inode.is_directory()))?;
+        Ok(link)
     }
 
     /// Writes what a new inode holds.

@@ -169,29 +169,33 @@ impl Act<'_, '_> {
             room?;
         }
         let above = self.before(&spot.dir)?;
-        let (mut node, link, before) = match spot.held.clone() {
-            Some((node, link)) => {
+        let (node, link, before) = match spot.held.clone() {
+            Some((mut node, link)) => {
                 let view = self.view();
                 if !set.is_empty() {
                     view.may_set(&node, set)?;
                     view.may_change(&node, set)?;
                 }
                 let before = self.before(&node)?;
+                self.swap(&mut node, content)?;
+                self.apply(&mut node, set)?;
                 (node, link, before)
             }
             None => {
-                let (mut node, link) =
-                    self.make_in(&spot.dir, &spot.name, &New::File { verifier: None }, set, number)?;
+                let mut node = self.inode_for(&spot.dir, &New::File { verifier: None }, set, number)?;
                 if dropped {
                     node.inode.owner = spot.dir.inode.owner;
                 }
+                let mtime = node.inode.mtime;
+                self.take_bytes(&mut node, content)?;
+                if set.mtime.is_some() {
+                    node.inode.mtime = mtime;
+                }
+                let link = self.add_to(&spot.dir, &spot.name, &node)?;
                 (node, link, None)
             }
         };
-        self.swap(&mut node, content)?;
         let made = before.is_none();
-        let times = SetAttr { mtime: set.mtime, ..SetAttr::default() };
-        self.apply(&mut node, if made { &times } else { set })?;
         let (kind, by) = match made {
             true => (ChangeKind::Make, (&spot.dir, Rights::INSERT)),
             false => (ChangeKind::Write, (&node, Rights::WRITE)),
@@ -210,11 +214,21 @@ impl Act<'_, '_> {
 
     /// Swaps a file's bytes: everything else of it stays.
     fn swap(&mut self, node: &mut Node, content: &Content) -> Result<()> {
-        let was = node.inode.used;
-        if let Layout::Whole { object, label } = node.inode.layout {
-            unnamed::add_garbage(self.txn, object, label)?;
-            unnamed::RELABELS.remove(self.txn, node.serial())?;
+        match (node.inode.layout, content) {
+            (Layout::Whole { object, label }, _) => {
+                unnamed::add_garbage(self.txn, object, label)?;
+                unnamed::RELABELS.remove(self.txn, node.serial())?;
+            }
+            (Layout::Inline, Content::Whole { .. }) => inodes::put_inline(self.txn, node.serial(), &[])?,
+            (Layout::Inline, Content::Inline(_)) => {}
         }
+        self.take_bytes(node, content)?;
+        self.put(node)
+    }
+
+    /// Gives an inode its bytes. The inode itself is left to be written; what it had before is dealt with.
+    fn take_bytes(&mut self, node: &mut Node, content: &Content) -> Result<()> {
+        let was = node.inode.used;
         node.inode.layout_serial += 1;
         match content {
             Content::Inline(bytes) => {
@@ -223,7 +237,6 @@ impl Act<'_, '_> {
                 node.inode.size = bytes.len() as u64;
             }
             Content::Whole { object, label, size, .. } => {
-                inodes::put_inline(self.txn, node.serial(), &[])?;
                 node.inode.layout = Layout::Whole { object: *object, label: *label };
                 node.inode.size = *size;
                 if *label != node.inode.container {
@@ -234,7 +247,7 @@ impl Act<'_, '_> {
         node.inode.used = content.used();
         self.use_bytes(node.inode.container, was, node.inode.used)?;
         node.inode.rewritten(self.wall, self.volume.boot());
-        self.put(node)
+        Ok(())
     }
 
     /// Ends a stage whose bytes were published: objects that are not the file's go.
