@@ -100,6 +100,27 @@ pub const FIGURES: &[Figure] = &[
     figure("http.get.1k", "1 KiB over 16 connections, beside nginx", http::get_tiny),
     figure("http.put.1g", "a durable upload, beside the least durable server and nginx", http::put_large),
     figure("http.put.small", "durable 4 KiB uploads over 16 connections, beside the same", http::put_small),
+    figure(
+        "http.export.get.1g",
+        "a resident file served in place, beside the same servers over it",
+        http::get_large_shared,
+    ),
+    figure(
+        "http.export.get.170k",
+        "170 KiB served in place, beside nginx over the same file",
+        http::get_middling_shared,
+    ),
+    figure(
+        "http.export.get.1k",
+        "1 KiB served in place, beside nginx over the same file",
+        http::get_tiny_shared,
+    ),
+    figure("http.export.put.1g", "a durable upload into a directory served in place", http::put_large_shared),
+    figure(
+        "http.export.put.small",
+        "durable 4 KiB uploads into a directory served in place",
+        http::put_small_shared,
+    ),
     figure("dav.propfind", "10 000 entries by WebDAV, beside Apache", dav::propfind),
     figure("share.list", "a directory served in place, listed whole, beside `find`", share::list),
     figure("import.src", "50 000 small files brought into a node, beside `rsync -a`", moving::source_tree),
