@@ -52,6 +52,7 @@ mod keys;
 mod links;
 mod password;
 mod remembered;
+mod restored;
 mod secret;
 mod sessions;
 mod steady;
@@ -67,6 +68,7 @@ pub use issuers::{ActsFor, Documents, IssuerSettings, check_keys, is_group};
 pub use keys::file::is_signing_key;
 pub use keys::{KeyState, RootKey};
 pub use links::{LinkTarget, TableLinks};
+pub use restored::{TakenOver, take_over};
 pub use tables::SCHEMA_VERSION;
 
 /// What the files begin with that auth keeps beside its tables: the audit log's, and those of keys.

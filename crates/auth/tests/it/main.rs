@@ -13,6 +13,7 @@ mod links;
 mod login;
 mod mending;
 mod named_tokens;
+mod restored;
 mod scale;
 mod scene;
 mod sessions;

@@ -86,7 +86,7 @@ use crate::locks::Locks;
 use crate::tree::{Anchor, Member};
 
 pub use self::check::{Beside, check};
-pub use self::shares::{Shared, Shares, SharesConfig};
+pub use self::shares::{Shared, Shares, SharesConfig, after_restore};
 
 /// What an export works with.
 #[derive(Clone)]

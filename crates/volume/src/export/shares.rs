@@ -11,10 +11,11 @@ use weft_core::service::{Issuer, Memberships};
 use weft_core::{CallerName, Deadline, Error, ErrorKind, FileId, Result, Time, VolumeId, limits};
 use weft_kv::{Engine, Schema, Space, SpaceId};
 use weft_sys::Sys;
+use weft_sys::beneath::Facts;
 use weft_sys::folder::Sort;
 
 use super::policies::Policies;
-use super::table::{self, BoundRow, ShareRow};
+use super::table::{self, BoundRow, DETACHED, ShareRow};
 use super::{Config, Export, root, user};
 use crate::tree::Anchor;
 
@@ -63,14 +64,35 @@ pub struct Shared {
     pub junction: Option<FileId>,
     /// The user of the machine whose rights there limit it, if any do.
     pub limited_to: Option<u32>,
+    /// Whether it came from a backup, and is not served until somebody says so.
+    pub detached: bool,
 }
 
 impl Shared {
     fn of(volume: VolumeId, row: ShareRow) -> Self {
         let directory = PathBuf::from(std::ffi::OsStr::from_bytes(&row.directory));
+        let detached = row.stage_owner == DETACHED;
         let ShareRow { by, made, junction, limited_to, .. } = row;
-        Self { volume, directory, by, made, junction, limited_to }
+        Self { volume, directory, by, made, junction, limited_to, detached }
     }
+}
+
+/// Sees to the shares of a node that was restored, durably and before it is opened: none is served until it is
+/// attached again. The node that the backup is of may serve the same directories still, by policies that were changed since, and
+/// sweep as left behind what is staged there under the name that both have. Returns what is detached; a row that
+/// cannot be read is left to [`check`](super::check()).
+pub async fn after_restore(engine: Arc<dyn Engine>, space: SpaceId) -> Result<Vec<Shared>> {
+    let space = Space::open(engine, space, &SCHEMA).await?;
+    let detach = |txn: &mut weft_kv::SpaceTxn<'_>| {
+        let shares = table::readable_shares(txn)?;
+        for (volume, row) in &shares {
+            table::put_share(txn, *volume, &ShareRow { stage_owner: DETACHED, ..row.clone() })?;
+        }
+        Ok(shares)
+    };
+    let shares = space.write(Ack::Durable, detach).await?.0;
+    let shares = shares.into_iter().map(|(volume, row)| Shared { detached: true, ..Shared::of(volume, row) });
+    Ok(shares.filter(|shared| shared.junction.is_some()).collect())
 }
 
 impl Shares {
@@ -98,37 +120,12 @@ impl Shares {
         acl: Acl,
         limited_to: Option<u32>,
     ) -> Result<Shared> {
-        let shown = directory.display().to_string();
-        let plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
-        if !directory.is_absolute() || !directory.components().all(plain) {
-            let detail = "a directory is shared by its absolute path, without `..`";
-            return Err(Error::invalid(detail).about(shown));
-        }
         acl.check()?;
-        limited_to.map_or(Ok(()), user::must_be_somebody)?;
-        let path = directory.to_path_buf();
-        let sys = &self.config.sys;
-        let user = match limited_to {
-            Some(uid) => Some(user::Known::of(uid).now(sys).await),
-            None => None,
-        };
-        let look = move || root::open_for(&path, user.as_ref())?.itself()?.facts();
-        let looked =
-            sys.within(Deadline::within(sys, limits::EXPORT_LOOK), async { sys.blocking(look).await? });
-        let facts = looked.await.map_err(|e| refused(e).about(&shown))?;
-        if facts.sort != Sort::Directory {
-            return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be shared").about(shown));
-        }
-        if limited_to.is_some_and(|uid| uid != facts.uid) {
-            let detail = "the directory belongs to another user of the machine than the one who asks";
-            return Err(Error::not_permitted(detail).about(shown).hint("an administrator may share it"));
-        }
-        let mut owner = [0; 8];
-        self.config.sys.random().fill(&mut owner);
+        let facts = self.look(directory, limited_to).await?;
         let row = ShareRow {
             directory: directory.as_os_str().as_bytes().to_vec(),
             root: (facts.inode, facts.generation),
-            stage_owner: u64::from_be_bytes(owner),
+            stage_owner: self.new_owner(),
             by: by.clone(),
             made: self.config.sys.clock().now(),
             junction: None,
@@ -158,6 +155,62 @@ impl Shares {
         };
         let volume = self.space.write(Ack::Durable, write).await?.0;
         Ok(Shared::of(volume, row))
+    }
+
+    /// Looks at a directory that is to be shared.
+    async fn look(&self, directory: &Path, limited_to: Option<u32>) -> Result<Facts> {
+        let shown = directory.display().to_string();
+        let plain = |part| matches!(part, Component::RootDir | Component::Normal(_));
+        if !directory.is_absolute() || !directory.components().all(plain) {
+            let detail = "a directory is shared by its absolute path, without `..`";
+            return Err(Error::invalid(detail).about(shown));
+        }
+        limited_to.map_or(Ok(()), user::must_be_somebody)?;
+        let path = directory.to_path_buf();
+        let sys = &self.config.sys;
+        let user = match limited_to {
+            Some(uid) => Some(user::Known::of(uid).now(sys).await),
+            None => None,
+        };
+        let look = move || root::open_for(&path, user.as_ref())?.itself()?.facts();
+        let looked =
+            sys.within(Deadline::within(sys, limits::EXPORT_LOOK), async { sys.blocking(look).await? });
+        let facts = looked.await.map_err(|e| refused(e).about(&shown))?;
+        if facts.sort != Sort::Directory {
+            return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be shared").about(shown));
+        }
+        if limited_to.is_some_and(|uid| uid != facts.uid) {
+            let detail = "the directory belongs to another user of the machine than the one who asks";
+            return Err(Error::not_permitted(detail).about(shown).hint("an administrator may share it"));
+        }
+        Ok(facts)
+    }
+
+    fn new_owner(&self) -> u64 {
+        loop {
+            let owner = self.config.sys.random().u64();
+            if owner != DETACHED {
+                return owner;
+            }
+        }
+    }
+
+    /// Has a share that is detached be served again, of this directory, with the policies and the limits that it had.
+    /// What is staged there from now on is its own. Fails as [`Shares::add`] does; with `NotFound` if there is
+    /// no such share.
+    pub async fn attach(&self, volume: VolumeId, directory: &Path) -> Result<Shared> {
+        let gone = || Error::not_found("there is no such share");
+        let row = table::share(&self.space.snapshot()?, volume)?.ok_or_else(gone)?;
+        let facts = self.look(directory, row.limited_to).await?;
+        let (path, owner) = (directory.as_os_str().as_bytes().to_vec(), self.new_owner());
+        let write = move |txn: &mut weft_kv::SpaceTxn<'_>| {
+            let row = table::share(txn, volume)?.ok_or_else(gone)?;
+            let (directory, root) = (path.clone(), (facts.inode, facts.generation));
+            let row = ShareRow { directory, root, stage_owner: owner, ..row };
+            table::put_share(txn, volume, &row)?;
+            Ok(row)
+        };
+        Ok(Shared::of(volume, self.space.write(Ack::Durable, write).await?.0))
     }
 
     /// Notes where in the tree a share hangs.

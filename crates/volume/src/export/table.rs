@@ -13,6 +13,9 @@ const SHARE: u8 = 0x01;
 const LAST_VOLUME: u8 = 0x02;
 const BOUND: u8 = 0x03;
 
+/// The owner of what is staged through a share that came from a backup and is not served: nobody.
+pub(super) const DETACHED: u64 = 0;
+
 /// A directory of the machine that is shared.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ShareRow {
@@ -20,7 +23,7 @@ pub(super) struct ShareRow {
     pub(super) directory: Vec<u8>,
     /// The inode that lay there: whatever else comes to lie there is not what was shared.
     pub(super) root: (u64, u32),
-    /// Part of the names of staged bytes, by which a node knows its own.
+    /// Part of the names of staged bytes, by which a node knows its own; [`DETACHED`] if it is not served.
     pub(super) stage_owner: u64,
     /// Who shared it.
     pub(super) by: CallerName,
@@ -103,13 +106,20 @@ pub(super) fn bound_key(container: ContainerId) -> Vec<u8> {
 pub(super) fn shares(read: &dyn Read) -> Result<Vec<(VolumeId, ShareRow)>> {
     let prefix = [SHARE];
     let rows = read.scan(&prefix, &prefix_end(&prefix), Order::Rising);
-    rows.map(|row| {
-        let (key, value) = row?;
-        let volume = key.get(1..3).and_then(|bytes| bytes.try_into().ok());
-        let volume = volume.ok_or_else(|| Error::corrupt("a share's key is malformed"))?;
-        Ok((VolumeId(u16::from_be_bytes(volume)), decode(&key, &value)?))
-    })
-    .collect()
+    rows.map(|row| row.and_then(|(key, value)| share_of(&key, &value))).collect()
+}
+
+/// Returns what is shared, without what cannot be read.
+pub(super) fn readable_shares(read: &dyn Read) -> Result<Vec<(VolumeId, ShareRow)>> {
+    let prefix = [SHARE];
+    let rows = read.scan(&prefix, &prefix_end(&prefix), Order::Rising);
+    rows.filter_map(|row| row.map(|(key, value)| share_of(&key, &value).ok()).transpose()).collect()
+}
+
+fn share_of(key: &[u8], value: &[u8]) -> Result<(VolumeId, ShareRow)> {
+    let volume = key.get(1..3).and_then(|bytes| bytes.try_into().ok());
+    let volume = volume.ok_or_else(|| Error::corrupt("a share's key is malformed"))?;
+    Ok((VolumeId(u16::from_be_bytes(volume)), decode(key, value)?))
 }
 
 pub(super) fn share(read: &dyn Read, volume: VolumeId) -> Result<Option<ShareRow>> {

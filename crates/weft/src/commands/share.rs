@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use weft_core::form::{Door, Origin};
 use weft_core::service::{Node, Share};
-use weft_core::{CallerName, Error, ErrorKind, OneLine, RelPath, Result};
+use weft_core::{CallerName, Clock, Error, ErrorKind, OneLine, RelPath, Result};
 use weft_sys::fault;
 
 use crate::context::Context;
@@ -39,6 +39,7 @@ pub fn share(context: &Context, args: &ShareArgs) -> Result<()> {
         let client = context.client().await?;
         // From which user's program it is asked, the node is told by the machine.
         let here = Origin { door: Door::Native, peer: None, uid: None };
+        let asked = context.sys().now();
         let shared = client.remote().share(client.caller(), here, &directory, &at).await;
         let shared = shared.map_err(|e| e.op("share").said_of(&directory))?;
         if context.json() {
@@ -50,6 +51,11 @@ pub fn share(context: &Context, args: &ShareArgs) -> Result<()> {
             shared.at
         )?;
         let path = show::argument(shared.at.as_ref());
+        if shared.made < asked {
+            note!("who was granted something there before the node was restored has it again");
+            note!("hint: weft acl show {path}");
+            return Ok(());
+        }
         match shared.limited_to {
             None => note!("only administrators may use it yet"),
             Some(uid) => {

@@ -14,7 +14,8 @@
 //! Files written in place while the backup runs are in it as they would be after a
 //! crash; everything published, renamed or linked is there whole or not at all. A
 //! restored node begins a new audit log; the one from the backup lies beside it. No id,
-//! session or capability of the life that was lost is given or believed again.
+//! session or capability of the life that was lost is given or believed again. Uids and shares speak of the machine that the
+//! backup is of, which may be another, or have the node still: see [`weft_auth::take_over`] and [`export::after_restore`].
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,6 +25,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use weft_auth::TakenOver;
 use weft_core::form::Seek;
 use weft_core::service::BackupReport;
 use weft_core::{Error, Result};
@@ -31,10 +33,11 @@ use weft_kv::{Commit, Embedded, Engine};
 use weft_store::Directory;
 use weft_sys::disk::Entry;
 use weft_sys::{Disk, DiskFile, FlushSite, Open, RealDisk, Sys, fault};
+use weft_volume::export::{self, Shared};
 use weft_volume::managed;
 
 use super::format::Format;
-use super::{AUTH_SPACE, NodeDirectory, VOLUME_SPACE};
+use super::{AUTH_SPACE, NodeDirectory, SHARES_SPACE, VOLUME_SPACE};
 
 #[cfg(test)]
 mod tests;
@@ -213,9 +216,20 @@ fn is_below(path: &Path, dir: &Path) -> Result<bool> {
     Ok(parent.starts_with(dir))
 }
 
+/// What a restore made.
+pub struct Restored {
+    /// What was copied.
+    pub report: BackupReport,
+    /// Who is whom by their uid on this machine.
+    pub uids: TakenOver,
+    /// What was shared, and is served once an administrator says so.
+    pub detached: Vec<Shared>,
+}
+
 /// Makes a node's directory from a backup that was verified. Nothing may be there yet;
-/// cut off, it leaves a directory that no node starts from.
-pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Result<BackupReport> {
+/// cut off, it leaves a directory that no node starts from. With `keep_uids`, the backup's uids are
+/// the same people's on this machine.
+pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory, keep_uids: bool) -> Result<Restored> {
     let source = RealDisk::open(from)?;
     let meta = directory.disk("meta")?;
     Embedded::restore(sys, &*source.beneath("meta")?, &meta, weft_kv::Options::of_machine())?;
@@ -225,7 +239,9 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
         weft_store::restore(engine.clone(), &*source.beneath("objects")?, &*directory.disk("objects")?)
             .await?;
     weft_auth::after_restore(sys, engine.clone(), AUTH_SPACE).await?;
+    let uids = weft_auth::take_over(engine.clone(), AUTH_SPACE, directory.owner(), keep_uids).await?;
     managed::after_restore(sys, engine.clone(), VOLUME_SPACE, &restored.unsettled).await?;
+    let detached = export::after_restore(engine.clone(), SHARES_SPACE).await?;
     engine.close().await?;
     let (kept, auth) = (source.beneath("auth")?, directory.disk("auth")?);
     copy_tree(&*kept.beneath("audit")?, &*auth.beneath("audit-before-restore")?, AUDIT.files)?;
@@ -239,7 +255,8 @@ pub async fn restore(sys: &Sys, from: &Path, directory: &NodeDirectory) -> Resul
     let path = directory.path().display().to_string();
     let metadata_bytes = tree_bytes(&disk, "meta")?;
     let (objects, object_bytes) = (restored.copied.objects, restored.copied.bytes);
-    Ok(BackupReport { path, metadata_bytes, objects, object_bytes, damaged: Vec::new() })
+    let report = BackupReport { path, metadata_bytes, objects, object_bytes, damaged: Vec::new() };
+    Ok(Restored { report, uids, detached })
 }
 
 /// A directory of auth's that a backup holds, and which of its files.

@@ -68,6 +68,7 @@ impl NodeShares {
         };
         for shared in shares.shares.all()? {
             match shared.junction.filter(|junction| shares.hangs(*junction)) {
+                Some(_) if shared.detached => {}
                 Some(junction) => shares.serve(shared.volume, junction)?,
                 None => shares.shares.remove(shared.volume).await?,
             }
@@ -101,13 +102,22 @@ impl NodeShares {
         Ok(())
     }
 
-    /// Shares a directory at a name that is free. What an administrator shares, administrators may use; what
+    /// Shares a directory at a name that is free, or again at one where a detached share hangs. What an administrator shares, administrators may use; what
     /// its owner shares, the owner alone, until others are granted something.
     pub async fn share(&self, caller: &Caller, from: Origin, directory: &str, at: &RelPath) -> Result<Share> {
         let limited_to = self.sharing_as(caller, from)?;
         let _alone = self.changing.lock().await;
         let directory = Path::new(directory);
         self.must_not_be_ours(directory)?;
+        if let Some((volume, junction)) = self.detached_at(caller, at)? {
+            if limited_to.is_some() {
+                let detail = "it came from a backup: an administrator says whether it is served again";
+                return Err(Error::not_permitted(detail));
+            }
+            let shared = self.shares.attach(volume, directory).await?;
+            self.serve(volume, junction)?;
+            return Ok(self.told(shared, None));
+        }
         let administrators = limited_to.is_none().then(|| self.auth.administrators().clone());
         let who = administrators.into_iter().chain([caller.name().clone()]);
         let acl = Acl::new(who.map(|who| AclEntry::allow(Who::Caller(who), Rights::ALL)).collect());
@@ -126,6 +136,17 @@ impl NodeShares {
         };
         self.serve(shared.volume, junction)?;
         Ok(self.told(Shared { junction: Some(junction), ..shared }, None))
+    }
+
+    /// Returns the share at a place, if one that is detached hangs there, and by which entry.
+    fn detached_at(&self, caller: &Caller, at: &RelPath) -> Result<Option<(VolumeId, FileId)>> {
+        let call = call_of(&self.sys, caller);
+        // A place that cannot be come to is told of by making a name there.
+        let across = self.root.across(&call, &At::root(at.clone())).ok().flatten();
+        let Some(across) = across.filter(|across| across.rest.path.is_empty()) else { return Ok(None) };
+        let mut all = self.shares.all()?.into_iter();
+        let hangs = |shared: &Shared| shared.detached && shared.junction == Some(across.junction);
+        Ok(all.find(hangs).map(|shared| (shared.volume, across.junction)))
     }
 
     /// Returns which user of the machine a caller's share is limited to: none for an administrator, else
@@ -189,7 +210,7 @@ impl NodeShares {
         let call = call_of(&self.sys, caller);
         let all = self.shares.all()?;
         // At once: one that does not answer is waited for as long as one call may.
-        let away = join_all(all.iter().map(|shared| self.away(shared.volume))).await;
+        let away = join_all(all.iter().map(|shared| self.away(shared))).await;
         let mut told = Vec::new();
         for (shared, away) in all.into_iter().zip(away) {
             let place = self.place(&shared);
@@ -221,10 +242,13 @@ impl NodeShares {
     }
 
     /// Says why a share is not served just now, if it is not.
-    async fn away(&self, volume: VolumeId) -> Option<String> {
-        let export = self.served().get(&volume).cloned();
+    async fn away(&self, shared: &Shared) -> Option<String> {
+        let export = self.served().get(&shared.volume).cloned();
         match export {
             Some(export) => export.away().await,
+            None if shared.detached => {
+                Some("it came from a backup, and `weft share DIR PATH` serves it again".to_owned())
+            }
             None => Some("it is not served".to_owned()),
         }
     }

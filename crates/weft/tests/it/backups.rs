@@ -3,13 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use weft_conformance::run::not_run;
+
 use crate::http::Http;
-use crate::node::{Node, noise};
+use crate::node::{NOBODY, Node, noise};
 
 /// Large enough for an object of more than one block, small enough for an inode, and between.
 const LENGTHS: [usize; 3] = [2_500_000, 300, 70_000];
@@ -348,6 +351,50 @@ fn a_credential_made_since_the_backup_holds_and_what_was_decided_since_is_undone
     for credential in [&alice, &later, &latest, &bob] {
         other.run_with(credential, &["whoami"]).fails(3, &["error:"]);
     }
+}
+
+#[test]
+fn a_restore_by_another_uid_makes_its_user_the_administrator_and_takes_no_stranger_for_somebody() {
+    if !rustix::process::geteuid().is_root() {
+        return not_run("backups::uid", "only root can run a node as another user");
+    }
+    const OTHER: u32 = 61_234;
+    let node = Node::start();
+    node.add_user("alice", "wonder");
+    node.run(&["user", "uid", "alice", "61235"]).ok();
+    let backup = node.path("backup");
+    node.run(&["backup", text(&backup)]).ok();
+    for keep in [false, true] {
+        let other = Node::unstarted();
+        let copied = Command::new("cp").arg("-r").args([&backup, &other.path("backup")]).status();
+        assert!(copied.expect("it runs").success());
+        let mut other = other.run_by(OTHER);
+        let mut restore = vec!["restore", "backup"];
+        restore.extend(keep.then_some("--keep-uids"));
+        let said = other.run(&restore);
+        let mut expected = format!("administrator admin: uid {OTHER} on this machine\n");
+        expected += &format!("uid {NOBODY} is not admin any more\n");
+        if !keep {
+            expected += "uid 61235 is not alice any more\n";
+        }
+        assert!(
+            said.out.ends_with(&expected) && said.err.contains("weft user uid"),
+            "{}{}",
+            said.out,
+            said.err
+        );
+        said.ok();
+        other.up();
+        let who = |uid: u32| other.feed_command(other.command().arg("whoami").uid(uid).gid(uid), b"");
+        assert!(who(OTHER).ok().contains("admin"));
+        assert!(!who(NOBODY).out.contains("admin"), "a stranger is an administrator");
+        assert_eq!(who(61_235).out.contains("alice"), keep);
+        other.run(&["user", "ls"]).ok();
+        other.login("alice", "wonder", &[]);
+    }
+    let said = node.run(&["restore", "backup", "same", "--json"]).json().remove(0);
+    assert_eq!(said["administrator"], serde_json::json!({ "user": "admin", "uid": NOBODY }));
+    assert_eq!(said["uids_ended"], serde_json::json!([]));
 }
 
 #[test]

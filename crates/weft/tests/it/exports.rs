@@ -1,14 +1,17 @@
 //! Directories of the machine that a real node serves in place, by every way in, as an ordinary user.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 use weft_conformance::run::{have, not_run};
 
-use crate::node::{Node, noise, signal, wait};
+use crate::node::{Node, noise, signal, soon, wait};
 
 /// A node that shares a directory at `/data`, with a file and a directory in it.
 fn sharing() -> Node {
@@ -64,6 +67,62 @@ fn a_share_is_served_again_after_the_node_was_killed() {
     assert!(node.run(&["fsck", "--online"]).ok().ends_with(": 0 things wrong\n"));
     node.stop();
     assert!(node.run(&["fsck"]).ok().ends_with(": 0 things wrong\n"));
+}
+
+/// Returns the names of what is staged in a directory.
+fn staged(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).expect("it is there").map(|entry| entry.expect("read").file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned());
+    names.filter(|name| name.starts_with(".weft-stage-")).collect()
+}
+
+#[test]
+fn a_restored_node_serves_no_share_until_an_administrator_says_so_and_sweeps_nobodys_uploads() {
+    let node = sharing();
+    let carla = node.add_user("carla", "carla's password");
+    node.run(&["acl", "grant", "/data", "carla", "read"]).ok();
+    let (policy, mine) = (node.run(&["acl", "show", "/data"]).ok(), node.path("mine"));
+    let backup = node.path("backup").display().to_string();
+    node.run(&["backup", &backup]).ok();
+    // The node of the backup goes on, and somebody brings it a file.
+    let mut upload = TcpStream::connect(node.address()).expect("it listens");
+    let head = format!(
+        "PUT /data/big HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Length: 100000\r\n\r\n",
+        node.token()
+    );
+    upload.write_all(&[head.as_bytes(), &[7; 90_000]].concat()).expect("taken");
+    soon("the upload is staged", || !staged(&mine).is_empty());
+
+    let mut other = Node::unstarted();
+    let said = other.run(&["restore", &backup]);
+    let shown = mine.canonicalize().expect("it is there").display().to_string();
+    assert!(said.out.ends_with(&format!("not served: the share of {shown}\n")), "{}{}", said.out, said.err);
+    assert!(said.err.contains("weft share DIR PATH"), "{}", said.err);
+    other.up();
+    other.run(&["ls", "/data"]).fails(4, &["error:"]);
+    assert!(other.run(&["share"]).ok().contains("away: it came from a backup"));
+    other.run(&["status"]).fails(1, &[]);
+    assert!(other.run(&["fsck", "--online"]).ok().ends_with(": 0 things wrong\n"));
+    // Who may go there, and is no administrator, does not decide it.
+    other
+        .run_with(&carla, &["share", &shown, "/data"])
+        .fails(3, &["error: cannot share", "an administrator says"]);
+    let said = other.run(&["share", &shown, "/data"]);
+    assert!(said.err.contains("has it again"), "{}{}", said.out, said.err);
+    said.ok();
+    for _ in 0..2 {
+        assert_eq!(other.run(&["ls", "/data"]).ok(), "d/\nf\n");
+        assert_eq!(other.run(&["acl", "show", "/data"]).ok(), policy);
+        assert_eq!(other.run_with(&carla, &["cat", "/data/f"]).ok(), "of the machine");
+        assert_eq!(staged(&mine).len(), 1, "it swept what another node stages");
+        other.stop();
+        other.up();
+    }
+    upload.write_all(&[7; 10_000]).expect("taken");
+    let mut answer = [0; 12];
+    upload.read_exact(&mut answer).expect("it answers");
+    assert_eq!(&answer, b"HTTP/1.1 201");
+    assert_eq!(other.run(&["stat", "--json", "/data/big"]).json()[0]["size"], 100_000);
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub struct Node {
     options: Vec<OsString>,
     mounts: Vec<PathBuf>,
     allowed: Vec<&'static str>,
+    /// Who runs it, where the tests are root.
+    user: u32,
     _dir: TempDir,
 }
 
@@ -100,6 +102,7 @@ impl Node {
             options: Vec::new(),
             mounts: Vec::new(),
             allowed: Vec::new(),
+            user: NOBODY,
             _dir: dir,
         };
         give(&node.place);
@@ -107,6 +110,14 @@ impl Node {
             node.make_dir(name);
         }
         node
+    }
+
+    /// Has another user run it, whose everything below its place becomes. For root's tests.
+    pub fn run_by(mut self, uid: u32) -> Self {
+        let given = Command::new("chown").args(["-R", &format!("{uid}:{uid}")]).arg(&self.place).status();
+        assert!(given.expect("it runs").success());
+        self.user = uid;
+        self
     }
 
     /// Returns a path beside the node's directory.
@@ -245,7 +256,7 @@ impl Node {
         command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
         command.env("WEFT_NODE", self.data());
         if geteuid().is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(self.user).gid(self.user);
         }
         command
     }

@@ -21,7 +21,7 @@ use weft_core::service::{
     NewUser, Node as NodeService, NodeHealth, NodeStatus, Revoke, Scrub, Sessions, Share, TokenGrant,
     TokenRecord, Tokens, TokensOf, UserEdit, UserRecord,
 };
-use weft_core::{CallerId, CallerName, Error, LinkId, RelPath, Result, Time, TokenId, VolumeId};
+use weft_core::{CallerId, CallerName, Clock, Error, LinkId, RelPath, Result, Time, TokenId, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
 use weft_sys::Sys;
 
@@ -250,7 +250,7 @@ impl NodeService for Home {
             volume: VolumeId(shares.len() as u16 + 1),
             at: format!("/{at}"),
             directory: directory.into(),
-            made: Time::from_unix(8, 0),
+            made: Sys::real().now(),
             by: Some(caller.name().clone()),
             away: None,
             limited_to: None,

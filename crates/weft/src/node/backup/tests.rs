@@ -119,7 +119,7 @@ async fn on_disk<F: Future<Output = ()>>(test: impl FnOnce(Sys, [PathBuf; 3]) ->
 async fn restored(sys: &Sys, backup: &Path, data: &Path) -> Scene {
     verify(sys, backup).await.expect("it is whole");
     let directory = NodeDirectory::take(data, true, "test").expect("it is ours");
-    restore(sys, backup, &directory).await.expect("it can be restored");
+    restore(sys, backup, &directory, false).await.expect("it can be restored");
     directory.release().expect("it is ours");
     Scene::start(sys, data).await
 }

@@ -12,7 +12,10 @@ block 1
 block 2
 block 3
 as "$uid" weft down --node "$home/monday"
-sed -i "s|FILE|$home/stick/root.key|" block.4
+rm -r "$home/monday"
 block 4
+as "$uid" weft down --node "$home/monday"
+sed -i "s|FILE|$home/stick/root.key|" block.5
 block 5
-leaves_out 6 'it is for a machine with podman'
+block 6
+leaves_out 7 'it is for a machine with podman'
