@@ -27,11 +27,13 @@ pub enum ShownBy {
     NodeBackup,
     /// The file that says in which format a node's directory is.
     NodeFormat,
+    /// The node's own certificate.
+    NodeCertificate,
 }
 
 impl ShownBy {
     /// Every test, by the file that it stands in.
-    pub const ALL: [(Self, &str); 9] = [
+    pub const ALL: [(Self, &str); 10] = [
         (Self::KvCrashes, "kv/tests/it/crash.rs"),
         (Self::KvBackup, "kv/tests/it/crash.rs"),
         (Self::AuthKeys, "auth/tests/it/keys.rs"),
@@ -41,6 +43,7 @@ impl ShownBy {
         (Self::StoreBackup, "store/tests/it/backup.rs"),
         (Self::NodeBackup, "weft/src/node/backup/tests.rs"),
         (Self::NodeFormat, "weft/src/node/format/tests.rs"),
+        (Self::NodeCertificate, "weft/src/node/https/tests.rs"),
     ];
 
     /// Returns the flushes that this test is to switch off.
@@ -69,6 +72,7 @@ fn shown_by(site: FlushSite) -> ShownBy {
         FlushSite::StoreBackup | FlushSite::StoreBackupDir => ShownBy::StoreBackup,
         FlushSite::BackupFile | FlushSite::BackupDir => ShownBy::NodeBackup,
         FlushSite::NodeFormat | FlushSite::NodeFormatDir => ShownBy::NodeFormat,
+        FlushSite::NodeCertificate | FlushSite::NodeCertificateDir => ShownBy::NodeCertificate,
     }
 }
 

@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use weft_core::form::{OpenedFile, Seek};
-use weft_core::{Error, Result};
+use weft_core::{Error, ErrorKind, Result};
 
 pub use real::{RealDisk, RealFile};
 pub use shadow::ShadowDisk;
@@ -85,6 +85,10 @@ flush_sites! {
     NodeFormat,
     /// The name of that file.
     NodeFormatDir,
+    /// A file of the node's own certificate.
+    NodeCertificate,
+    /// The names of those files, and of their directory.
+    NodeCertificateDir,
 }
 
 /// Bytes copied at once where the machine cannot copy by itself.
@@ -162,6 +166,20 @@ pub trait Disk: Send + Sync {
 
     /// Removes a file's name. Bytes stay while the file is open.
     fn remove(&self, path: &str) -> Result<()>;
+
+    /// Writes a small file anew, whole or not at all: until the next [`sync_dir`](Disk::sync_dir) a crash may leave
+    /// the old one. What is begun is called `PATH.new`.
+    fn replace(&self, path: &str, bytes: &[u8], site: FlushSite) -> Result<()> {
+        let making = format!("{path}.new");
+        match self.remove(&making) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let file = self.open(&making, Open::MakeNew)?;
+        file.write_at(bytes, 0)?;
+        file.sync(site)?;
+        self.rename(&making, path)
+    }
 
     /// Removes an empty directory.
     fn remove_dir(&self, path: &str) -> Result<()>;

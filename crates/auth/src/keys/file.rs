@@ -90,12 +90,7 @@ pub(crate) fn decode(purpose: Purpose, bytes: &[u8]) -> Result<SigningKey> {
 /// Keeps a new key, durably.
 pub(crate) fn keep(disk: &dyn Disk, purpose: Purpose, key: &SigningKey) -> Result<()> {
     let name = name_of(purpose, id_of(key));
-    let making = format!("{name}.new");
-    remove(disk, &making)?;
-    let file = disk.open(&making, Open::MakeNew)?;
-    file.write_at(&*encode(purpose, key), 0)?;
-    file.sync(FlushSite::AuthKey)?;
-    disk.rename(&making, &name)?;
+    disk.replace(&name, &*encode(purpose, key), FlushSite::AuthKey)?;
     disk.sync_dir("", FlushSite::AuthKeyDir)
 }
 

@@ -17,7 +17,8 @@ const LOCK: &str = "lock";
 const HOLDER: &str = "lock.holder";
 const META: &str = "meta";
 const SOCKET: &str = "node.sock";
-const TLS: &str = "tls";
+/// Where the node's own certificate lies.
+pub const TLS: &str = "tls";
 /// What lies in a node's directory, or in one that may become a node's: what a start makes, were
 /// it cut off anywhere, and what a new file system has.
 const OWN: [&str; 11] =

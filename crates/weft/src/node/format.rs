@@ -90,14 +90,7 @@ impl Format {
 
     /// Writes it, durably, unless it is there already. The old one stays whole until then.
     pub fn write(&self, disk: &dyn Disk) -> Result<()> {
-        match disk.remove(MAKING) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let file = disk.open(MAKING, Open::MakeNew)?;
-        file.write_at(self.text().as_bytes(), 0)?;
-        file.sync(FlushSite::NodeFormat)?;
-        disk.rename(MAKING, FILE)?;
+        disk.replace(FILE, self.text().as_bytes(), FlushSite::NodeFormat)?;
         disk.sync_dir("", FlushSite::NodeFormatDir)
     }
 }

@@ -5,16 +5,20 @@
 //! is not for, and where it, or its key, cannot be used.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
-use weft_core::{Result, limits};
+use weft_core::{Error, Result, limits};
 use weft_doors_http::protocols;
-use weft_doors_listener::certificate::{self, Said};
+use weft_doors_listener::certificate::{self, Own, Said};
 use weft_doors_listener::{Files, Identity};
-use weft_sys::{Sys, Task, fault, net, process};
+use weft_sys::{Disk, FlushSite, RealDisk, Sys, Task, net, process};
 
-use super::directory::{NodeDirectory, write_closed};
+use super::directory::{NodeDirectory, TLS};
+
+/// The node's own certificate, and its key.
+const CHAIN: &str = "cert.pem";
+const KEY: &str = "key.pem";
 
 /// How a node speaks HTTPS.
 #[derive(Clone)]
@@ -47,7 +51,7 @@ impl Shown {
             Some(files) => (files.clone(), None),
             None => {
                 let dir = directory.tls()?;
-                let files = Files { chain: dir.join("cert.pem"), key: dir.join("key.pem") };
+                let files = Files { chain: dir.join(CHAIN), key: dir.join(KEY) };
                 let asked = asked_hosts(settings.address.ip(), hosts);
                 if !is_good(sys, &files, &asked) {
                     make(sys, &files, &asked)?;
@@ -147,15 +151,25 @@ fn said(chain: &Path) -> Option<Said> {
     certificate::read(&std::fs::read(chain).ok()?).ok()
 }
 
-/// Makes a certificate and its key, each whole or not at all: of two that do not belong together
-/// neither is used.
+/// Makes a certificate and its key, durably: whoever is told its fingerprint is not to be told another after a
+/// power cut.
 fn make(sys: &Sys, files: &Files, asked: &[String]) -> Result<()> {
     let own = certificate::make(&all_hosts(asked), sys.clock().now())?;
-    for (path, text) in [(&files.key, &own.key), (&files.chain, &own.chain)] {
-        let fresh: PathBuf = path.with_extension("new");
-        write_closed(&fresh, text.as_bytes())
-            .and_then(|()| std::fs::rename(&fresh, path))
-            .map_err(|error| fault::error(error, "write", path.display()))?;
-    }
-    Ok(())
+    let directory = files.chain.ancestors().nth(2);
+    let directory =
+        directory.ok_or_else(|| Error::internal("the certificate lies below the node's directory"))?;
+    keep(&RealDisk::open(directory)?, &own).map_err(|error| error.op("write").about(files.chain.display()))
 }
+
+/// Keeps a certificate and its key in the part of a node's directory that is theirs, each whole or not at all: of
+/// two that do not belong together neither is used.
+fn keep(directory: &dyn Disk, own: &Own) -> Result<()> {
+    let tls = directory.beneath(TLS)?;
+    tls.replace(KEY, own.key.as_bytes(), FlushSite::NodeCertificate)?;
+    tls.replace(CHAIN, own.chain.as_bytes(), FlushSite::NodeCertificate)?;
+    tls.sync_dir("", FlushSite::NodeCertificateDir)?;
+    directory.sync_dir("", FlushSite::NodeCertificateDir)
+}
+
+#[cfg(test)]
+mod tests;
