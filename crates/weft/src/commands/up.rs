@@ -10,14 +10,14 @@ use clap::Args;
 use weft_auth::Founded;
 use weft_core::service::Node;
 use weft_core::{Deadline, Error, ErrorKind, Result, limits};
-use weft_sys::fault;
+use weft_sys::{Sys, fault};
 
 use crate::config::{Config, Flags, Layers, Place, Setting};
 use crate::context::Context;
 use crate::log::{Log, Logging};
 use crate::node::{NodeDirectory, Running, write_ready};
 use crate::output::{note, out};
-use crate::progress::{self, Shown};
+use crate::progress::{self, Beside, Shown};
 use crate::service;
 
 /// Options of `weft up`.
@@ -102,35 +102,79 @@ pub fn up(context: &Context, args: &UpArgs) -> Result<ExitCode> {
     }
     let config = args.config(&dir)?;
     let shown = progress::waiting(context, "starting");
-    // Before the log is made: that may lie in it, and a directory that holds something is no new node's.
-    let directory = NodeDirectory::take(&dir, true, "up")?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    let log = Log::start(shown.room(), &logging(&config))?;
-    let served = runtime.block_on(serve(context, args, directory, (config, log), shown));
-    // A thread that waits for a dead disk does not come back: everything acknowledged is on disk by now.
-    runtime.shutdown_timeout(limits::THREADS_END_WITHIN);
-    served.map(|()| ExitCode::SUCCESS)
+    let ready = args.ready.clone();
+    let starting = Starting { sys: context.sys().clone(), dir, config, ready, beside: shown.room() };
+    match runtime.block_on(serve(context, args, starting, shown)) {
+        // What it was about is left as by a crash, which the next start sees to. It may wait for what never comes.
+        Ok(Ended::BeforeReady) => runtime.shutdown_background(),
+        served => {
+            // A thread that waits for a dead disk does not come back: everything acknowledged is on disk by now.
+            runtime.shutdown_timeout(limits::THREADS_END_WITHIN);
+            served?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-async fn serve(
-    context: &Context,
-    args: &UpArgs,
-    directory: NodeDirectory,
-    (config, log): (Config, Log),
-    shown: Shown,
-) -> Result<()> {
-    let mut signals = Signals::new()?;
-    let settings = config.settings();
-    let path = directory.path().to_path_buf();
-    let beside = shown.room();
-    let tell = |it: &Founded| beside.print(|| tell(&path, it));
-    let running = Running::start(context.sys(), directory, &settings, tell).await?;
-    if let Some(file) = &args.ready {
-        write_ready(context.sys(), file, running.addresses())?;
+/// How a node that nothing was wrong with ended.
+enum Ended {
+    /// It was told to stop while it started.
+    BeforeReady,
+    /// It served, and stopped.
+    Stopped,
+}
+
+/// A start under way: on a thread of its own, since it waits for disks and for what others serve.
+struct Starting {
+    sys: Sys,
+    dir: PathBuf,
+    config: Config,
+    ready: Option<PathBuf>,
+    beside: Beside,
+}
+
+/// What a start made.
+struct Started {
+    running: Running,
+    path: PathBuf,
+    config: Config,
+    log: Log,
+}
+
+impl Starting {
+    async fn start(self) -> Result<Started> {
+        let Self { sys, dir, config, ready, beside } = self;
+        // Before the log is made: that may lie in it, and a directory that holds something is no new node's.
+        let directory = NodeDirectory::take(&dir, true, "up")?;
+        let log = Log::start(beside.clone(), &logging(&config))?;
+        let path = directory.path().to_path_buf();
+        let tell = |it: &Founded| beside.print(|| tell(&path, it));
+        let running = Running::start(&sys, directory, &config.settings(), tell).await?;
+        if let Some(file) = &ready {
+            write_ready(&sys, file, running.addresses())?;
+        }
+        Ok(Started { running, path, config, log })
     }
+}
+
+async fn serve(context: &Context, args: &UpArgs, starting: Starting, shown: Shown) -> Result<Ended> {
+    let mut signals = Signals::new()?;
+    let mut starting = context.sys().spawn(starting.start());
+    let started = loop {
+        tokio::select! {
+            started = &mut starting => break started??,
+            asked = signals.next() => if let Asked::Stop(name) = asked {
+                drop(shown);
+                note!("stopped by {name} before it was ready");
+                return Ok(Ended::BeforeReady);
+            },
+        }
+    };
+    let Started { running, path, config, log } = started;
     drop(shown);
     announce(&path, &running);
     service::ready();
@@ -153,7 +197,7 @@ async fn serve(
     let stopped = running.stop(context.sys()).await;
     // Until then it lives, however long that takes.
     drop(lives);
-    stopped
+    stopped.map(|()| Ended::Stopped)
 }
 
 /// Returns how a node logs: one in the background into the file that its stderr is, so that it is put

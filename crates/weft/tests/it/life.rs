@@ -1,16 +1,17 @@
 //! Starting and stopping: who has the directory, what lies in it, and for whom.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::fs::OFlags;
 use rustix::process::Signal;
 use weft_conformance::run::have;
 
-use crate::node::{Node, python, signal, wait};
+use crate::node::{Node, python, signal, soon, wait};
 
 /// Every path below a directory, itself included, with its mode and whether it is a
 /// directory.
@@ -40,6 +41,36 @@ fn assert_closed(data: &Path) {
         assert_eq!(format!("{mode:o}"), format!("{expected:o}"), "{path}");
     }
     assert!(found.len() > 8, "that cannot be all of a node: {found:?}");
+}
+
+#[test]
+fn a_start_that_hangs_ends_at_once_when_it_is_told_to() {
+    let mut node = Node::start();
+    node.stop();
+    // What it reads on its way is a pipe, and whoever holds that says nothing.
+    let (pipe, kept) = (node.data().join("tls/cert.pem"), node.path("kept"));
+    fs::rename(&pipe, &kept).expect("moved away");
+    assert!(node.as_user("mkfifo").arg(&pipe).status().expect("it runs").success());
+    for (told, name) in [(Signal::TERM, "SIGTERM"), (Signal::INT, "SIGINT")] {
+        let mut command = node.command();
+        command.args(["up", "--http", "127.0.0.1:0"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut start = command.spawn().expect("it starts");
+        let mut held = None;
+        soon("the start comes to what hangs", || {
+            let mut how = fs::File::options();
+            held = how.write(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(&pipe).ok();
+            held.is_some()
+        });
+        signal(&start, told);
+        let begun = Instant::now();
+        let status = wait(&mut start);
+        let (took, mut said) = (begun.elapsed(), String::new());
+        start.stderr.take().expect("it is a pipe").read_to_string(&mut said).expect("text");
+        assert!(status.success() && took < Duration::from_secs(5), "{status} after {took:?}: {said}");
+        assert!(said.contains(&format!("stopped by {name} before it was ready")), "{said}");
+    }
+    fs::rename(&kept, &pipe).expect("moved back");
+    node.up();
 }
 
 #[test]
