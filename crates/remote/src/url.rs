@@ -68,6 +68,12 @@ impl Url {
         if self.port == usual { host } else { format!("{host}:{}", self.port) }
     }
 
+    /// Returns scheme, host and port: what a path is put behind.
+    pub fn origin(&self) -> String {
+        let scheme = if self.secure { "https" } else { "http" };
+        format!("{scheme}://{}", self.authority())
+    }
+
     /// Returns whether what is meant for the server of one may be said to that of the other.
     pub fn is_same_server(&self, other: &Self) -> bool {
         (self.secure, &self.host, self.port) == (other.secure, &other.host, other.port)
@@ -179,8 +185,7 @@ impl FromStr for Url {
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.secure { "https" } else { "http" };
-        write!(f, "{scheme}://{}{}", self.authority(), self.path())
+        write!(f, "{}{}", self.origin(), self.path())
     }
 }
 

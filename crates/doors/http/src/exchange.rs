@@ -14,6 +14,7 @@ use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::{Error, ErrorKind, Name, Result, Rights, Tick, Time, TraceId, limits};
 use weft_doors_listener::Shutdown;
 use weft_mover::{Class, Outbound};
+use weft_remote::Url;
 use weft_sys::net::{More, Socket};
 
 use crate::answer::{Answer, Problem};
@@ -273,6 +274,20 @@ impl<'c> Talk<'c> {
     /// Returns whether nobody on the way can read along.
     pub fn is_secured(&self) -> bool {
         self.front.map_or_else(|| self.socket.is_secured(), |front| front.is_secured)
+    }
+
+    /// Returns whether whoever asks came by TLS, to this door or to the server in front of it.
+    pub fn is_reached_securely(&self) -> bool {
+        self.is_secured() || self.http.public.as_ref().is_some_and(Url::is_secure)
+    }
+
+    /// Returns the address of this door as whoever asks knows it, without a path.
+    pub fn origin(&self, head: &Head) -> String {
+        if let Some(public) = &self.http.public {
+            return public.origin();
+        }
+        let scheme = if self.is_secured() { "https" } else { "http" };
+        format!("{scheme}://{}", String::from_utf8_lossy(head.host()))
     }
 
     /// Returns the address that the connection came to.

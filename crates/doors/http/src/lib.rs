@@ -66,7 +66,7 @@ use weft_core::service::{Authority, Links, NameLocks, Sessions};
 use weft_core::{CallerId, TraceId, limits};
 use weft_doors_listener::{Listener, Shutdown};
 use weft_mover::Mover;
-use weft_remote::Remote;
+use weft_remote::{Remote, Url};
 use weft_sys::Sys;
 
 use codec::host::Hosts;
@@ -88,6 +88,8 @@ pub struct Settings {
     /// Host names that requests may name, without ports; `*` is any. Names of the loopback and the
     /// address a connection came to always may.
     pub hosts: Vec<String>,
+    /// The address that people reach the door at, where a server stands in front of it.
+    pub public: Option<Url>,
 }
 
 /// What the door works with.
@@ -114,6 +116,7 @@ pub struct Services {
 pub struct Http {
     services: Services,
     hosts: Hosts,
+    public: Option<Url>,
     sums: Sums,
     /// For how many uploads there is room to read much at once.
     room: Arc<Semaphore>,
@@ -146,6 +149,7 @@ impl Http {
         Arc::new(Self {
             services,
             hosts,
+            public: settings.public.clone(),
             sums,
             room,
             streams,

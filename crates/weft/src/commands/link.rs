@@ -105,11 +105,11 @@ fn create(context: &Context, args: &CreateArgs) -> Result<()> {
     })
 }
 
-/// Returns the node's door for links: the secured one if there is one.
+/// Returns the node's door for links: the address that people reach it at, else the secured one if there is one.
 async fn door(client: &Client) -> Result<Option<String>> {
     let doors = client.remote().status(client.caller()).await?.doors;
     let of = |scheme: &str| doors.iter().find(|(name, _)| name == scheme).map(|(_, address)| address.clone());
-    Ok(of("https").or_else(|| of("http")))
+    Ok(of("public").or_else(|| of("https")).or_else(|| of("http")))
 }
 
 /// Returns whether an address means nothing to other machines.

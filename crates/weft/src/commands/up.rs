@@ -45,6 +45,9 @@ pub struct UpArgs {
     /// A host name that HTTP requests may use (may be given again)
     #[arg(long, value_name = "NAME", value_parser = of(Setting::Hosts))]
     host: Vec<String>,
+    /// The address that people reach the node at, where a server in front of it ends TLS
+    #[arg(long, value_name = "URL", value_parser = of(Setting::Public))]
+    public: Option<String>,
     /// The configuration [default: $WEFT_CONFIG, or weft.toml in the node's directory]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -75,6 +78,7 @@ impl UpArgs {
             one(Setting::Monitor, &self.monitor),
             one(Setting::Certificate, &self.tls_cert),
             one(Setting::CertificateKey, &self.tls_key),
+            one(Setting::Public, &self.public),
             hosts,
         ];
         all.into_iter().flatten().collect()

@@ -29,7 +29,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use weft_doors_listener::Files;
-use weft_remote::Network;
+use weft_remote::{Network, Url};
 
 pub use clients::ClientAuthority;
 pub use issuers::Issuer;
@@ -50,7 +50,10 @@ pub struct Config {
     given: Option<(PathBuf, PathBuf)>,
     /// Whether HTTPS offers HTTP/2.
     http2: bool,
+    /// With the host of the public address.
     hosts: Vec<String>,
+    /// The address that people reach it at, if somebody said.
+    public: Option<Url>,
     third_party: ThirdParty,
     issuers: Vec<Issuer>,
     client_authorities: Vec<ClientAuthority>,
@@ -94,7 +97,10 @@ impl Config {
         let monitor = one(Setting::Monitor).first().and_then(|text| listen(text));
         let (chain, key) = (one(Setting::Certificate).pop(), one(Setting::CertificateKey).pop());
         let http2 = one(Setting::Http2).iter().any(|text| text == "on");
-        let hosts = one(Setting::Hosts);
+        let mut hosts = one(Setting::Hosts);
+        let public = one(Setting::Public).pop().and_then(|text| public(&text));
+        let host = public.as_ref().map(Url::host).filter(|host| hosts.iter().all(|own| own != host));
+        hosts.extend(host.map(str::to_owned));
         let to = one(Setting::ThirdPartyTo).iter().filter_map(|text| text.parse().ok()).collect();
         let authorities = one(Setting::ThirdPartyAuthorities).pop().map(PathBuf::from);
         let third_party = ThirdParty { to, authorities };
@@ -131,6 +137,7 @@ impl Config {
                 given,
                 http2,
                 hosts,
+                public,
                 third_party,
                 issuers,
                 client_authorities,
@@ -161,6 +168,7 @@ impl Config {
             https,
             monitor,
             hosts: self.hosts.clone(),
+            public: self.public.clone(),
             third_party: self.third_party.clone(),
             issuers: self.issuers.clone(),
             client_authorities: self.client_authorities.clone(),
@@ -182,6 +190,7 @@ impl Config {
             (Setting::Http2, self.http2 != new.http2),
             (Setting::Monitor, self.monitor != new.monitor),
             (Setting::Hosts, self.hosts != new.hosts),
+            (Setting::Public, self.public != new.public),
             (Setting::ThirdPartyTo, self.third_party.to != new.third_party.to),
             (Setting::ThirdPartyAuthorities, self.third_party.authorities != new.third_party.authorities),
             (Setting::LogFormat, self.logging.format != new.logging.format),
@@ -196,6 +205,12 @@ impl Config {
 /// Returns whether one of these is what others call the machine.
 fn has_name(hosts: &[String]) -> bool {
     hosts.iter().any(|host| is_name(host))
+}
+
+/// Reads the address that people reach a node at: of a host, with nothing behind it.
+fn public(text: &str) -> Option<Url> {
+    let is_web = text.starts_with("https://") || text.starts_with("http://");
+    text.parse().ok().filter(|url: &Url| is_web && url.target() == "/")
 }
 
 /// Reads how many bytes are scrubbed in a second; 0 for none.

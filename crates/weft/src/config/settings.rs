@@ -23,6 +23,8 @@ pub enum Setting {
     ClientAuthorities,
     /// Host names that requests may use.
     Hosts,
+    /// The address that people reach it at.
+    Public,
     /// Networks that third-party copies may reach besides the Internet.
     ThirdPartyTo,
     /// Authorities that third-party copies believe besides the machine's.
@@ -75,7 +77,7 @@ pub struct About {
 
 impl Setting {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Http,
         Self::Https,
         Self::Certificate,
@@ -84,6 +86,7 @@ impl Setting {
         Self::ClientAuthorities,
         Self::Monitor,
         Self::Hosts,
+        Self::Public,
         Self::ThirdPartyTo,
         Self::ThirdPartyAuthorities,
         Self::Issuers,
@@ -164,9 +167,11 @@ impl Setting {
                 live: false,
                 meaning: "host names that requests may use, besides those of the machine itself; `*` is any",
             },
-            Self::ClientAuthorities | Self::ThirdPartyTo | Self::ThirdPartyAuthorities | Self::Issuers => {
-                self.about_others()
-            }
+            Self::Public
+            | Self::ClientAuthorities
+            | Self::ThirdPartyTo
+            | Self::ThirdPartyAuthorities
+            | Self::Issuers => self.about_others(),
             Self::Scrub => &About {
                 name: "scrub",
                 variable: "WEFT_SCRUB",
@@ -203,6 +208,17 @@ impl Setting {
                 meaning: "authorities whose certificates clients may show over HTTPS, by a name for each: `certificates`, a PEM \
                           file of its own; `user`, for whom its certificates act, or a table `users` of subjects and \
                           users; and if need be `revoked`, a PEM file of what it has revoked",
+            },
+            Self::Public => &About {
+                name: "http.public",
+                variable: "WEFT_PUBLIC",
+                flag: Some("--public"),
+                kind: Kind::Text,
+                default: "",
+                live: false,
+                meaning: "the address that people reach the node at, such as https://files.example.org, where a server in front \
+                          of it ends TLS: links begin with it, its host is one that requests may use, and logins on the page \
+                          are sent over TLS alone if it is https",
             },
             Self::Issuers => &About {
                 name: "issuers",
@@ -320,6 +336,13 @@ impl Setting {
                 Some(host) => Err(format!("`{host}` is no host name: it holds no port, no `/` and no space")),
                 None => Ok(()),
             },
+            (Self::Public, Some(text)) => match super::public(text) {
+                Some(_) => Ok(()),
+                None => {
+                    Err(format!("`{text}` is no address of a whole host, such as https://files.example.org"))
+                }
+            },
+            (Self::Public, None) => Ok(()),
             (Self::Scrub, text) => match super::scrub_rate(text.unwrap_or_default()) {
                 Ok(0 | limits::SCRUB_BYTES_PER_SECOND_MIN..) => Ok(()),
                 Ok(_) => Err("is too slow to come to an end: 64K at least, or `off`".to_owned()),

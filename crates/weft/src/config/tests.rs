@@ -57,6 +57,9 @@ fn every_mistake_is_told_with_its_line() {
         ("hosts = \"a\"\n", vec![(1, "takes a list")]),
         ("hosts = [\"a.example/x\"]\n", vec![(1, "no host name")]),
         ("[https]\ncertificate = \"/c\"\n", vec![(2, "needs `https.key`")]),
+        ("http.public = \"files.example.org\"\n", vec![(1, "no address of a whole host")]),
+        ("http.public = \"https://files.example.org/weft\"\n", vec![(1, "no address of a whole host")]),
+        ("http.public = \"davs://files.example.org\"\n", vec![(1, "no address of a whole host")]),
         ("[https]\nhttp2 = \"no\"\n", vec![(2, "neither `on` nor `off`")]),
         ("log = \"info\"\nlog = \"warn\"\n", vec![(2, "duplicate key")]),
         ("log = \"info\n", vec![(1, "")]),
@@ -69,6 +72,19 @@ fn every_mistake_is_told_with_its_line() {
             assert!(line(mistake) == *at && mistake.why.contains(why), "{text}: {mistake}");
         }
     }
+}
+
+#[test]
+fn the_public_address_is_one_of_the_hosts_and_what_issuers_call_the_node() {
+    let text = "hosts = [\"a.example\"]\nhttp.public = \"HTTPS://Files.example.org:8443/\"\n";
+    let wrong = Config::of(&layers(text, &[], &Vec::new())).expect_err("a scheme in capitals");
+    assert_eq!(wrong.len(), 1, "{wrong:?}");
+    let settings = |text: &str| Config::of(&layers(text, &[], &Vec::new())).expect("good").settings();
+    let both = settings(&text.replace("HTTPS", "https"));
+    assert_eq!(both.hosts, ["a.example", "files.example.org"]);
+    assert_eq!(both.public.expect("it was said").origin(), "https://files.example.org:8443");
+    let once = settings("hosts = [\"a.example\"]\nhttp.public = \"https://a.example\"\n");
+    assert_eq!(once.hosts, ["a.example"]);
 }
 
 #[test]

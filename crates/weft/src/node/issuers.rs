@@ -11,7 +11,7 @@ use weft_auth::{Auth, Documents, IssuerSettings};
 use weft_core::{Error, Result, limits};
 use weft_remote::{Remote, Url};
 
-use super::{HttpsSettings, https, vouching};
+use super::{NodeSettings, https, vouching};
 use crate::config::Issuer;
 
 /// What fetches the keys of issuers.
@@ -74,12 +74,15 @@ fn keys(path: &Path, name: &str) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns what others call this node: the addresses of its HTTPS by the hosts that it was given.
-pub fn audiences(hosts: &[String], https: Option<&HttpsSettings>) -> Vec<String> {
-    let port = https.map(|https| https.address).as_ref().map(SocketAddr::port).filter(|port| *port != 0);
+/// Returns what others call this node: its public address, and those of its HTTPS by the hosts that it was given.
+pub fn audiences(settings: &NodeSettings) -> Vec<String> {
+    let https = settings.https.as_ref().map(|https| https.address);
+    let port = https.as_ref().map(SocketAddr::port).filter(|port| *port != 0);
     let of = |host: &String| {
         let bare = format!("https://{host}");
         [port.map(|port| format!("{bare}:{port}")), Some(bare)]
     };
-    hosts.iter().filter(|host| https::is_name(host)).flat_map(of).flatten().collect()
+    let public = settings.public.as_ref().map(Url::origin);
+    let of_hosts = settings.hosts.iter().filter(|host| https::is_name(host)).flat_map(of).flatten();
+    of_hosts.filter(|own| Some(own) != public.as_ref()).chain(public.clone()).collect()
 }

@@ -43,7 +43,7 @@ use weft_doors_listener::{Bounds, Guest, Listener, Stopper, shutdown};
 use weft_doors_native::{Certificates, OpenTables, Services as NativeServices};
 use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
-use weft_remote::{Reach, Remote, Roots};
+use weft_remote::{Reach, Remote, Roots, Url};
 use weft_store::Directory;
 use weft_sys::net::Peer;
 use weft_sys::{Sys, Task};
@@ -88,6 +88,8 @@ pub struct NodeSettings {
     pub monitor: Option<SocketAddr>,
     /// Host names that HTTP requests may use besides those of the loopback.
     pub hosts: Vec<String>,
+    /// The address that people reach it at, where a server stands in front of it.
+    pub public: Option<Url>,
     /// How third-party copies are made.
     pub third_party: ThirdParty,
     /// Issuers whose tokens are taken.
@@ -155,7 +157,7 @@ impl Running {
         weft_sys::net::raise_descriptor_limit();
         weft_sys::process::give_back_large_blocks();
         // An address that cannot be had fails the start before it has made anything.
-        let audiences = issuers::audiences(&settings.hosts, settings.https.as_ref());
+        let audiences = issuers::audiences(settings);
         let issuers = issuers::read(&settings.issuers, &audiences)?;
         let client_authorities = clients::read(&settings.client_authorities)?;
         let remote = remote(sys, &settings.third_party)?;
@@ -258,7 +260,11 @@ impl Running {
             mover: self.mover.clone(),
             remote: Some(remote),
         };
-        let http = Http::new(&HttpSettings { hosts: settings.hosts.clone() }, services);
+        let http = Http::new(
+            &HttpSettings { hosts: settings.hosts.clone(), public: settings.public.clone() },
+            services,
+        );
+        self.addresses.extend(settings.public.iter().map(|public| ("public".into(), public.origin())));
         for (scheme, listener) in listeners {
             let address =
                 listener.address().ok_or_else(|| Error::internal("a TCP listener has an address"))?;

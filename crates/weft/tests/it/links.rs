@@ -1,6 +1,6 @@
 //! Links for people without an account, as strangers, makers and administrators meet them.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -485,4 +485,63 @@ fn a_slow_reader_of_a_link_that_stands_gets_all_of_it() {
     let made = scene.make("/d/large", &["--for", "1h"]);
     let got = answer(scene.stranger().begin("GET", &made.target, &[]));
     assert!(got.whole && got.body == bytes);
+}
+
+/// What a server in front of the node asks it, plainly, by the host that it was asked for itself.
+fn passed_on(scene: &Scene, request: &str, host: &str, fields: &str, body: &str) -> Answer {
+    let mut socket = TcpStream::connect(scene.node.address()).expect("it listens");
+    let (form, length) = ("application/x-www-form-urlencoded", body.len());
+    let head = format!(
+        "{request} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Type: {form}\r\n{fields}"
+    );
+    let request = format!("{head}Content-Length: {length}\r\n\r\n{body}");
+    socket.write_all(request.as_bytes()).expect("sent");
+    answer(socket)
+}
+
+/// Logs alice in on the page, and has a link to a file made there. Returns the cookies as they were set, and
+/// the page that shows the link.
+fn link_of_page(scene: &Scene, host: &str) -> (Vec<String>, String) {
+    let login = passed_on(scene, "POST /?page=login", host, "", "user=alice&password=wonder");
+    assert_eq!(login.status, 303, "{}", login.text());
+    let set = login.head.lines().filter_map(|line| line.strip_prefix("Set-Cookie: ")).map(str::to_owned);
+    let set: Vec<String> = set.filter(|cookie| !cookie.contains("Max-Age=0")).collect();
+    let pairs: Vec<_> = set.iter().filter_map(|cookie| cookie.split(';').next()).collect();
+    let cookie = format!("Cookie: {}\r\n", pairs.join("; "));
+    let page = passed_on(scene, "GET /d/", host, &format!("{cookie}Accept: text/html\r\n"), "").text();
+    let guard = page.split("data-guard=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let body = format!("days=1&guard={}", guard.expect("the page has a guard"));
+    (set, passed_on(scene, "POST /d/f.txt?page=link", host, &cookie, &body).text())
+}
+
+#[test]
+fn behind_a_server_that_ends_tls_links_begin_with_the_public_address_and_cookies_keep_to_it() {
+    let mut node = Node::unstarted();
+    node.start_with(&["--public", "https://Files.example.org:8443/"]);
+    node.up();
+    let public = "https://files.example.org:8443";
+    assert_eq!(node.ready()["public"], public);
+    assert!(node.log().contains(&format!("public   {public}\n")), "{}", node.log());
+    assert!(node.run(&["status"]).ok().contains(public));
+    let scene = Scene::of(node);
+    let said = scene.node.run_with(&scene.alice, &["link", "create", "/d/f.txt"]).ok();
+    assert!(said.starts_with(&format!("{public}/.weft/link/")), "{said}");
+    let alice = format!("Authorization: Bearer {}\r\n", scene.alice);
+    for (host, status) in [("files.example.org:8443", 200), ("files.example.org", 200), ("evil.example", 421)]
+    {
+        assert_eq!(passed_on(&scene, "GET /d/f.txt", host, &alice, "").status, status, "{host}");
+    }
+    // Also where that server does not pass on by which name it was asked.
+    for host in ["files.example.org:8443", &scene.node.address().to_string()] {
+        let (cookies, page) = link_of_page(&scene, host);
+        assert!(!cookies.is_empty() && cookies.iter().all(|set| set.ends_with("; Secure")), "{cookies:?}");
+        assert!(page.contains(&format!("value=\"{public}/.weft/link/")), "{host}: {page}");
+    }
+}
+
+#[test]
+fn without_a_public_address_a_plain_login_is_a_plain_cookie_and_a_link_leads_where_it_was_asked_for() {
+    let (cookies, page) = link_of_page(&Scene::new(), "localhost:1");
+    assert!(!cookies.is_empty() && !cookies.iter().any(|set| set.contains("Secure")), "{cookies:?}");
+    assert!(page.contains("value=\"http://localhost:1/.weft/link/"), "{page}");
 }

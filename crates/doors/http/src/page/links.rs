@@ -107,9 +107,7 @@ pub async fn make(x: Exchange<'_, '_>, body: &[u8]) -> Served {
     };
     let record = made.record;
     let name = record.path.split_last().map(|(_, name)| name).filter(|_| !record.is_directory);
-    let scheme = if x.talk.is_secured() { "https" } else { "http" };
-    let host = String::from_utf8_lossy(x.head.host());
-    let address = format!("{scheme}://{host}{}", link::encode(&made.secret, name.as_ref()));
+    let address = format!("{}{}", x.talk.origin(x.head), link::encode(&made.secret, name.as_ref()));
     let mut text = String::new();
     frame::begin("A link", &mut text);
     frame::head(&x, &mut text);

@@ -91,7 +91,7 @@ fn forgotten(x: &Exchange<'_, '_>, from: usize) -> Vec<String> {
 
 /// No script reads it, no other site sends it, and over TLS it never leaves in the clear.
 fn attributes(x: &Exchange<'_, '_>) -> &'static str {
-    match x.talk.is_secured() {
+    match x.talk.is_reached_securely() {
         true => "; Path=/; HttpOnly; SameSite=Strict; Secure",
         false => "; Path=/; HttpOnly; SameSite=Strict",
     }

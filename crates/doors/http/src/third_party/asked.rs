@@ -106,7 +106,8 @@ fn is_here(x: &Exchange<'_, '_>, url: &Url) -> bool {
     let scheme = if url.is_secure() { "https" } else { "http" };
     let asked = std::str::from_utf8(x.head.host()).ok();
     let asked = asked.and_then(|host| format!("{scheme}://{host}/").parse::<Url>().ok());
-    if asked.is_some_and(|asked| asked.is_same_server(url)) {
+    let public = x.talk.http.public.as_ref();
+    if asked.as_ref().into_iter().chain(public).any(|own| own.is_same_server(url)) {
         return true;
     }
     let usual = if url.is_secure() { 443 } else { 80 };

@@ -38,6 +38,7 @@ impl Scene {
             https: None,
             monitor: None,
             hosts: Vec::new(),
+            public: None,
             third_party,
             issuers: Vec::new(),
             client_authorities: Vec::new(),
