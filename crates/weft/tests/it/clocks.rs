@@ -3,6 +3,9 @@
 //! Goal: nothing is lost, nobody has a right for longer than it was given, and the audit stays
 //! whole and in order. Method: a node without its doors on a simulated machine; what is to live
 //! through the jump is begun before it: a read, an upload, a lock, what a restart has to give back.
+//! On the same machine: how long a [link](ending) gives out bytes after its end.
+
+mod ending;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -131,9 +134,13 @@ impl Node {
 
     /// Opens a file and returns a read of it that has not begun.
     async fn reading(&self, caller: &Caller, path: &str) -> Result<Box<dyn Source>> {
+        self.reading_at(caller, &at(path)).await
+    }
+
+    async fn reading_at(&self, caller: &Caller, at: &At) -> Result<Box<dyn Source>> {
         let call = self.call(caller, 1);
         let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
-        let opened = self.volume.open(&call, &at(path), &how).await?;
+        let opened = self.volume.open(&call, at, &how).await?;
         opened.file.read(&call, Range::ALL).await
     }
 
