@@ -1,9 +1,12 @@
-//! The rules of `rights.txt`, and what they say of every cell.
+//! The rules of `rights.txt` or `shared.txt`, and what they say of every cell.
 
-use super::{ANSWERS, Answers, CALLERS, Cell, DOORS, KINDS, RIGHTS, SIDES};
+use super::{ANSWERS, Answers, Cell, Ground, SIDES};
 
 /// The rules, in their order.
-pub struct Table(Vec<Rule>);
+pub struct Table {
+    ground: &'static Ground,
+    rules: Vec<Rule>,
+}
 
 struct Rule {
     /// Values of each column; none means all.
@@ -14,38 +17,38 @@ struct Rule {
 
 impl Table {
     /// Reads rules. Fails at a word that its column does not know.
-    pub fn parse(text: &str) -> Self {
+    pub fn parse(ground: &'static Ground, text: &str) -> Self {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
-        Self(lines.map(Rule::parse).collect())
+        Self { ground, rules: lines.map(|line| Rule::parse(ground, line)).collect() }
     }
 
     /// Returns the last rule that speaks of a cell.
     fn decisive(&self, cell: &Cell) -> Option<usize> {
-        self.0.iter().rposition(|rule| rule.speaks_of(cell))
+        self.rules.iter().rposition(|rule| rule.speaks_of(cell))
     }
 
     /// Returns what is expected of every cell.
     pub fn expand(&self) -> Answers {
         let answer = |cell: Cell| {
             let rule = self.decisive(&cell).unwrap_or_else(|| panic!("no rule speaks of {cell:?}"));
-            (cell, self.0[rule].answer.clone())
+            (cell, self.rules[rule].answer.clone())
         };
-        Cell::all().map(answer).collect()
+        Cell::all(self.ground).map(answer).collect()
     }
 
     /// Returns the rules that later ones contradict everywhere.
     pub fn silent(&self) -> Vec<&str> {
-        let mut speaks = vec![false; self.0.len()];
-        for rule in Cell::all().filter_map(|cell| self.decisive(&cell)) {
+        let mut speaks = vec![false; self.rules.len()];
+        for rule in Cell::all(self.ground).filter_map(|cell| self.decisive(&cell)) {
             speaks[rule] = true;
         }
-        let silent = self.0.iter().zip(speaks).filter(|(_, speaks)| !speaks);
+        let silent = self.rules.iter().zip(speaks).filter(|(_, speaks)| !speaks);
         silent.map(|(rule, _)| rule.line.as_str()).collect()
     }
 }
 
 impl Rule {
-    fn parse(line: &str) -> Self {
+    fn parse(ground: &Ground, line: &str) -> Self {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [caller, right, kind, door, side, answer] = words[..] else { panic!("six columns: {line}") };
         assert!(ANSWERS.contains(&answer), "no answer: {line}");
@@ -56,12 +59,13 @@ impl Rule {
             let known = |word: &str| assert!(column.contains(&word), "`{word}` is not of its column: {line}");
             words.split(',').inspect(|word| known(word)).map(str::to_owned).collect()
         };
+        let [callers, rights, kinds, doors] = ground.columns();
         Self {
             columns: [
-                known(caller, &CALLERS),
-                known(right, &RIGHTS),
-                known(kind, &KINDS),
-                known(door, &DOORS),
+                known(caller, callers),
+                known(right, rights),
+                known(kind, kinds),
+                known(door, doors),
                 known(side, &SIDES),
             ],
             answer: answer.to_owned(),

@@ -1,9 +1,9 @@
 //! A node with a container for every caller, right and side, and everybody who asks.
 //!
-//! `/CALLER/RIGHT.SIDE` is a container of its own with one thing of each kind; where
-//! something is removed or renamed, one more of each kind for each door.
+//! `/CALLER/PLACE.SIDE` is a container of its own with one thing of each kind; where
+//! something is removed or renamed, one more of each kind for each door that does it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -14,17 +14,26 @@ use weft_client::Client;
 use weft_core::acl::{Acl, AclEntry, Who};
 use weft_core::attr::SetAttr;
 use weft_core::drop_box::NOT_FOR_ANYONE;
-use weft_core::form::{Ack, At, Call, FileSystem, Guard, Scope};
+use weft_core::form::{Ack, At, Call, Door, FileSystem, Guard, Origin, Scope};
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::{Attenuation, Signed};
-use weft_core::service::{Accounts, Evidence, GroupEdit, NewToken, NewUser, Revoke, Secret, Tokens};
-use weft_core::{CallerName, ContainerId, Deadline, DomainId, FileId, Result, Rights, limits};
+use weft_core::service::{
+    Accounts, Evidence, GroupEdit, LinkGives, Links, NewLink, NewToken, NewUser, Node as _, Revoke, Secret,
+    Tokens,
+};
+use weft_core::{
+    CallerName, ContainerId, Deadline, DomainId, ErrorKind, FileId, RelPath, Result, Rights, limits,
+};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
 
+use super::http::Question;
 use super::mount::{self, Mount, Started};
 use super::native::{at, new};
-use super::{Answers, CALLERS, Cell, DOORS, KINDS, RIGHTS, SIDES, bytes_of, http, native, right};
+use super::{
+    Answers, Cell, DOORS, Ground, Place, RIGHTS, SIDES, bytes_of, dir_of, native, places, right, right_at,
+    secured, vouched,
+};
 use crate::http::Http;
 use crate::node::Node;
 
@@ -39,15 +48,31 @@ const MOUNTS: usize = 4;
 
 /// The user that keeps every container changeable.
 const KEEPER: &str = "keeper";
+/// The user whose credentials are revoked.
+const ENDED: &str = "rita";
 
 /// Somebody who asks, with one credential.
 pub struct Person {
     pub id: usize,
     pub token: Option<String>,
-    /// What HTTP is shown, if that is not the credential: a token for programs.
-    bearer: Option<String>,
+    /// What HTTP is shown, if that is not the credential.
+    shown: Shown,
     pub remote: Arc<Remote>,
     client: Client,
+}
+
+/// What HTTP is shown.
+enum Shown {
+    /// The credential, if there is one.
+    Credential,
+    /// A token for programs, or of an issuer.
+    Token(String),
+    /// A user's name and password.
+    Password(&'static str),
+    /// Nothing, but what lies below a directory is asked for by this address.
+    Link { of: &'static str, address: String },
+    /// The certificate that TLS is shown.
+    Certificate,
 }
 
 /// One container of the world.
@@ -57,9 +82,8 @@ pub struct Member {
     pub things: BTreeMap<&'static str, FileId>,
 }
 
-type Place = (&'static str, &'static str, &'static str);
-
 pub struct World {
+    ground: &'static Ground,
     node: Node,
     runtime: Runtime,
     admin: Person,
@@ -67,6 +91,8 @@ pub struct World {
     people: BTreeMap<Place, Arc<Person>>,
     /// Who has every right everywhere.
     keeper: Arc<Person>,
+    /// Whose credential is revoked before the first question.
+    ended: Arc<Person>,
 }
 
 impl Person {
@@ -74,12 +100,44 @@ impl Person {
     fn new(id: usize, remote: &Arc<Remote>, token: Option<String>) -> Result<Self> {
         let signed = token.as_deref().map(Signed::from_token).transpose()?;
         let client = Client::over(remote.connection().clone(), signed.as_ref())?;
-        Ok(Self { id, token, bearer: None, remote: remote.clone(), client })
+        Ok(Self { id, token, shown: Shown::Credential, remote: remote.clone(), client })
     }
 
-    /// Returns what HTTP is shown.
-    fn shown(&self) -> Option<&str> {
-        self.bearer.as_deref().or(self.token.as_deref())
+    /// Returns what a cell asks in their name.
+    pub fn question(&self, cell: &Cell) -> Option<Question> {
+        let mut question = Question::of(cell)?;
+        if let Shown::Link { of, address } = &self.shown {
+            let below = question.target.strip_prefix(of).expect("only that is asked for");
+            question.target = format!("{address}{below}");
+        }
+        Some(question)
+    }
+
+    fn bearer(&self) -> Option<&str> {
+        match &self.shown {
+            Shown::Token(token) => Some(token),
+            _ => self.token.as_deref(),
+        }
+    }
+
+    /// Returns HTTP in the clear in their name.
+    fn http(&self, node: &Node) -> Http {
+        match self.shown {
+            Shown::Password(user) => Http::basic(node.address(), user, &password(user)),
+            _ => node.http(self.bearer()),
+        }
+    }
+
+    /// Returns curl's names of what it is to show, and that.
+    pub fn shown_to_curl(&self) -> Vec<(&'static str, String)> {
+        match (&self.shown, self.bearer()) {
+            (Shown::Password(user), _) => vec![("user", format!("{user}:{}", password(user)))],
+            (Shown::Certificate, _) => {
+                vouched::CERTIFICATE.map(|(name, file)| (name, file.to_owned())).to_vec()
+            }
+            (_, Some(token)) => vec![("header", format!("Authorization: Bearer {token}"))],
+            (_, None) => Vec::new(),
+        }
     }
 
     /// Returns a call in their name.
@@ -99,8 +157,10 @@ fn user(caller: &str) -> Option<&'static str> {
         "narrowed-path" => "pete",
         "narrowed-host" => "hugo",
         "token" => "tom",
+        "issuer" => vouched::USERS[0],
+        "certificate" => vouched::USERS[1],
         "stranger" => "stan",
-        "revoked" => "rita",
+        "revoked" => ENDED,
         "expired" => "exa",
         _ => return None,
     })
@@ -117,13 +177,23 @@ fn beside(name: &str) -> Rights {
             "lock" => Rights::READ,
             // HTTP shows attributes in listings.
             "attr-read" => Rights::LIST,
+            // A copy takes the properties along.
+            "dav-read" => Rights::INSERT | Rights::ATTR_READ,
+            "dav-insert" => Rights::READ | Rights::ATTR_READ,
+            // A directory is looked into before it is moved.
+            "dav-rename" => Rights::LIST,
+            // It keeps others from writing, so it is for who writes.
+            "dav-lock" => Rights::ATTR_WRITE,
+            // The properties that are there are looked at.
+            "dav-attr-write" => Rights::ATTR_READ,
             _ => Rights::NONE,
         }
 }
 
 /// Returns the rights on one side.
 fn given(name: &str, side: &str) -> Rights {
-    if side == "with" { right(name) | beside(name) } else { Rights::ALL - right(name) }
+    let right = right(right_at(name));
+    if side == "with" { right | beside(name) } else { Rights::ALL - right }
 }
 
 /// Returns a container's ACL; `keeper` only keeps it changeable.
@@ -131,7 +201,7 @@ fn acl(caller: &str, who: Option<Who>, keeper: Who, name: &str, side: &str, vers
     let mut entries = vec![AclEntry::allow(keeper, Rights::ALL)];
     match (caller, who) {
         (_, None) => {}
-        ("administrator" | "owner" | "member" | "domain", Some(who)) => {
+        ("administrator" | "owner" | "member" | "domain" | "link" | "certificate", Some(who)) => {
             entries.push(AclEntry::allow(who, given(name, side)));
         }
         // More is not taken.
@@ -166,6 +236,8 @@ fn narrowed(caller: &str, name: &str, side: &str) -> Attenuation {
 
 /// Makes the world, a caller's part at a time.
 struct Maker<'a> {
+    ground: &'static Ground,
+    node: &'a Node,
     admin: &'a Person,
     administrators: Who,
     domain: DomainId,
@@ -173,8 +245,10 @@ struct Maker<'a> {
 }
 
 impl World {
-    pub fn new() -> Self {
-        let mut node = Node::start();
+    pub fn new(ground: &'static Ground) -> Self {
+        let mut node = Node::unstarted();
+        vouched::furnish(&mut node);
+        node.up();
         // Containers are split faster here than a proof for one relabelling lives.
         node.allow("labels lag behind");
         let runtime = Runtime::new().expect("a runtime");
@@ -186,43 +260,48 @@ impl World {
             let connection = Connection::open(&sys, line, until).await?;
             let remote = Arc::new(Remote::new(connection, As::Anyone));
             let admin = Person::new(0, &remote, Some(token.clone()))?;
-            let members = Maker::new(&admin).await?.make().await?;
-            let people = people(&admin, token).await?;
-            let keeper = login_as(&admin, KEEPER, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
-            let keeper = Arc::new(Person::new(people.len() + 1, &remote, Some(keeper))?);
-            Ok::<_, weft_core::Error>((admin, members, people, keeper))
+            let members = Maker::new(ground, &node, &admin).await?.make().await?;
+            let people = people(ground, &node, &admin, token).await?;
+            let mut others = Vec::new();
+            for (id, user) in (people.len() + 1..).zip([KEEPER, ENDED]) {
+                let token = login_as(&admin, user, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+                others.push(Arc::new(Person::new(id, &remote, Some(token))?));
+            }
+            let [keeper, ended] = others.try_into().map_err(drop).expect("they are two");
+            Ok::<_, weft_core::Error>((admin, members, people, keeper, ended))
         });
-        let (admin, members, people, keeper) = made.expect("the world is made");
-        Self { node, runtime, admin, members, people, keeper }
+        let (admin, members, people, keeper, ended) = made.expect("the world is made");
+        Self { ground, node, runtime, admin, members, people, keeper, ended }
     }
 
     /// Asks one thing as a node does that takes whoever asks for another: for one who may do all, or
     /// for one whose credential has ended.
     pub fn ask_wrongly(&self, cell: &Cell, lets_through: bool) -> String {
-        let ended = &self.people[&("revoked", RIGHTS[0], SIDES[0])];
-        let taken_for = if lets_through { &self.keeper } else { ended };
+        let taken_for = if lets_through { &self.keeper } else { &self.ended };
         match cell.door {
-            "http" => http::ask(&self.node.http(taken_for.token.as_deref()), cell),
+            "http" | "webdav" => ask_http(&self.node, taken_for, cell),
+            "https2" => secured::ask(&self.node, taken_for, &[*cell])[cell].clone(),
             "mount" => asked(&Mount::start(&self.node, taken_for), &[*cell])[cell].clone(),
             _ => {
-                let member = &self.members[&(cell.caller, cell.right, cell.side)];
+                let member = &self.members[&cell.place()];
                 self.runtime.block_on(native::ask(taken_for, cell, member))
             }
         }
     }
 
     fn person(&self, cell: &Cell) -> &Arc<Person> {
-        &self.people[&(cell.caller, cell.right, cell.side)]
+        &self.people[&cell.place()]
     }
 
     /// Asks every question, at each door.
     pub fn ask(&self) -> Answers {
         let start = Instant::now();
         let ended = |caller: &str| matches!(caller, "revoked" | "expired");
-        let (late, early): (Vec<Cell>, Vec<Cell>) = Cell::all().partition(|cell| ended(cell.caller));
+        let (reached, closed): (Vec<Cell>, Vec<Cell>) = Cell::all(self.ground).partition(Cell::can_come);
+        let (late, early): (Vec<Cell>, Vec<Cell>) = reached.into_iter().partition(|cell| ended(cell.caller));
         // What is to end must have begun: mounted, and known to the node.
         let standing: BTreeMap<usize, Started> = self
-            .by_person(&late)
+            .by_person("mount", &late)
             .into_iter()
             .map(|(who, _)| (who.id, Mount::start(&self.node, who)))
             .collect();
@@ -231,38 +310,45 @@ impl World {
         came.extend(self.ask_streams(&early));
         // The minute that is waited for began before the first question.
         self.wait_for_the_end();
-        for (who, cells) in self.by_person(&late) {
+        for (who, cells) in self.by_person("mount", &late) {
             came.extend(asked(&standing[&who.id], &cells));
         }
         came.extend(self.ask_streams(&late));
+        came.extend(closed.into_iter().map(|cell| (cell, "not-offered".to_owned())));
         println!("asked in {:?}", start.elapsed());
         came
     }
 
     /// Presents the credentials that are to end, and revokes one caller's.
     async fn end_credentials(&self) -> Result<()> {
-        for caller in ["revoked", "expired"] {
-            let who = &self.people[&(caller, RIGHTS[0], SIDES[0])];
+        let known = ["revoked", "expired"].into_iter().filter_map(|caller| self.first(caller));
+        for who in known.chain([&self.ended]) {
             who.remote.who_am_i(&who.call().caller).await?;
         }
-        let rita = CallerName::user("rita", self.admin.client.domain())?;
+        let rita = CallerName::user(ENDED, self.admin.client.domain())?;
         self.admin.remote.revoke(&self.admin.call().caller, Revoke::Caller(rita)).await
+    }
+
+    /// Returns who asks first for a caller, if it is one of this world.
+    fn first(&self, caller: &'static str) -> Option<&Arc<Person>> {
+        self.people.get(&(caller, RIGHTS[0], SIDES[0]))
     }
 
     /// Waits until the node says that the short-lived credential has run out, or should have
     /// and has not: then the cells differ.
     fn wait_for_the_end(&self) {
-        let who = &self.people[&("expired", RIGHTS[0], SIDES[0])];
+        let Some(who) = self.first("expired") else { return };
         let until = Instant::now() + LIFE + limits::CLOCK_SKEW_MAX + SLACK;
         while self.node.http(who.token.as_deref()).get("/").status != 401 && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    /// Returns the questions to mounts, by whose mount it is.
-    fn by_person(&self, cells: &[Cell]) -> Vec<(&Arc<Person>, Vec<Cell>)> {
+    /// Returns the questions at a door, by who asks.
+    fn by_person(&self, door: &str, cells: &[Cell]) -> Vec<(&Arc<Person>, Vec<Cell>)> {
         let mut by: BTreeMap<usize, (&Arc<Person>, Vec<Cell>)> = BTreeMap::new();
-        for cell in cells.iter().filter(|cell| cell.door == "mount" && mount::can_be(cell)) {
+        let can_be = |cell: &&Cell| cell.door == door && (door != "mount" || mount::can_be(cell));
+        for cell in cells.iter().filter(can_be) {
             let who = self.person(cell);
             by.entry(who.id).or_insert_with(|| (who, Vec::new())).1.push(*cell);
         }
@@ -270,7 +356,7 @@ impl World {
     }
 
     fn ask_mounts(&self, cells: &[Cell]) -> Answers {
-        let left = Mutex::new(self.by_person(cells));
+        let left = Mutex::new(self.by_person("mount", cells));
         let work = || {
             let mut came = Answers::new();
             loop {
@@ -290,26 +376,28 @@ impl World {
         let of = |door| cells.iter().copied().filter(move |cell| cell.door == door);
         let mut came: Answers = self.runtime.block_on(async {
             let mut came = Answers::new();
-            for caller in CALLERS {
+            for caller in self.ground.callers {
                 let ask = |cell: Cell| async move {
-                    let member = &self.members[&(cell.caller, cell.right, cell.side)];
+                    let member = &self.members[&cell.place()];
                     (cell, native::ask(self.person(&cell), &cell, member).await)
                 };
-                came.extend(join_all(of("native").filter(|cell| cell.caller == caller).map(ask)).await);
+                came.extend(join_all(of("native").filter(|cell| cell.caller == *caller).map(ask)).await);
             }
             came
         });
-        came.extend(of("http").map(|cell| (cell, http::ask(&self.http(&cell), &cell))));
+        for door in ["http", "webdav"] {
+            came.extend(of(door).map(|cell| (cell, ask_http(&self.node, self.person(&cell), &cell))));
+        }
+        for (who, cells) in self.by_person("https2", cells) {
+            came.extend(secured::ask(&self.node, who, &cells));
+        }
         came
     }
+}
 
-    /// The owner comes with her password, the others with their tokens.
-    fn http(&self, cell: &Cell) -> Http {
-        match cell.caller {
-            "owner" => Http::basic(self.node.address(), "olga", &password("olga")),
-            _ => self.node.http(self.person(cell).shown()),
-        }
-    }
+fn ask_http(node: &Node, who: &Person, cell: &Cell) -> String {
+    let ask = |question: Question| question.ask(&who.http(node), cell);
+    who.question(cell).map_or_else(|| "not-offered".to_owned(), ask)
 }
 
 fn asked(mount: &Started, cells: &[Cell]) -> Answers {
@@ -329,29 +417,60 @@ fn password(user: &str) -> String {
 }
 
 /// Logs everybody in, once for each credential that differs.
-async fn people(admin: &Person, token: String) -> Result<BTreeMap<Place, Arc<Person>>> {
+async fn people(
+    ground: &Ground,
+    node: &Node,
+    admin: &Person,
+    token: String,
+) -> Result<BTreeMap<Place, Arc<Person>>> {
     let mut people: BTreeMap<Place, Arc<Person>> = BTreeMap::new();
     let mut ids = 1..;
-    let mut person = |token| Person::new(ids.next().expect("endless"), &admin.remote, token);
-    for caller in CALLERS {
-        let mut known: Vec<(Attenuation, Arc<Person>)> = Vec::new();
-        for (name, side) in RIGHTS.into_iter().flat_map(|name| SIDES.map(|side| (name, side))) {
+    for &caller in ground.callers {
+        let mut known: Vec<(Attenuation, &str, Arc<Person>)> = Vec::new();
+        for place @ (_, name, side) in places(caller) {
             let limits = narrowed(caller, name, side);
-            let same = known.iter().find(|(other, _)| *other == limits).map(|(_, who)| who.clone());
-            let who = match (same, caller) {
-                (Some(who), _) => who,
-                (None, "administrator") => Arc::new(person(Some(token.clone()))?),
-                (None, "token") => {
-                    let (token, secret) = token_of(admin, &format!("{name}.{side}"), limits.clone()).await?;
-                    Arc::new(Person { bearer: Some(secret), ..person(Some(token))? })
+            let scopes = if caller == "issuer" { vouched::scopes(name, side) } else { "" };
+            let same = known.iter().find(|(own, said, _)| *own == limits && *said == scopes);
+            let who = match same {
+                Some((_, _, who)) => who.clone(),
+                None => {
+                    let (token, shown) = match caller {
+                        "administrator" => (Some(token.clone()), Shown::Credential),
+                        "token" => token_of(admin, &format!("{name}.{side}"), limits.clone()).await?,
+                        "issuer" => issued(admin, vouched::token(node, scopes)).await?,
+                        "link" => (None, link(admin).await?),
+                        "owner" => (login(admin, caller, limits.clone()).await?, Shown::Password("olga")),
+                        "certificate" => (None, Shown::Certificate),
+                        _ => (login(admin, caller, limits.clone()).await?, Shown::Credential),
+                    };
+                    let id = ids.next().expect("endless");
+                    Arc::new(Person { shown, ..Person::new(id, &admin.remote, token)? })
                 }
-                (None, _) => Arc::new(person(login(admin, caller, limits.clone()).await?)?),
             };
-            known.push((limits, who.clone()));
-            people.insert((caller, name, side), who);
+            known.push((limits, scopes, who.clone()));
+            people.insert(place, who);
         }
     }
     Ok(people)
+}
+
+/// Makes a link to all that is the link's. A link is no login, at no door.
+async fn link(admin: &Person) -> Result<Shown> {
+    let new = NewLink { gives: LinkGives::Read, life: limits::CREDENTIAL_LIFE, count: None, pin: false };
+    let from = Origin { door: Door::Native, peer: None, uid: None };
+    let path = RelPath::try_from("link")?;
+    let secret = admin.remote.make_link(&admin.call().caller, from, &path, &new).await?.secret;
+    let evidence = Evidence::Link(secret.clone());
+    let login = admin.remote.login(evidence, Attenuation::default(), limits::CREDENTIAL_LIFE).await;
+    assert_eq!(login.map(drop).expect_err("a link is no login").kind(), ErrorKind::NotPermitted);
+    Ok(Shown::Link { of: "/link", address: format!("/.weft/link/{}", secret.expose()) })
+}
+
+/// Returns the credential that a token lets in with at the native door, and what HTTP is shown.
+async fn issued(admin: &Person, token: String) -> Result<(Option<String>, Shown)> {
+    let evidence = Evidence::Token(Secret::new(token.clone()));
+    let signed = admin.remote.login(evidence, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+    Ok((Some(signed.to_token()), Shown::Token(token)))
 }
 
 async fn login(admin: &Person, caller: &str, limits: Attenuation) -> Result<Option<String>> {
@@ -360,15 +479,13 @@ async fn login(admin: &Person, caller: &str, limits: Attenuation) -> Result<Opti
     login_as(admin, user, limits, life).await.map(Some)
 }
 
-/// Makes a token for programs. Returns the credential that it lets in with, and its secret.
-async fn token_of(admin: &Person, name: &str, limits: Attenuation) -> Result<(String, String)> {
+/// Makes a token for programs, which lets in as an issuer's does.
+async fn token_of(admin: &Person, name: &str, limits: Attenuation) -> Result<(Option<String>, Shown)> {
     let tom = login_as(admin, "tom", Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
     let tom = Person::new(0, &admin.remote, Some(tom))?;
     let new = NewToken { name: name.to_owned(), limits, life: limits::CREDENTIAL_LIFE };
     let secret = admin.remote.make_token(&tom.call().caller, &new).await?.secret;
-    let evidence = Evidence::Token(secret.clone());
-    let signed = admin.remote.login(evidence, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
-    Ok((signed.to_token(), secret.expose().to_owned()))
+    issued(admin, secret.expose().to_owned()).await
 }
 
 async fn login_as(admin: &Person, user: &str, limits: Attenuation, life: Duration) -> Result<String> {
@@ -377,17 +494,18 @@ async fn login_as(admin: &Person, user: &str, limits: Attenuation, life: Duratio
 }
 
 impl<'a> Maker<'a> {
-    async fn new(admin: &'a Person) -> Result<Self> {
+    async fn new(ground: &'static Ground, node: &'a Node, admin: &'a Person) -> Result<Self> {
         let domain = admin.client.domain();
         let root = admin.remote.policy(&admin.call(), &At::id(FileId::ROOT)).await?;
         let administrators = root.acl.entries[0].who.clone();
         let keeper = Who::Caller(CallerName::user(KEEPER, domain)?);
-        Ok(Self { admin, administrators, domain, keeper })
+        Ok(Self { ground, node, admin, administrators, domain, keeper })
     }
 
     async fn make(&self) -> Result<BTreeMap<Place, Member>> {
         let caller = &self.admin.call().caller;
-        for user in CALLERS.into_iter().filter_map(user).chain([KEEPER]) {
+        let users = self.ground.callers.iter().filter_map(|caller| user(caller));
+        for user in users.chain([KEEPER, ENDED]).collect::<BTreeSet<_>>() {
             let password = Some(Secret::new(password(user)));
             let user = NewUser { name: user.to_owned(), password, uid: None };
             self.admin.remote.add_user(caller, &user).await?;
@@ -396,9 +514,10 @@ impl<'a> Maker<'a> {
         let mel = GroupEdit::Add(CallerName::user("mel", self.domain)?);
         self.admin.remote.edit_group(caller, &group, &mel).await?;
         let mut members = BTreeMap::new();
-        for caller in CALLERS {
+        for &caller in self.ground.callers {
             let who = match (caller, user(caller)) {
-                ("administrator", _) => Some(self.administrators.clone()),
+                // The link is an administrator's, and gives what they may.
+                ("administrator" | "link", _) => Some(self.administrators.clone()),
                 ("member", _) => Some(Who::Caller(group.clone())),
                 ("domain", _) => Some(Who::Domain(self.domain)),
                 ("anyone", _) => Some(Who::Anyone),
@@ -410,6 +529,30 @@ impl<'a> Maker<'a> {
             members.extend(self.part(caller, who).await?);
         }
         Ok(members)
+    }
+
+    /// Shares a directory of the machine. The owner of one made it when she was an administrator, which she is no
+    /// longer: she may what its entries say.
+    async fn share(&self, caller: &str, top: &str) -> Result<()> {
+        let directory = self.node.make_dir(&format!("shared-{caller}")).display().to_string();
+        let (from, path) = (Origin { door: Door::Native, peer: None, uid: None }, at(top).path);
+        let Some(maker) = user(caller).filter(|_| caller == "owner") else {
+            return self
+                .admin
+                .remote
+                .share(&self.admin.call().caller, from, &directory, &path)
+                .await
+                .map(drop);
+        };
+        let (admin, group) = (self.admin.call().caller, self.administrators.clone());
+        let (Who::Caller(group), name) = (group, CallerName::user(maker, self.domain)?) else {
+            unreachable!("administrators are a group")
+        };
+        self.admin.remote.edit_group(&admin, &group, &GroupEdit::Add(name.clone())).await?;
+        let token = login_as(self.admin, maker, Attenuation::default(), limits::CREDENTIAL_LIFE).await?;
+        let maker = Person::new(0, &self.admin.remote, Some(token))?;
+        maker.remote.share(&maker.call().caller, from, &directory, &path).await?;
+        self.admin.remote.edit_group(&admin, &group, &GroupEdit::Remove(name)).await.map(drop)
     }
 
     async fn protect(&self, path: &str, acl: Acl) -> Result<ContainerId> {
@@ -433,7 +576,11 @@ impl<'a> Maker<'a> {
     /// Makes what is one caller's: a directory whose way is open to it, containers below.
     async fn part(&self, caller: &'static str, who: Option<Who>) -> Result<BTreeMap<Place, Member>> {
         let top = format!("/{caller}");
-        self.make_thing(&top, "directory", None).await?;
+        if self.ground.is_shared {
+            self.share(caller, &top).await?;
+        } else {
+            self.make_thing(&top, "directory", None).await?;
+        }
         let version = self.admin.remote.policy(&self.admin.call(), &at(&top)).await?.acl.version;
         let mut entries = vec![
             AclEntry::allow(self.administrators.clone(), Rights::ALL),
@@ -442,13 +589,12 @@ impl<'a> Maker<'a> {
         entries.extend(who.iter().map(|who| AclEntry::allow(who.clone(), Rights::TRAVERSE)));
         self.protect(&top, Acl { version, entries }).await?;
         let version = self.admin.remote.policy(&self.admin.call(), &at(&top)).await?.acl.version;
-        let places: Vec<Place> =
-            RIGHTS.into_iter().flat_map(|name| SIDES.map(|side| (caller, name, side))).collect();
+        let places: Vec<Place> = places(caller).collect();
         // First all things, then all policies: each split ends what was issued for the rest.
         let things = try_join_all(places.iter().map(|place| self.things(*place))).await?;
-        let protected = places.iter().map(|(caller, name, side)| {
+        let protected = places.iter().map(|place @ (caller, name, side)| {
             let acl = acl(caller, who.clone(), self.keeper.clone(), name, side, version);
-            async move { self.protect(&format!("/{caller}/{name}.{side}"), acl).await }
+            async move { self.protect(&dir_of(*place), acl).await }
         });
         let containers = try_join_all(protected).await?;
         let members =
@@ -457,26 +603,36 @@ impl<'a> Maker<'a> {
     }
 
     /// Makes the things of one container. Files have bytes where they are touched.
-    async fn things(&self, (caller, name, side): Place) -> Result<BTreeMap<&'static str, FileId>> {
-        let dir = format!("/{caller}/{name}.{side}");
-        let owner = user(caller).filter(|_| caller == "owner");
+    async fn things(&self, place: Place) -> Result<BTreeMap<&'static str, FileId>> {
+        let ((caller, name, _), dir) = (place, dir_of(place));
+        // Whose what lies in a shared directory is, the machine says.
+        let owner = user(caller).filter(|_| caller == "owner" && !self.ground.is_shared);
         let owner = owner.map(|user| CallerName::user(user, self.domain)).transpose()?;
         self.make_thing(&dir, "directory", owner.as_ref()).await?;
         let mut things = BTreeMap::new();
-        for kind in KINDS {
+        for &kind in self.ground.kinds {
             things.insert(kind, self.make_thing(&format!("{dir}/{kind}"), kind, owner.as_ref()).await?);
-            if matches!(name, "remove" | "rename") {
-                for door in DOORS {
-                    self.make_thing(&format!("{dir}/{door}.{kind}"), kind, owner.as_ref()).await?;
-                }
+            for door in spare_at(name) {
+                self.make_thing(&format!("{dir}/{door}.{kind}"), kind, owner.as_ref()).await?;
             }
         }
-        if matches!(name, "read" | "write" | "append" | "execute" | "traverse") {
-            for kind in ["file", "small"] {
+        if matches!(name, "read" | "write" | "append" | "execute" | "traverse" | "dav-read" | "dav-insert") {
+            let files = self.ground.kinds.iter().filter(|kind| matches!(**kind, "file" | "small"));
+            for kind in files {
                 native::write(self.admin, at(&format!("{dir}/{kind}")), Rights::WRITE, bytes_of(kind))
                     .await?;
             }
         }
         Ok(things)
+    }
+}
+
+/// Returns the doors that remove or rename something at a place.
+fn spare_at(name: &str) -> &'static [&'static str] {
+    match name {
+        "remove" => &DOORS,
+        "rename" => &["native", "mount"],
+        "dav-rename" => &["webdav", "https2"],
+        _ => &[],
     }
 }
