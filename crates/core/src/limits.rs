@@ -27,8 +27,7 @@ pub const LINK_STEPS_MAX: usize = 40;
 pub const LINKS_MAX: u32 = 65_000;
 /// Bytes in one file.
 pub const FILE_BYTES_MAX: u64 = 1 << 62;
-/// Bytes a file may have and still live inline in metadata: with key and row around them they fill a leaf
-/// of 16 KiB, the tree's pages being powers of two.
+/// Bytes a file may have and still live inline in metadata: its row then fills a leaf of 16 KiB.
 pub const INLINE_BYTES_MAX: u64 = 15 << 10;
 /// Bytes that a file may announce and still be published in one transaction, with no row of a stage.
 pub const BRIEF_BYTES_MAX: u64 = 1 << 20;
@@ -46,8 +45,7 @@ pub const TAG_VALUE_BYTES_MAX: usize = 60 << 10;
 
 /// Rules of what one copy leaves out.
 pub const RULES_MAX: usize = 10_000;
-/// Files of one copy under way at once: enough to share flushes, and to fill messages while others are
-/// under way.
+/// Files of one copy under way at once: enough to share flushes and to fill messages.
 pub const COPIES_AT_ONCE_MAX: usize = 256;
 /// Bytes that those files may have together, unless one alone has more.
 pub const COPIES_AT_ONCE_BYTES: u64 = 16 << 20;
@@ -463,15 +461,13 @@ pub const KV_FOLD_BYTES: usize = 16 << 20;
 /// A fold is due as well once the log since the last is so many times as long: a row that is
 /// written over and over takes no memory, but the log, and time at a start.
 pub const KV_FOLD_LOG_SHARE: u64 = 4;
-/// Bytes changed in memory after which writers wait for the fold. Twice this much, at most, is
-/// replayed at a start.
+/// Bytes changed in memory after which writers wait for the fold. A start replays twice as much at most.
 pub const KV_OVERLAY_BYTES_MAX: usize = 32 << 20;
 /// Bytes of one file that may differ, in memory, from the disk that is looked at and left as it is.
 pub const SHADOW_FILE_BYTES_MAX: u64 = 1 << 30;
 /// How long a fold that failed rests before it is tried again.
 pub const KV_FOLD_RETRY: Duration = Duration::from_secs(1);
-/// Bytes of the metadata tree kept in memory where nobody says how much there is: half of them rows,
-/// the rest pages.
+/// Bytes of the metadata tree kept in memory where nobody says how much there is; half of it are rows.
 pub const KV_TREE_CACHE_BYTES: usize = 128 << 20;
 /// The share of its memory that a node keeps the metadata tree in, once that is so large: one part of
 /// so many, within the two bounds below.
@@ -751,8 +747,7 @@ pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
-/// How long a mount rests after it was refused the changes, and at least between two
-/// times it drops everything.
+/// How long a mount rests after changes were refused it, and at least between two times it drops all.
 pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
 /// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
 pub const MOUNT_REFUSALS_MAX: usize = 64;

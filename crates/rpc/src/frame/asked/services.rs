@@ -1,5 +1,4 @@
-//! Messages about accounts, the node and the audit log, both ways, made of anything that their
-//! types may hold.
+//! Messages about accounts, node and audit log, both ways, made of anything that their types may hold.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
