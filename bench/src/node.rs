@@ -63,11 +63,17 @@ impl Node {
     }
 }
 
-/// Shares a directory of the machine at a path of the tree.
+/// Makes a directory of the tree.
+pub fn make_directory(node: &Path, at: &str) -> Result<()> {
+    tell(node, &["mkdir", at], "").map(drop)
+}
+
+/// Shares a directory of the machine at a path of the tree, where alice may do everything.
 pub fn share(node: &Path, directory: &Path, at: &str) -> Result<()> {
     let directory = directory.canonicalize()?;
     let directory = directory.to_str().ok_or("a place of ours is text")?;
-    tell(node, &["share", directory, at], "").map(drop)
+    tell(node, &["share", directory, at], "")?;
+    tell(node, &["acl", "grant", at, "alice", "all"], "").map(drop)
 }
 
 /// Runs one command of the CLI against the node in `folder`; returns what it printed.

@@ -6,7 +6,7 @@ use super::Size;
 use crate::Result;
 use crate::count::{count, family};
 use crate::load::http;
-use crate::node::{Node, share};
+use crate::node::{Node, make_directory, share};
 use crate::peer::apache;
 use crate::place::{Place, noise};
 use crate::report::{Better, Report};
@@ -27,6 +27,7 @@ pub fn propfind(report: &mut Report, size: Size) -> Result<()> {
     }
     let node = Node::start(place.path())?;
     let line = format!("{}\r\n", node.header());
+    make_directory(node.folder(), "/bench/managed")?;
     http::put_many(node.port(), &line, "/bench/managed/entry-", &noise(64), entries, 4)?;
     share(node.folder(), &folder, "/bench/shared")?;
     let Some(server) = report.peer("dav.propfind", apache::start(place.path(), &folder))? else {

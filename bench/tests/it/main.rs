@@ -104,6 +104,23 @@ fn the_http_door_beside_its_peers_in_small() {
 }
 
 #[test]
+fn a_directory_served_in_place_beside_its_peers_in_small() {
+    measured("http.export.get.1g", &["http.export.get.1g.first_touch", "http.export.get.1g.4.nginx"]);
+    measured("http.export.get.170k", &["http.export.get.170k"]);
+    measured("http.export.get.1k", &["http.export.get.1k"]);
+    measured("http.export.put.1g", &["http.export.put.1g.put.c", "http.export.put.1g.nginx-synced"]);
+    measured("http.export.put.small", &["http.export.put.small.put.c"]);
+    measured("share.list", &["share.list.500", "share.list.first", "share.list.memory"]);
+}
+
+#[test]
+fn whole_trees_and_listings_beside_what_people_use_in_small() {
+    measured("dav.propfind", &["dav.propfind.all.managed", "dav.propfind.named.shared"]);
+    measured("import.src", &["import.src", "import.src.unflushed"]);
+    measured("import.pdb", &["import.pdb"]);
+}
+
+#[test]
 fn a_node_at_rest_and_after_a_kill_in_small() {
     let said = measured("idle", &["idle.memory.weft", "idle.connection.50", "idle.connection.tls.50"]);
     for side in
