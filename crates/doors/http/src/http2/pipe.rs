@@ -51,11 +51,21 @@ pub async fn carry(
     let (from, into) = tokio::io::split(socket);
     let answered = async {
         let mut answered = pin!(Answer::new(sys, from).send(&mut respond, is_head));
-        tokio::select! {
+        let mut brought = pin!(bring(body, framing, into));
+        let answered = tokio::select! {
             biased;
             answered = &mut answered => answered,
-            () = bring(body, framing, into) => answered.await,
+            () = &mut brought => return answered.await,
+        };
+        if answered.is_ok() {
+            // Of a stream that is reset while they still send, some clients (curl 7.88) lose the answer. How much
+            // more is taken is the exchange's to say, which closes its end.
+            tokio::select! {
+                () = &mut brought => {}
+                () = sys.sleep(limits::HTTP_LINGER) => {}
+            }
         }
+        answered
     };
     let answered = answered.await;
     if let Err(Broken::Exchange) = answered {

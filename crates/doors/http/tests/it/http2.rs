@@ -287,3 +287,27 @@ async fn what_is_no_http_2_behind_its_preface_ends_the_connection_and_nothing_el
     assert!(said.starts_with("HTTP/1.1 204") && said.contains("HTTP/1.1 505"), "{said}");
     assert_eq!(Line::to(&house).await.get("/none").await.status(), 404);
 }
+
+/// Some clients take the reset of a stream that they still send on for the loss of its answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_upload_of_little_more_than_was_sent_is_not_reset_and_one_without_end_is() {
+    let house = House::open().await;
+    let line = Line::to(&house).await;
+    let refused = async |length: usize| {
+        let request = Request::put("http://localhost/").header("content-length", length);
+        let (answer, body) = line.begin(request, false).await;
+        let answer = whole(answer).await.expect("it is answered before its body came");
+        assert!((400..500).contains(&answer.status()), "{}", answer.status());
+        body
+    };
+    let mut body = refused(5).await;
+    body.send_data(Bytes::from_static(b"bytes"), true).expect("it is open");
+    // What comes on this connection later came after a reset, had there been one.
+    assert_eq!(line.get("/").await.status(), 200);
+    let reset = std::future::poll_fn(|context| body.poll_reset(context));
+    assert!(futures_util::FutureExt::now_or_never(reset).is_none_or(|reset| reset.is_err()), "it was reset");
+    let mut body = refused(1 << 30).await;
+    let reset = std::future::poll_fn(|context| body.poll_reset(context));
+    let reset = tokio::time::timeout(Duration::from_secs(30), reset).await.expect("in the end");
+    assert_eq!(reset.expect("by the other side"), Reason::NO_ERROR);
+}
