@@ -240,25 +240,30 @@ pub async fn a_circle_of_waiters_is_a_deadlock(subject: &dyn Subject) {
         site.file(path, b"").await;
     }
     let lock = lock_of("o", range(0, 1), LockKind::Exclusive);
-    let call = |session: u128| site.call_of(&site.admin, session);
-    for (session, path) in [(1, "a"), (2, "b"), (3, "c")] {
-        site.fs.lock(&call(session), &at(path), &lock, Wait::No).await.works();
+    let held = ["a", "b", "c"];
+    let call = |caller: usize| site.call_of(&site.admin, caller as u128 + 1);
+    for (caller, path) in held.into_iter().enumerate() {
+        site.fs.lock(&call(caller), &at(path), &lock, Wait::No).await.works();
     }
+    // Each waits for the next; whoever comes last closes the circle, which is any of them.
     let until = wait(&site, Duration::from_secs(20));
-    let begin = |call: Call, path: &'static str| {
-        let (fs, lock) = (site.fs.clone(), lock.clone());
-        tokio::spawn(async move { fs.lock(&call, &at(path), &lock, until).await.map(|_| ()) })
-    };
-    let one = begin(call(1), "b");
-    let_it_begin().await;
-    let two = begin(call(2), "c");
-    let_it_begin().await;
-    let three = soon(site.fs.lock(&call(3), &at("a"), &lock, until)).await.map(|_| ());
-    assert_eq!(three.fails(), ErrorKind::Deadlock);
-    site.fs.unlock(&call(3), &at("c"), &lock).await.works();
-    soon(two).await.expect("it ran").works();
-    site.fs.unlock(&call(2), &at("b"), &lock).await.works();
-    soon(one).await.expect("it ran").works();
+    let mut waits = tokio::task::JoinSet::new();
+    for caller in 0..held.len() {
+        let (fs, call, lock) = (site.fs.clone(), call(caller), lock.clone());
+        let wanted = at(held[(caller + 1) % held.len()]);
+        waits.spawn(async move { (caller, fs.lock(&call, &wanted, &lock, until).await.map(|_| ())) });
+    }
+    let mut next = async || soon(waits.join_next()).await.expect("one still waits").expect("it ran");
+    let (told, answer) = next().await;
+    assert_eq!(answer.fails(), ErrorKind::Deadlock);
+    let mut gives = told;
+    for _ in 1..held.len() {
+        site.fs.unlock(&call(gives), &at(held[gives]), &lock).await.works();
+        let (caller, answer) = next().await;
+        answer.works();
+        assert_eq!((caller + 1) % held.len(), gives, "who waited for that one has it");
+        gives = caller;
+    }
 }
 
 /// Locks need `lock`; giving up what is not held is no error.
