@@ -114,6 +114,11 @@ impl Beneath {
         Ok(Held::of(fd))
     }
 
+    /// Returns the user of the machine whose it is.
+    pub fn owner(&self) -> Result<u32> {
+        Ok(fs::fstat(&self.root).map_err(refused)?.st_uid)
+    }
+
     /// Finds what is at a path: names, with a slash between two; empty means the directory itself.
     /// A symbolic link at the end is what is found; one before it is `Loop`.
     pub fn find(&self, path: &[u8]) -> Result<Held> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use weft_core::form::{Call, Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
+use weft_core::form::{Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 use weft_core::{Deadline, ErrorKind, Rights, SessionId};
 
 use super::Subject;

@@ -82,9 +82,18 @@ impl Held {
     /// Opens a regular file, or `Invalid`: a device would act, and a pipe wait, when it is opened.
     pub fn open(&self, write: bool) -> Result<Arc<RealFile>> {
         let stat = fs::fstat(&self.0).map_err(refused)?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => {}
-            FileType::Directory => return Err(Error::new(ErrorKind::IsDirectory, "it is a directory")),
+        self.open_sort(Sort::of_mode(stat.st_mode), write)
+    }
+
+    /// Opens it likewise, once its facts are known: what an inode is never changes.
+    pub fn open_known(&self, facts: &Facts, write: bool) -> Result<Arc<RealFile>> {
+        self.open_sort(facts.sort, write)
+    }
+
+    fn open_sort(&self, sort: Sort, write: bool) -> Result<Arc<RealFile>> {
+        match sort {
+            Sort::File => {}
+            Sort::Directory => return Err(Error::new(ErrorKind::IsDirectory, "it is a directory")),
             _ => return Err(Error::invalid("it has no bytes of its own")),
         }
         let access = if write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -191,16 +200,23 @@ impl Held {
         fs::utimensat(&self.0, c"", &times, AtFlags::EMPTY_PATH).map_err(refused)
     }
 
-    /// Returns the names of its extended attributes, sorted. A file system without any has none.
-    pub fn tags(&self) -> Result<Vec<Vec<u8>>> {
-        self.must_not_be_a_link()?;
-        let mut list = vec![0; TAG_BYTES_MAX];
-        let length = match fs::listxattr(self.path(), &mut list[..]) {
-            Err(Errno::OPNOTSUPP) => 0,
-            length => length.map_err(refused)?,
+    /// Returns the names of its extended attributes, sorted, once its facts are known. A file system without
+    /// any has none.
+    pub fn tags(&self, facts: &Facts) -> Result<Vec<Vec<u8>>> {
+        if facts.sort == Sort::Symlink {
+            return Err(followed());
+        }
+        // Nearly all that is asked has none, or few.
+        let (path, mut few) = (self.path(), [0; 256]);
+        let mut names = match fs::listxattr(&path, &mut few[..]) {
+            Err(Errno::OPNOTSUPP) => Vec::new(),
+            Err(Errno::RANGE) => {
+                let mut many = vec![0; TAG_BYTES_MAX];
+                let length = fs::listxattr(&path, &mut many[..]).map_err(refused)?;
+                names_in(&many[..length])
+            }
+            length => names_in(&few[..length.map_err(refused)?]),
         };
-        let names = list[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty());
-        let mut names: Vec<_> = names.map(<[u8]>::to_vec).collect();
         names.sort_unstable();
         Ok(names)
     }
@@ -246,13 +262,18 @@ impl Held {
     fn must_not_be_a_link(&self) -> Result<()> {
         let stat = fs::fstat(&self.0).map_err(refused)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
-            return Err(Error::new(
-                ErrorKind::Unsupported,
-                "a symbolic link of the machine has none of its own",
-            ));
+            return Err(followed());
         }
         Ok(())
     }
+}
+
+fn followed() -> Error {
+    Error::new(ErrorKind::Unsupported, "a symbolic link of the machine has none of its own")
+}
+
+fn names_in(list: &[u8]) -> Vec<Vec<u8>> {
+    list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
 pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<Facts> {

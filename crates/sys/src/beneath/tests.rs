@@ -40,9 +40,10 @@ fn no_path_leads_out() {
     }
     for link in ["link", "file", "d/magic"] {
         let held = beneath.find(link.as_bytes()).expect("the link itself");
-        assert_eq!(held.facts().expect("facts").sort, Sort::Symlink);
+        let facts = held.facts().expect("facts");
+        assert_eq!(facts.sort, Sort::Symlink);
         assert_eq!(held.open(false).map(drop).expect_err("a link is not opened").kind(), ErrorKind::Invalid);
-        assert_eq!(held.tags().expect_err("nor followed").kind(), ErrorKind::Unsupported);
+        assert_eq!(held.tags(&facts).expect_err("nor followed").kind(), ErrorKind::Unsupported);
         assert_eq!(held.set_mode(0o777).expect_err("nor followed").kind(), ErrorKind::Unsupported);
     }
 }
@@ -140,9 +141,13 @@ fn attributes_are_of_the_inode_that_was_found() {
     let facts = top.inside(b"g").and_then(|held| held.facts()).expect("there");
     assert_eq!((facts.mode, facts.mtime), (0o640, Time::from_unix(-7, 5)));
     let other = top.inside(b"f").expect("there");
-    assert_eq!((other.facts().expect("facts").mode, other.tags().expect("none")), (0o600, vec![]));
+    let its = other.facts().expect("facts");
+    assert_eq!((its.mode, other.tags(&its).expect("none")), (0o600, vec![]));
     assert_eq!(held.tag(b"user.a").expect("there").as_deref(), Some(&b"1"[..]));
-    assert_eq!(held.tags().expect("one"), [b"user.a".to_vec()]);
+    assert_eq!(held.tags(&facts).expect("one"), [b"user.a".to_vec()]);
+    let long: Vec<Vec<u8>> = (0..9).map(|n| format!("user.a{}", "b".repeat(40 + n)).into_bytes()).collect();
+    long.iter().for_each(|name| held.set_tag(name, Some(b"2")).expect("it can"));
+    assert_eq!(held.tags(&facts).expect("many")[1..], long[..]);
     held.set_tag(b"user.a", None).expect("there");
     assert_eq!(held.set_tag(b"user.a", None).expect_err("gone").kind(), ErrorKind::NoAttribute);
 }

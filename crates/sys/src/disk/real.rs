@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FallocateFlags, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 use weft_core::form::{OpenedFile, Seek};
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, Result, Time};
 
 use super::{Disk, DiskFile, DiskLock, DiskSpace, Entry, FileSize, FlushSite, Open, residency};
 use crate::fault;
@@ -175,6 +175,10 @@ fn looked_up(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<FileType> {
 }
 
 /// The kernel never gives negative sizes; `st_blocks` counts 512 bytes whatever the disk has.
+fn length_of(stat: &fs::Stat) -> Result<u64> {
+    u64::try_from(stat.st_size).map_err(|_| Error::internal("the machine gave a negative length"))
+}
+
 fn file_size(stat: &fs::Stat) -> FileSize {
     let whole = |value| u64::try_from(value).unwrap_or(0);
     FileSize { len: whole(stat.st_size), used: whole(stat.st_blocks) * 512 }
@@ -244,6 +248,20 @@ impl RealFile {
         Ok(self.len()?.saturating_sub(bytes.len() as u64))
     }
 
+    /// Returns its length, and when its bytes last changed.
+    pub fn stamp(&self) -> Result<(u64, Time)> {
+        let stat = fs::fstat(&self.file).map_err(|errno| self.failed(errno, "stat"))?;
+        Ok((length_of(&stat)?, Time::from_unix(stat.st_mtime, stat.st_mtime_nsec as u32)))
+    }
+
+    /// Reads a range if all of it is there, and in memory; nothing if it is not, or nobody can tell.
+    pub fn read_at_once(&self, at: u64, length: usize) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        let into = &mut [io::IoSliceMut::new(&mut bytes)];
+        let read = rustix::io::preadv2(&self.file, into, at, rustix::io::ReadWriteFlags::NOWAIT);
+        read.is_ok_and(|read| read == length).then_some(bytes)
+    }
+
     /// Makes zeros of a range, as far as the file reaches.
     pub fn punch_within(&self, at: u64, length: u64) -> Result<()> {
         let length = length.min(self.len()?.saturating_sub(at));
@@ -307,8 +325,7 @@ impl DiskFile for RealFile {
     }
 
     fn len(&self) -> Result<u64> {
-        let stat = fs::fstat(&self.file).map_err(|errno| self.failed(errno, "stat"))?;
-        u64::try_from(stat.st_size).map_err(|_| Error::internal("the machine gave a negative length"))
+        length_of(&fs::fstat(&self.file).map_err(|errno| self.failed(errno, "stat"))?)
     }
 
     fn measure(&self) -> Result<FileSize> {

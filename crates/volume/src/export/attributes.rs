@@ -80,7 +80,8 @@ impl View<'_> {
         self.need(&node, Rights::ATTR_READ)?;
         self.need_access(&node, READ)?;
         let mut tags = Vec::new();
-        let names = if node.kind == Kind::Symlink { Vec::new() } else { node.held.tags()? };
+        let link = node.kind == Kind::Symlink;
+        let names = if link { Vec::new() } else { node.held.tags(&node.facts)? };
         let names = names.into_iter().filter_map(|name| Some(name.strip_prefix(USER)?.to_vec()));
         let names = names.filter(|name| from.is_none_or(|from| &name[..] > from.as_bytes()));
         for name in names {

@@ -1,13 +1,13 @@
 //! A file to read or write.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Version, Wcc};
 use weft_core::form::{
     Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
 };
-use weft_core::{Error, FileId, Result, Rights, limits};
+use weft_core::{Error, FileId, Result, Rights, Tick, TraceId, limits};
 use weft_sys::DiskFile;
 use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
@@ -16,7 +16,7 @@ use super::Volume;
 use super::audit::Deed;
 use super::lease::Lease;
 use super::names::{check_size, too_large};
-use super::source::{FileSource, changed_while_read, is_unchanged};
+use super::source::{FileSource, changed_while_read, stamp_of};
 use super::view::{Node, View};
 
 /// A file to read or write.
@@ -33,7 +33,17 @@ pub(super) struct Held {
     pub(super) number: u64,
     /// The one version that a pinned open sees, and what the file looked like.
     pub(super) pinned: Option<(Facts, Version)>,
-    pub(super) held: Arc<weft_sys::beneath::Held>,
+    /// What the request that opened it saw, until something was done with it.
+    pub(super) looked: Mutex<Option<Looked>>,
+}
+
+/// What a request saw: all of one request goes by that, for a moment, and nothing else does.
+pub(super) struct Looked {
+    pub(super) by: TraceId,
+    pub(super) when: Tick,
+    /// The count of policy changes before.
+    pub(super) seen: u64,
+    pub(super) node: Node,
 }
 
 impl ExportFile {
@@ -49,25 +59,34 @@ impl ExportFile {
     async fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Arc<Lease>, Node)> {
         self.is_open()?;
         let any_of: Vec<_> = any_of.iter().copied().filter(|op| self.need.contains(*op)).collect();
-        let id = self.id;
+        let (id, looked) = (self.id, self.looked(call));
         let look = move |view: &View<'_>| {
-            let node = view.node(id)?;
+            let node = match looked.filter(|looked| looked.seen == view.seen) {
+                Some(looked) => looked.node,
+                None => view.node(id)?,
+            };
             Ok((Lease::take(view, &node, &any_of)?, node))
         };
         let (lease, node) = self.volume.look(call, look).await?;
         Ok((Arc::new(lease), node))
     }
 
+    /// Returns what this very request saw when it opened the file, once.
+    fn looked(&self, call: &Call) -> Option<Looked> {
+        let open = self.open.as_ref()?;
+        let looked = open.looked.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let age = self.volume.sys.clock().tick().since(looked.when);
+        (looked.by == call.trace && age < limits::EXPORT_ROOT_HELD).then_some(looked)
+    }
+
     fn pinned(&self) -> Option<&(Facts, Version)> {
         self.open.as_ref().and_then(|open| open.pinned.as_ref())
     }
 
-    async fn source(&self, lease: Arc<Lease>, node: &Node, range: Range) -> Result<FileSource> {
-        let size = self.pinned().map_or(node.facts.size, |(facts, _)| facts.size);
-        let (at, left) = range.within(size);
-        let pinned = self.open.as_ref().and_then(|open| Some((open.held.clone(), open.pinned.as_ref()?.0)));
-        let stalls = self.volume.entered(&self.volume.sys_deadline()).await?.0.stalls;
-        Ok(FileSource { lease, file: self.file.clone(), at, left, pinned, stalls })
+    fn source(&self, lease: Arc<Lease>, node: &Node, range: Range) -> FileSource {
+        let pinned = self.pinned().map(|(facts, _)| stamp_of(facts));
+        let (at, left) = range.within(pinned.map_or(node.facts.size, |(size, _)| size));
+        FileSource { lease, file: self.file.clone(), at, left, pinned }
     }
 
     /// Waits until nobody else appends.
@@ -181,7 +200,7 @@ impl OpenFile for ExportFile {
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         let read = async {
             let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE]).await?;
-            Ok(Box::new(self.source(lease, &node, range).await?) as Box<dyn Source>)
+            Ok(Box::new(self.source(lease, &node, range)) as Box<dyn Source>)
         };
         read.await.map_err(|e: Error| e.op("read"))
     }
@@ -189,7 +208,7 @@ impl OpenFile for ExportFile {
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
         let read = async {
             let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE]).await?;
-            digests_of(&mut self.source(lease, &node, digested_range(block)).await?).await
+            digests_of(&mut self.source(lease, &node, digested_range(block))).await
         };
         read.await.map_err(|e: Error| e.op("read"))
     }
@@ -244,7 +263,7 @@ impl OpenFile for ExportFile {
                 return Err(Error::not_found("the offset is at or beyond the end"));
             }
             if let Some((facts, _)) = self.pinned()
-                && !is_unchanged(facts, &node.facts)
+                && stamp_of(facts) != stamp_of(&node.facts)
             {
                 return Err(changed_while_read());
             }

@@ -17,6 +17,8 @@ pub(super) struct Lease {
     pub(super) call: Call,
     pub(super) id: FileId,
     op: Rights,
+    /// Whether reading may wait for a network or another program.
+    pub(super) stalls: bool,
     held: Mutex<Held>,
 }
 
@@ -35,7 +37,7 @@ impl Lease {
                 Ok(granted) => {
                     let held = Mutex::new(Held { granted, seen: view.seen });
                     let (volume, call) = (view.volume.clone(), view.call.clone());
-                    return Ok(Self { volume, call, id: node.id, op: *op, held });
+                    return Ok(Self { volume, call, id: node.id, op: *op, stalls: view.slow, held });
                 }
                 Err(error) => refused = Some(error),
             }

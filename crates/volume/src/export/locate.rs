@@ -5,7 +5,7 @@
 
 use weft_core::attr::Kind;
 use weft_core::form::{At, Follow};
-use weft_core::{Error, ErrorKind, Name, Result, Rights, limits};
+use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 
 use super::known::{above, join};
 use super::stages::is_reserved;
@@ -70,8 +70,11 @@ impl View<'_> {
         {
             return Ok(None);
         }
-        let base = self.node(at.base)?;
-        let path = join_path(&base.path, at.path.as_bytes());
+        let base = match at.base == FileId::root_of(self.volume.id) {
+            true => Vec::new(),
+            false => self.node(at.base)?.path,
+        };
+        let path = join_path(&base, at.path.as_bytes());
         let Ok(held) = self.root.find(&path) else { return Ok(None) };
         let node = self.node_of(path, held, bound)?;
         Ok(node.filter(|node| node.kind != Kind::Symlink || at.follow == Follow::Never))

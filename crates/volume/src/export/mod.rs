@@ -120,6 +120,8 @@ struct Volume {
     root: root::Root,
     /// The user of the machine whose rights limit it, if any do.
     user: Option<user::Known>,
+    /// The user and the group that the node acts as.
+    own: (u32, u32),
     /// Who is shown as the owner of what belongs to the user that the share is limited to, or else to
     /// the node's own.
     owner: CallerId,
@@ -155,6 +157,7 @@ impl Export {
         Ok(Self(Arc::new(Volume {
             root: root::Root::of(&share.directory, share.root),
             user: share.limited_to.map(user::Known::of),
+            own: (weft_sys::process::uid(), weft_sys::process::gid()),
             owner: share.by.id(),
             versions: version::Versions::new(&sys),
             sys,

@@ -1,8 +1,8 @@
 //! Opening files, under a session or by their id alone, and copying between them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use weft_core::attr::{Kind, Wcc};
+use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::New;
 use weft_core::form::{
     At, BytesSource, Call, Copied, OpenFile, OpenHow, Opened, Pin, Range, WriteAt, check_carried, collect,
@@ -12,7 +12,7 @@ use weft_core::{Error, FileId, Result, Rights, limits};
 use super::Volume;
 use super::attributes::must_have_bytes;
 use super::audit::Deed;
-use super::file::{ExportFile, Held};
+use super::file::{ExportFile, Held, Looked};
 use super::names::taken;
 use super::opens::OpenInode;
 use super::version::{is_young, until_grown};
@@ -51,6 +51,13 @@ struct Found {
     deed: Option<Deed>,
 }
 
+/// What was opened, as one look saw it.
+struct Seen {
+    attr: Attr,
+    /// The count of policy changes before.
+    policies: u64,
+}
+
 impl View<'_> {
     fn open(&self, at: &At, how: &OpenHow) -> Result<Found> {
         let needs = if how.truncate { how.need | Rights::WRITE } else { how.need };
@@ -80,7 +87,7 @@ impl View<'_> {
         }
         self.need(&node, needs)?;
         must_have_bytes(&node)?;
-        let file = node.held.open(writes)?;
+        let file = node.held.open_known(&node.facts, writes)?;
         let deed =
             how.truncate.then(|| Deed::of(self, "write", &node, (&node, Rights::WRITE)).of_file(&node));
         if how.truncate {
@@ -104,7 +111,7 @@ impl View<'_> {
         let for_now = weft_core::attr::SetAttr { mode: Some(0o600), ..make.set.clone() };
         let made = self.make_in(dir, name, &New::File { verifier: None }, &for_now);
         let node = made.map_err(|e| if e.kind() == weft_core::ErrorKind::Exists { busy(e) } else { e })?;
-        let file = node.held.open(true)?;
+        let file = node.held.open_known(&node.facts, true)?;
         node.held.set_mode(mode)?;
         let node = self.again(&node)?;
         let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
@@ -120,7 +127,8 @@ impl View<'_> {
         }
         self.need(&node, need)?;
         must_have_bytes(&node)?;
-        let file = node.held.open(need.intersects(Rights::WRITE | Rights::APPEND))?;
+        let writes = need.intersects(Rights::WRITE | Rights::APPEND);
+        let file = node.held.open_known(&node.facts, writes)?;
         Ok((node, file))
     }
 }
@@ -134,39 +142,51 @@ impl Volume {
     pub(super) async fn open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
         how.check()?;
         let opening = Opening { volume: self.clone(), number: Some(self.opens.begin(call.session)?) };
-        let (place, asked, volume, own) = (at.clone(), how.clone(), self.clone(), call.clone());
-        // What it makes or cuts is recorded even if nobody waits for it any more.
-        let found = self.undropped(call, async move {
-            let acts = asked.truncate || asked.make.is_some();
-            let look = move |view: &View<'_>| view.open(&place, &asked);
-            let mut found = match acts {
-                true => {
-                    let _turn = volume.in_turn(&own).await?;
-                    volume.look_to_act(&own, look).await?
-                }
-                false => volume.look(&own, look).await?,
-            };
-            if let Some(deed) = found.deed.take() {
-                volume.leave(&own, deed).await?;
-            }
-            Ok(found)
-        });
-        let Found { mut node, file, made, parent, .. } = found.await?;
+        let when = self.sys.clock().tick();
+        let (Found { mut node, file, made, parent, .. }, mut seen) = self.find_to_open(call, at, how).await?;
         let pins = how.pin == Pin::Version;
         for _ in 0..GROWTHS_AWAITED {
             if !pins || !is_young(&node.facts) {
                 break;
             }
             self.sys.real_sleep(until_grown()).await;
-            node = self.look_whenever(call, move |view| view.again(&node)).await?;
+            let look = move |view: &View<'_>| {
+                let node = view.again(&node)?;
+                Ok((view.attr(&node), node))
+            };
+            (seen.attr, node) = self.look_whenever(call, look).await?;
         }
         let number = opening.opened(&node)?;
-        let (view_node, held) = (node.clone(), node.held.clone());
-        let attr = self.look_whenever(call, move |view| Ok(view.attr(&view_node))).await?;
-        let pinned = pins.then_some((node.facts, attr.version));
-        let held = Held { number, pinned, held };
-        let file = ExportFile { volume: self.clone(), id: node.id, need: how.need, file, open: Some(held) };
-        Ok(Opened { file: Arc::new(file), attr, made, parent })
+        let pinned = pins.then_some((node.facts, seen.attr.version));
+        let id = node.id;
+        let looked = Mutex::new(Some(Looked { by: call.trace, when, seen: seen.policies, node }));
+        let open = Some(Held { number, pinned, looked });
+        let file = ExportFile { volume: self.clone(), id, need: how.need, file, open };
+        Ok(Opened { file: Arc::new(file), attr: seen.attr, made, parent })
+    }
+
+    /// Finds what is to be opened, or makes or cuts it: which is recorded even if nobody waits for it any more.
+    async fn find_to_open(self: &Arc<Self>, call: &Call, at: &At, how: &OpenHow) -> Result<(Found, Seen)> {
+        let (place, asked) = (at.clone(), how.clone());
+        let look = move |view: &View<'_>| {
+            let found = view.open(&place, &asked)?;
+            let seen = Seen { attr: view.attr(&found.node), policies: view.seen };
+            Ok((found, seen))
+        };
+        if !how.truncate && how.make.is_none() {
+            return self.look(call, look).await;
+        }
+        let (volume, own) = (self.clone(), call.clone());
+        let act = async move {
+            let turn = volume.in_turn(&own).await?;
+            let (mut found, seen) = volume.look_to_act(&own, look).await?;
+            drop(turn);
+            if let Some(deed) = found.deed.take() {
+                volume.leave(&own, deed).await?;
+            }
+            Ok((found, seen))
+        };
+        self.undropped(call, act).await
     }
 
     pub(super) async fn file(self: &Arc<Self>, call: &Call, id: FileId, need: Rights) -> Result<ExportFile> {

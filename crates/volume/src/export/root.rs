@@ -70,7 +70,7 @@ pub(super) fn open_for(directory: &Path, user: Option<&User>) -> Result<Beneath>
 impl Rooted {
     /// Checks that the directory is still that user's whose rights limit the share.
     fn must_belong(&self, user: &User) -> Result<()> {
-        if self.beneath.itself()?.facts()?.uid == user.uid {
+        if self.beneath.owner()? == user.uid {
             return Ok(());
         }
         let detail = "the shared directory belongs to another user of the machine than it did";

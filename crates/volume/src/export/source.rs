@@ -4,12 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_core::form::{Piece, Source, Stopped};
-use weft_core::{Error, ErrorKind, Result, limits};
+use weft_core::{Error, ErrorKind, Result, Time, limits};
 use weft_sys::DiskFile;
-use weft_sys::beneath::{Facts, Held};
+use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
 
 use super::lease::Lease;
+
+/// As much goes out in one call together with what is said before it; more is not copied.
+const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
 pub(super) struct FileSource {
@@ -17,16 +20,17 @@ pub(super) struct FileSource {
     pub(super) file: Arc<RealFile>,
     pub(super) at: u64,
     pub(super) left: u64,
-    /// For a pinned open: the file, and what it looked like.
-    pub(super) pinned: Option<(Arc<Held>, Facts)>,
-    /// Whether reading may wait for a network or another program.
-    pub(super) stalls: bool,
+    /// For a pinned open: what the file looked like.
+    pub(super) pinned: Option<Stamp>,
 }
 
-/// What a pinned open compares. Not the time of change, which is another when the file is replaced,
-/// renamed or linked; who writes bytes and sets the time of that back to the nanosecond is not noticed.
-pub(super) fn is_unchanged(then: &Facts, now: &Facts) -> bool {
-    (then.size, then.mtime) == (now.size, now.mtime)
+/// What a pinned open compares: the length, and when bytes were last changed. Not the time of any change,
+/// which is another when the file is replaced, renamed or linked; who writes bytes and sets the time of that
+/// back to the nanosecond is not noticed.
+pub(super) type Stamp = (u64, Time);
+
+pub(super) fn stamp_of(facts: &Facts) -> Stamp {
+    (facts.size, facts.mtime)
 }
 
 pub(super) fn changed_while_read() -> Error {
@@ -38,42 +42,52 @@ impl FileSource {
         self.lease.check().await?;
         let length =
             max.clamp(1, limits::PIECE_BYTES_MAX).min(usize::try_from(self.left).unwrap_or(usize::MAX));
-        if length > 0 && !self.stalls && self.is_here(length)? {
-            self.unchanged(true)?;
-            let file = self.file.clone();
-            return Ok(Some(Piece::File { file, at: self.at, length }));
-        }
         if length == 0 {
-            return self.unchanged(!self.stalls).map(|()| None);
+            return if self.lease.stalls { Ok(None) } else { self.look().map(|_| None) };
         }
-        let (file, at, pinned) = (self.file.clone(), self.at, self.pinned.clone());
+        if !self.lease.stalls
+            && let Some(piece) = self.at_once(length)?
+        {
+            return Ok(Some(piece));
+        }
+        let (file, at, pinned) = (self.file.clone(), self.at, self.pinned);
         let read = move || {
             let mut bytes = vec![0; length];
             let read = file.read(&mut bytes, at).map_err(Error::unplaced)?;
             bytes.truncate(read);
             // After the bytes: what was written before they were read shows by now.
-            match pinned {
-                Some((held, facts)) if !is_unchanged(&facts, &held.facts()?) => Err(changed_while_read()),
-                _ => Ok(bytes),
-            }
+            look_at(&file, pinned)?;
+            Ok(bytes)
         };
         let volume = &self.lease.volume;
         let bytes = volume.apart(volume.sys_deadline(), read).await?;
         Ok((!bytes.is_empty()).then(|| Piece::Bytes(bytes.into())))
     }
 
-    /// Whether the next bytes are all there, and in memory.
-    fn is_here(&self, length: usize) -> Result<bool> {
-        let end = self.at + length as u64;
-        let size = self.file.len().map_err(Error::unplaced)?;
-        Ok(size >= end && self.file.resident(self.at, length as u64))
+    /// Returns the next bytes if they are all there, and in memory.
+    fn at_once(&self, length: usize) -> Result<Option<Piece>> {
+        if length <= COPIED_BYTES_MAX
+            && let Some(bytes) = self.file.read_at_once(self.at, length)
+        {
+            self.look()?;
+            return Ok(Some(Piece::Bytes(bytes.into())));
+        }
+        let (size, _) = self.look()?;
+        if size < self.at + length as u64 || !self.file.resident(self.at, length as u64) {
+            return Ok(None);
+        }
+        Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))
     }
 
-    /// A pinned open sees one version, or says that it cannot.
-    fn unchanged(&self, may_ask: bool) -> Result<()> {
-        let Some((held, facts)) = self.pinned.as_ref().filter(|_| may_ask) else { return Ok(()) };
-        if is_unchanged(facts, &held.facts()?) { Ok(()) } else { Err(changed_while_read()) }
+    fn look(&self) -> Result<Stamp> {
+        look_at(&self.file, self.pinned)
     }
+}
+
+/// Returns how the file looks. A pinned open sees one version, or says that it cannot.
+fn look_at(file: &RealFile, pinned: Option<Stamp>) -> Result<Stamp> {
+    let now = file.stamp().map_err(Error::unplaced)?;
+    if pinned.is_none_or(|then| then == now) { Ok(now) } else { Err(changed_while_read()) }
 }
 
 #[async_trait]

@@ -154,7 +154,7 @@ impl View<'_> {
         if (made.uid, made.gid) != (old.facts.uid, old.facts.gid) {
             new.set_owner(old.facts.uid, old.facts.gid).map_err(|e| lost().caused_by(e))?;
         }
-        for name in old.held.tags()? {
+        for name in old.held.tags(&old.facts)? {
             let kept = name.starts_with(b"user.") || name == b"system.posix_acl_access";
             if let Some(value) = old.held.tag(&name)?.filter(|_| kept) {
                 new.set_tag(&name, Some(&value))?;

@@ -243,7 +243,7 @@ impl<'a> View<'a> {
     pub(super) fn attr_of(&self, id: FileId, kind: Kind, facts: &Facts, bound: &Bound) -> Attr {
         let (own, own_group) = match &self.user {
             Some(user) => (Some(user.uid), user.gid()),
-            None => (Some(weft_sys::process::uid()), Some(weft_sys::process::gid())),
+            None => (Some(self.volume.own.0), Some(self.volume.own.1)),
         };
         Attr {
             id,

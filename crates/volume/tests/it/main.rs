@@ -14,6 +14,7 @@ mod laws;
 mod leases;
 mod mending;
 mod of_owner;
+mod opened;
 mod shares_checked;
 mod site;
 mod slow;

@@ -1,0 +1,67 @@
+//! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
+
+use std::fs;
+use std::time::Duration;
+
+use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, read_of};
+use weft_core::form::{Opened, Range};
+use weft_core::{ErrorKind, Rights};
+
+use super::export::Site;
+
+/// A share, and a directory beside it on the same disk.
+async fn fresh() -> (Site, tempfile::TempDir) {
+    let site = Site::fresh(1).await;
+    let beside = tempfile::tempdir_in(site.home.path().parent().expect("it lies somewhere"));
+    (site, beside.expect("a directory"))
+}
+
+async fn open(laws: &Laws<'_>, call: &weft_core::form::Call) -> Opened {
+    laws.fs.open(call, &at("f"), &how(Rights::READ)).await.works()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_left_a_share_is_read_by_no_later_request_however_it_was_opened() {
+    let (site, beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let (inside, outside) = (site.home.path().join("f"), beside.path().join("f"));
+    fs::write(&inside, b"bytes").expect("written");
+
+    let call = laws.call();
+    let opened = open(&laws, &call).await;
+    fs::rename(&inside, &outside).expect("moved");
+    let another = read_of(&*opened.file, &laws.call(), Range::ALL).await;
+    assert_eq!(another.fails(), ErrorKind::Stale, "another request");
+    fs::rename(&outside, &inside).expect("moved");
+
+    let opened = open(&laws, &call).await;
+    fs::rename(&inside, &outside).expect("moved");
+    assert_eq!(
+        read_of(&*opened.file, &call, Range::ALL).await.works()[..],
+        *b"bytes",
+        "the one that opened it"
+    );
+    let again = read_of(&*opened.file, &call, Range::ALL).await;
+    assert_eq!(again.fails(), ErrorKind::Stale, "the same once more");
+    fs::rename(&outside, &inside).expect("moved");
+
+    let opened = open(&laws, &call).await;
+    fs::rename(&inside, &outside).expect("moved");
+    site.clock.step(Duration::from_secs(2));
+    let late = read_of(&*opened.file, &call, Range::ALL).await;
+    assert_eq!(late.fails(), ErrorKind::Stale, "the same, later");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_withdrawn_between_opening_and_reading_reads_nothing() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    fs::write(site.home.path().join("f"), b"bytes").expect("written");
+    let alice = laws.user("alice");
+    laws.allow("f", &alice, Rights::READ).await;
+    let call = laws.call_of(&alice, 2);
+    let opened = open(&laws, &call).await;
+    laws.forbid("f", &alice).await;
+    let read = read_of(&*opened.file, &call, Range::ALL).await;
+    assert_eq!(read.fails(), ErrorKind::Denied);
+}
