@@ -9,6 +9,7 @@
 //! Errors say what the machine answered and no path: whoever asks knows the place by another name.
 
 mod clock;
+mod generations;
 mod handle;
 mod held;
 mod listing;
@@ -25,7 +26,7 @@ use weft_core::{Error, ErrorKind, Result};
 
 use crate::fault;
 
-pub use clock::{coarse_now, coarse_tick};
+pub use clock::{coarse_now, coarse_rest};
 pub use held::{Facts, Held};
 pub use listing::Listed;
 

@@ -11,8 +11,9 @@ pub fn coarse_now() -> Time {
     Time::from_unix(now.tv_sec, now.tv_nsec as u32)
 }
 
-/// Returns how long that clock stands still at a time: milliseconds.
-pub fn coarse_tick() -> Duration {
-    let tick = clock_getres(ClockId::RealtimeCoarse);
-    Duration::new(tick.tv_sec.max(0) as u64, tick.tv_nsec as u32)
+/// Returns how much longer that clock stands still: milliseconds at most.
+pub fn coarse_rest() -> Duration {
+    let (tick, now) = (clock_getres(ClockId::RealtimeCoarse), clock_gettime(ClockId::Realtime));
+    let tick = Duration::new(tick.tv_sec.max(0) as u64, tick.tv_nsec as u32);
+    tick.saturating_sub(Time::from_unix(now.tv_sec, now.tv_nsec as u32).since(coarse_now()))
 }

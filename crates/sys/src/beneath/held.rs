@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use weft_core::{Error, ErrorKind, Result, Time};
 
-use super::{handle, refused};
+use super::{generations, handle, refused};
 use crate::disk::RealFile;
 use crate::folder::Sort;
 
@@ -281,7 +281,8 @@ pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    let generation = handle::generation(dir, name, stat.stx_ino, btime)?;
+    let ask = || handle::generation(dir, name, stat.stx_ino, btime);
+    let generation = generations::generation(&stat, btime, ask)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

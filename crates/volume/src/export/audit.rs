@@ -30,7 +30,7 @@ pub(super) struct Deed {
 
 /// What is brought to disk.
 pub(super) enum Flush {
-    Names(Arc<Held>),
+    Names(FileId, Arc<Held>),
     File(Arc<Held>),
 }
 
@@ -55,7 +55,7 @@ impl Deed {
     pub(super) fn at(mut self, dir: &Node, name: &weft_core::Name) -> Self {
         self.about.place = Some((dir.id, name.clone()));
         self.about.touch(dir.bound.container);
-        self.flush.push(Flush::Names(dir.held.clone()));
+        self.flush.push(Flush::Names(dir.id, dir.held.clone()));
         self
     }
 
@@ -81,15 +81,30 @@ impl Volume {
     /// Brings what an act changed to disk, if its answer is to say so, and records it.
     pub(super) async fn leave(self: &Arc<Self>, call: &Call, mut deed: Deed) -> Result<()> {
         if call.ack == Ack::Durable {
-            let flushes = std::mem::take(&mut deed.flush);
-            let until = self.sys_deadline().max(call.until);
-            self.apart(until, move || flushes.iter().try_for_each(Flush::now)).await?;
+            for flush in std::mem::take(&mut deed.flush) {
+                self.flush(call, flush).await?;
+            }
         }
         if let Some((path, id)) = &deed.fresh {
             self.bind_fresh(path, *id).await?;
         }
         let Some(record) = self.record_of(call, &deed)? else { return Ok(()) };
         self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+    }
+
+    async fn flush(self: &Arc<Self>, call: &Call, flush: Flush) -> Result<()> {
+        let until = self.sys_deadline().max(call.until);
+        match flush {
+            Flush::File(file) => self.apart(until, move || file.flush()).await,
+            Flush::Names(id, dir) => {
+                let volume = self.clone();
+                let flush = move |dir: Arc<Held>| {
+                    let volume = volume.clone();
+                    async move { volume.apart(volume.sys_deadline(), move || dir.flush_names()).await }
+                };
+                self.sys.within(until, self.flushes.flushed(&self.sys, (id, dir), flush)).await
+            }
+        }
     }
 
     /// Returns the record of an act, encoded, if somebody takes it.
@@ -113,15 +128,6 @@ impl Volume {
         };
         let record = postcard::to_stdvec(&record);
         record.map(Some).map_err(|e| Error::internal("an audit record does not encode").caused_by(e))
-    }
-}
-
-impl Flush {
-    fn now(&self) -> Result<()> {
-        match self {
-            Self::Names(dir) => dir.flush_names(),
-            Self::File(file) => file.flush(),
-        }
     }
 }
 

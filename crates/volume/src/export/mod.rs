@@ -41,6 +41,7 @@ mod audit;
 mod check;
 mod file;
 mod file_system;
+mod flushes;
 mod known;
 mod lease;
 mod list;
@@ -146,6 +147,7 @@ struct Volume {
     /// Tells the staged bytes of this share from what another node stages in the same directory.
     stage_owner: u64,
     tails: tails::Tails,
+    flushes: Arc<flushes::Flushes<Arc<weft_sys::beneath::Held>>>,
     replays: replay::Replays,
     versions: version::Versions,
 }
@@ -183,6 +185,7 @@ impl Export {
             stages: stages::Stages::default(),
             stage_owner: share.stage_owner,
             tails: tails::Tails::default(),
+            flushes: Arc::default(),
             replays: replay::Replays::default(),
         })))
     }

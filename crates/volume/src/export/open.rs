@@ -15,11 +15,8 @@ use super::audit::Deed;
 use super::file::{ExportFile, Held, Looked};
 use super::names::taken;
 use super::opens::OpenInode;
-use super::version::{is_young, until_grown};
+use super::version::{GROWTHS_AWAITED, is_young, until_grown};
 use super::view::{Node, View, hidden};
-
-/// How often a file that is being written just now is looked at once more for a version that lasts.
-const GROWTHS_AWAITED: u32 = 3;
 
 /// An open that is begun, and ends unless something is opened.
 struct Opening {

@@ -69,7 +69,10 @@ impl View<'_> {
         deed.about.other = to.held.as_ref().map(|there| there.id);
         deed.about.touch(to.dir.bound.container);
         to.held.iter().for_each(|there| deed.about.touch(there.bound.container));
-        deed.flush.push(Flush::Names(to.dir.held.clone()));
+        if to.dir.id != from.dir.id {
+            // First where it is now: it must not be nowhere.
+            deed.flush.insert(0, Flush::Names(to.dir.id, to.dir.held.clone()));
+        }
         let onto = match how {
             Replace::Never => Onto::Nothing,
             Replace::Any => Onto::Anything,

@@ -24,7 +24,7 @@ use super::locate::{Spot, not_directory};
 use super::names::{SET_ID, check_size, mode_of, must_be_free, set_times, too_large};
 use super::stages::{StagedPart, Staging};
 use super::user::{SEARCH, WRITE};
-use super::version::{is_young, until_grown};
+use super::version::{GROWTHS_AWAITED, is_young, until_grown};
 use super::view::{Node, View, hidden};
 
 /// A stage by its id.
@@ -383,7 +383,10 @@ impl ExportStage {
 
     /// Returns what a published file looks like once its version is one that lasts.
     async fn lasting(&self, call: &Call, node: Node) -> Result<Attr> {
-        if is_young(&node.facts) {
+        for _ in 0..GROWTHS_AWAITED {
+            if !is_young(&node.facts) {
+                break;
+            }
             self.volume.sys.real_sleep(until_grown()).await;
         }
         self.volume.look_whenever(call, move |view| Ok(view.attr(&node))).await

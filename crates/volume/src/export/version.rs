@@ -13,7 +13,7 @@ use quick_cache::sync::Cache;
 use weft_core::attr::Version;
 use weft_core::{FileId, Time, limits};
 use weft_sys::Sys;
-use weft_sys::beneath::{Facts, coarse_now, coarse_tick};
+use weft_sys::beneath::{Facts, coarse_now, coarse_rest};
 
 /// The longest tick of any file system that this is likely to meet, and some more for clocks that differ.
 const SLOW_TICK: Duration = Duration::from_secs(5);
@@ -89,7 +89,10 @@ pub(super) fn is_young(facts: &Facts) -> bool {
     facts.ctime >= coarse_now()
 }
 
-/// How long to wait until what is young now no longer is.
+/// How often a file that is being written just now is looked at once more for a version that lasts.
+pub(super) const GROWTHS_AWAITED: u32 = 4;
+
+/// How long to wait until what is young now no longer is, unless the machine's clock is late.
 pub(super) fn until_grown() -> Duration {
-    coarse_tick()
+    coarse_rest().max(Duration::from_millis(1))
 }

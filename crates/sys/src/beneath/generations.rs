@@ -1,0 +1,69 @@
+//! Generations of inodes that were asked for before: asking costs as much as all else that is known of one.
+//!
+//! While an inode lives its generation stays as it is, and the time when it was made tells it from whatever has
+//! its number next: unless both were made in one tick of the clock. So only of what was made some time ago is
+//! anything kept; then whatever has that number later was also made later.
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use rustix::fs::{Statx, StatxTimestamp};
+use weft_core::Time;
+
+use super::coarse_now;
+
+/// As many are kept: 5 MiB.
+const KEPT_MAX: usize = 1 << 16;
+
+/// Longer than the tick of any file system, and than the clock of another machine is likely to be behind.
+const SETTLED: Duration = Duration::from_secs(5);
+
+/// The file system, the inode's number, when it was made.
+type Key = ((u32, u32), u64, (i64, u32));
+
+static KEPT: LazyLock<Cache<Key, u32>> = LazyLock::new(|| Cache::new(KEPT_MAX));
+
+/// Returns the generation of an inode: as it is kept, or as `ask` finds it. Fails as that does.
+pub(super) fn generation<E>(
+    stat: &Statx,
+    made: Option<StatxTimestamp>,
+    ask: impl FnOnce() -> Result<u32, E>,
+) -> Result<u32, E> {
+    let Some(made) = made else { return ask() };
+    if coarse_now().since(Time::from_unix(made.tv_sec, made.tv_nsec)) < SETTLED {
+        return ask();
+    }
+    let key = ((stat.stx_dev_major, stat.stx_dev_minor), stat.stx_ino, (made.tv_sec, made.tv_nsec));
+    KEPT.get_or_insert_with(&key, ask)
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{AtFlags, StatxFlags, statx};
+
+    use super::*;
+
+    #[test]
+    fn only_what_is_settled_is_kept_and_only_for_what_was_made_then() {
+        let file = tempfile::tempfile().expect("a file");
+        let stat = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::ALL).expect("it is there");
+        let told = |made, answer| generation(&stat, made, || Ok::<_, ()>(answer));
+        let now = coarse_now().seconds();
+        let once = |tv_sec| {
+            let mut made = stat.stx_mtime;
+            (made.tv_sec, made.tv_nsec) = (tv_sec, 5);
+            Some(made)
+        };
+        for answer in [1, 2] {
+            assert_eq!(told(None, answer), Ok(answer), "nobody knows when it was made");
+            assert_eq!(told(once(now), answer), Ok(answer), "just now");
+            assert_eq!(told(once(now + 3600), answer), Ok(answer), "it is to be made yet");
+        }
+        assert_eq!(told(once(now - 60), 1), Ok(1));
+        assert_eq!(told(once(now - 60), 2), Ok(1), "it was asked before");
+        assert_eq!(told(once(now - 61), 2), Ok(2), "another one of its number");
+        assert_eq!(generation(&stat, once(now - 62), || Err(7)), Err(7));
+        assert_eq!(told(once(now - 62), 3), Ok(3), "a failure is not kept");
+    }
+}
