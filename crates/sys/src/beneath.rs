@@ -19,11 +19,13 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use rustix::fs::{self, AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use weft_core::{Error, ErrorKind, Result};
 
+use crate::disk::RealFile;
 use crate::fault;
 
 pub use clock::{coarse_now, coarse_rest};
@@ -175,17 +177,25 @@ impl Held {
     pub fn make(&self, name: &[u8], new: Fresh<'_>, mode: u16) -> Result<Self> {
         let (bits, path) = (Mode::from_raw_mode(u32::from(mode)), OsStr::from_bytes(name));
         match new {
-            Fresh::File => {
-                let flags =
-                    OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                return fs::openat(self.fd(), path, flags, bits).map(Self::of).map_err(refused);
-            }
+            Fresh::File => return self.make_file(path, bits).map(Self::of),
             Fresh::Directory => fs::mkdirat(self.fd(), path, bits),
             Fresh::Symlink(target) => fs::symlinkat(OsStr::from_bytes(target), self.fd(), path),
             Fresh::Fifo => fs::mknodat(self.fd(), path, FileType::Fifo, bits, 0),
         }
         .map_err(refused)?;
         self.inside(name)
+    }
+
+    /// Makes a file under a free name, and has it open.
+    pub fn make_open(&self, name: &[u8], mode: u16) -> Result<(Self, Arc<RealFile>)> {
+        let made = self.make_file(OsStr::from_bytes(name), Mode::from_raw_mode(u32::from(mode)))?;
+        let open = made.try_clone().map_err(|e| Error::internal("no descriptor is left").caused_by(e))?;
+        Ok((Self::of(made), Arc::new(RealFile::of(open))))
+    }
+
+    fn make_file(&self, name: &OsStr, mode: Mode) -> Result<OwnedFd> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        fs::openat(self.fd(), name, flags, mode).map_err(refused)
     }
 
     /// Finds one name in it.

@@ -227,6 +227,12 @@ impl RealFile {
         fs::fsync(&self.file).map_err(|errno| self.failed(errno, "flush"))
     }
 
+    /// Sets the permission bits.
+    pub fn set_mode(&self, mode: u16) -> Result<()> {
+        let mode = Mode::from_raw_mode(u32::from(mode));
+        fs::fchmod(&self.file, mode).map_err(|errno| self.failed(errno, "set the mode of"))
+    }
+
     /// Cuts or extends with zeroes.
     pub fn set_length(&self, length: u64) -> Result<()> {
         self.set_len(length)

@@ -80,6 +80,17 @@ impl View<'_> {
         Ok(node.filter(|node| node.kind != Kind::Symlink || at.follow == Follow::Never))
     }
 
+    /// Finds a directory and a name in it, where nothing stands in the way of the directory as of what is
+    /// found straight, and what has the name is no link.
+    fn straight_spot(&self, at: &At) -> Result<Option<Spot>> {
+        let Some((above, name)) = at.path.split_last() else { return Ok(None) };
+        let above = At { path: above, follow: Follow::Never, ..at.clone() };
+        let Some(dir) = self.straight(&above)?.filter(Node::is_directory) else { return Ok(None) };
+        let held = self.child(&dir, &name)?;
+        let spot = Spot { dir, name, held };
+        Ok(Some(spot).filter(|spot| spot.held.as_ref().is_none_or(|node| node.kind != Kind::Symlink)))
+    }
+
     /// Finds where an address leads. Fails with `Stale` if its base is gone; what the path does not
     /// lead to is a place without a node, if its directory is there.
     pub(super) fn locate(&self, at: &At) -> Result<Place> {
@@ -157,6 +168,9 @@ impl View<'_> {
     /// Finds the directory and name an address stands for, whether anything is there or not.
     /// `Invalid` if it is an id alone.
     pub(super) fn spot(&self, at: &At) -> Result<Spot> {
+        if let Some(spot) = self.straight_spot(at)? {
+            return Ok(spot);
+        }
         let place = self.locate(at)?;
         let (dir, name) = place.above.ok_or_else(|| Error::invalid("the address has no name to act on"))?;
         Ok(Spot { dir, name, held: place.node })

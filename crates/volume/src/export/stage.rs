@@ -13,7 +13,7 @@ use weft_core::form::{
 };
 use weft_core::{Error, ErrorKind, Result, Rights, StageId, limits};
 use weft_sys::DiskFile;
-use weft_sys::beneath::{Fresh, Held, Onto};
+use weft_sys::beneath::{Held, Onto};
 use weft_sys::disk::RealFile;
 
 use super::Volume;
@@ -88,12 +88,15 @@ impl View<'_> {
 
     /// Makes a file for staged bytes.
     fn stage_file(&self, dir: &Node, name: Vec<u8>) -> Result<StagedPart> {
-        match dir.held.remove(&name, false) {
-            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let held = Arc::new(self.making(dir, || dir.held.make(&name, Fresh::File, 0o600))?);
-        let (file, hasher) = (held.open(true)?, blake3::Hasher::new());
+        let make = || self.making(dir, || dir.held.make_open(&name, 0o600));
+        let (held, file) = match make() {
+            Err(error) if error.kind() == ErrorKind::Exists => {
+                dir.held.remove(&name, false)?;
+                make()?
+            }
+            made => made?,
+        };
+        let (held, hasher) = (Arc::new(held), blake3::Hasher::new());
         Ok(StagedPart { bytes: 0, hasher, file, held, dir: dir.held.clone(), name, published: false })
     }
 
@@ -117,7 +120,10 @@ impl View<'_> {
         let before = spot.held.as_ref().map(|node| self.before(node));
         match &spot.held {
             Some(old) => self.take_over(old, &staged, set)?,
-            None => staged.set_mode(mode_of(Kind::File, set.mode.unwrap_or(0o644))?)?,
+            None => {
+                let mode = mode_of(Kind::File, set.mode.unwrap_or(0o644))?;
+                part.file.set_mode(mode).map_err(Error::unplaced)?;
+            }
         }
         set_times(&staged, set, self)?;
         let onto = if spot.held.is_some() { Onto::Anything } else { Onto::Nothing };
