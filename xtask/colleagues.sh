@@ -5,25 +5,18 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 . xtask/machine.sh
+. xtask/walk.sh
 
 place=$(mktemp -d)
-began=$SECONDS
-done_with() { say "ok: $1 ($((SECONDS - began)) s)"; }
 tidy_up() {
   ! [ -e "$place/.local/share/weft" ] || weft down || true
   rm -rf --one-file-system "$place"
 }
 
-# What is started in the background has Ctrl-C ignored.
-env --default-signal=INT ./run "$place/run" >"$place/said" &
-pid=$!
+begin_run "$place"
 trap 'kill -s TERM $pid 2>/dev/null && wait $pid; rm -rf --one-file-system "$place"' EXIT
-until grep -q '^  stop' "$place/said"; do
-  kill -0 "$pid" 2>/dev/null || { say "./run ended"; exit 1; }
-  sleep 1
-done
-kill -s INT "$pid"
-wait "$pid"
+shows_node "$place"
+end_run
 done_with "./run builds and shows a node"
 
 # A home of its own: nothing of whoever runs this is touched.

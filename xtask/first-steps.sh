@@ -4,24 +4,19 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 . xtask/machine.sh
+. xtask/walk.sh
 
 place=$(mktemp -d)
-said=$place/said began=$SECONDS
-done_with() { say "ok: $1 ($((SECONDS - began)) s)"; }
+said=$place/said
 tidy_up() {
   ! mountpoint -q "$place/grid" || fusermount3 -u -z "$place/grid"
   kill -s TERM "$pid" 2>/dev/null && wait "$pid" || true
   rm -rf --one-file-system "$place"
 }
 
-# What is started in the background has Ctrl-C ignored.
-env --default-signal=INT ./run "$place/run" >"$said" &
-pid=$!
+begin_run "$place"
 trap tidy_up EXIT
-until grep -q '^  stop' "$said"; do
-  kill -0 "$pid" 2>/dev/null || { say "./run ended"; exit 1; }
-  sleep 1
-done
+shows_node "$place"
 done_with "./run: $(find "$place/run/sample" -type f | wc -l) files, $(du -sm "$place/run/sample" | cut -f1) MB"
 
 # From here on a home of its own: nothing of whoever runs this is touched.
@@ -40,8 +35,7 @@ while read -r step <&3; do
   done_with "$step"
   case $step in *weft\ mount*) diff -r run/sample grid/md; done_with "the files are the same through the mount" ;; esac
 done 3<steps < <(yes "${login#*:}")
-kill -s INT "$pid"
-wait "$pid"
+end_run
 trap 'rm -rf --one-file-system "$place"' EXIT
 done_with "stopped"
 weft fsck --node "$WEFT_NODE" --dry-run >output

@@ -217,13 +217,14 @@ impl Problem {
     fn unmet_body(&self, what: Precondition, path: Option<&RelPath>, trace: TraceId) -> Vec<u8> {
         let name = what.name();
         let mut text = String::from("<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:error xmlns:D=\"DAV:\">");
-        let _ = match path {
+        match path {
             Some(path) => {
-                let href = multistatus::href(path, false);
-                write!(text, "<D:{name}><D:href>{href}</D:href></D:{name}>")
+                let _ = write!(text, "<D:{name}>");
+                multistatus::write_href(path, false, &mut text);
+                let _ = write!(text, "</D:{name}>");
             }
-            None => write!(text, "<D:{name}/>"),
-        };
+            None => _ = write!(text, "<D:{name}/>"),
+        }
         let _ = write!(text, "<detail xmlns=\"weft:error\" trace=\"{trace}\">");
         let shown: String = self.detail.chars().filter(|one| is_char(*one)).collect();
         escape_into(&shown, &mut text);

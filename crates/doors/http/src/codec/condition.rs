@@ -12,26 +12,34 @@ use super::{Refusal, members};
 /// A file's strong entity tag, quotes included. It names the inode as well: two files may have
 /// equal versions, one file never has one version twice.
 pub fn entity_tag(attr: &Attr) -> String {
-    let id = attr.id;
     let mut tag = String::with_capacity(80);
-    tag.push('"');
-    push_hex(&mut tag, id.volume().0.into());
-    tag.push('.');
-    push_hex(&mut tag, id.serial().into());
-    tag.push('.');
-    push_hex(&mut tag, id.generation().into());
-    tag.push('-');
-    push_hex(&mut tag, attr.version.0);
-    tag.push('"');
+    write_tag(attr, "\"", &mut tag);
     tag
+}
+
+/// Writes the same, between quotes that are written so.
+pub fn write_tag(attr: &Attr, quote: &str, out: &mut String) {
+    let id = attr.id;
+    out.push_str(quote);
+    push_hex(out, id.volume().0.into());
+    out.push('.');
+    push_hex(out, id.serial().into());
+    out.push('.');
+    push_hex(out, id.generation().into());
+    out.push('-');
+    push_hex(out, attr.version.0);
+    out.push_str(quote);
 }
 
 /// Writes a number as `{:x}` does, for a third of what formatting costs.
 fn push_hex(text: &mut String, number: u128) {
-    let digits = (u128::BITS - number.leading_zeros()).div_ceil(4).max(1);
-    for digit in (0..digits).rev() {
-        text.push(char::from(b"0123456789abcdef"[(number >> (digit * 4)) as usize & 0xf]));
+    let digits = (u128::BITS - number.leading_zeros()).div_ceil(4).max(1) as usize;
+    let (mut left, mut all) = (number, [0; 32]);
+    for digit in all[..digits].iter_mut().rev() {
+        *digit = b"0123456789abcdef"[left as usize & 0xf];
+        left >>= 4;
     }
+    text.push_str(std::str::from_utf8(&all[..digits]).unwrap_or_default());
 }
 
 /// What is known of the thing a condition speaks of.

@@ -36,12 +36,18 @@ impl Path {
 
     /// Returns the path as a target: coded, from the root, with its `/` at the end if it had one.
     pub fn encode(&self) -> String {
-        let mut target = String::from("/");
-        encode_into(self.path.as_bytes(), true, &mut target);
-        if self.is_directory && !self.path.is_empty() {
-            target.push('/');
-        }
+        let mut target = String::new();
+        write_path(&self.path, self.is_directory, &mut target);
         target
+    }
+}
+
+/// Writes a path as a target, as [`Path::encode`] returns it.
+pub fn write_path(path: &RelPath, is_directory: bool, out: &mut String) {
+    out.push('/');
+    encode_into(path.as_bytes(), true, out);
+    if is_directory && !path.is_empty() {
+        out.push('/');
     }
 }
 

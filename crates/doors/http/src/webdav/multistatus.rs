@@ -5,7 +5,7 @@ use std::fmt::Write;
 use weft_core::RelPath;
 
 use crate::answer::Answer;
-use crate::codec::target::Path;
+use crate::codec::target::write_path;
 use crate::exchange::{Served, Talk};
 use crate::status::Status;
 
@@ -16,26 +16,29 @@ pub const BEGIN: &str = "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:multista
 /// How it ends.
 pub const END: &str = "</D:multistatus>\n";
 
-/// Returns how a path is written in an answer.
-pub fn href(path: &RelPath, is_directory: bool) -> String {
-    Path { path: path.clone(), is_directory: is_directory || path.is_empty() }.encode()
+/// Begins what is said of a resource.
+pub fn begin_response(path: &RelPath, is_directory: bool, out: &mut String) {
+    out.push_str("<D:response>");
+    write_href(path, is_directory, out);
 }
 
-/// Begins what is said of a resource.
-pub fn begin_response(href: &str, out: &mut String) {
-    // Coded, it holds nothing that XML would have to escape.
-    out.push_str("<D:response><D:href>");
-    out.push_str(href);
+/// Writes how a path is told in an answer. Coded, it holds nothing that XML would have to escape.
+pub fn write_href(path: &RelPath, is_directory: bool, out: &mut String) {
+    out.push_str("<D:href>");
+    write_path(path, is_directory, out);
     out.push_str("</D:href>");
 }
 
-/// Writes properties, which are written already, and what became of them.
-pub fn propstat(properties: &str, status: Status, out: &mut String) {
+/// Writes properties, as `write` does, and what became of them. Returns whether there are any.
+pub fn propstat(status: Status, out: &mut String, write: impl FnOnce(&mut String)) -> bool {
     out.push_str("<D:propstat><D:prop>");
-    out.push_str(properties);
+    let start = out.len();
+    write(out);
+    let any = out.len() > start;
     out.push_str("</D:prop>");
     write_status(status, out);
     out.push_str("</D:propstat>");
+    any
 }
 
 /// Writes a status.

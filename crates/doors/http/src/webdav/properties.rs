@@ -8,8 +8,8 @@ use weft_core::form::{LockKind, Space};
 use weft_core::name_locks::NameLock;
 use weft_core::{CallerName, RelPath};
 
-use super::multistatus::href;
-use crate::codec::condition::{entity_tag, format_date, format_time};
+use super::multistatus::write_href;
+use crate::codec::condition::{format_date, format_time, write_tag};
 use crate::codec::webdav::xml::{DAV, QName};
 use crate::get::media_type;
 
@@ -126,49 +126,77 @@ pub struct Resource<'r> {
 impl Resource<'_> {
     /// Writes a property. Nothing, and `false`, if it has none of that name.
     pub fn write(&self, live: Live, out: &mut String) -> bool {
-        let Some(value) = self.value(live) else { return false };
-        let (prefix, local) = (live.prefix(), live.local());
-        let _ = write!(out, "<{prefix}:{local}{}>{value}</{prefix}:{local}>", live.binding());
+        let start = out.len();
+        for part in ["<", live.prefix(), ":", live.local(), live.binding(), ">"] {
+            out.push_str(part);
+        }
+        if !self.write_value(live, out) {
+            out.truncate(start);
+            return false;
+        }
+        for part in ["</", live.prefix(), ":", live.local(), ">"] {
+            out.push_str(part);
+        }
         true
     }
 
     /// Writes the name of a property, if the resource has it.
     pub fn write_name(&self, live: Live, out: &mut String) -> bool {
-        if self.value(live).is_none() {
-            return false;
+        let start = out.len();
+        let has_it = self.write_value(live, out);
+        out.truncate(start);
+        if has_it {
+            let _ = write!(out, "<{}:{}{}/>", live.prefix(), live.local(), live.binding());
         }
-        let _ = write!(out, "<{}:{}{}/>", live.prefix(), live.local(), live.binding());
+        has_it
+    }
+
+    /// Writes the value of a property. `false` if the resource has none of that name.
+    fn write_value(&self, live: Live, out: &mut String) -> bool {
+        match live {
+            Live::ResourceType => out.push_str(match self.kind {
+                Kind::Directory => "<D:collection/>",
+                _ => "",
+            }),
+            Live::SupportedLock => out.push_str(SUPPORTED),
+            Live::LockDiscovery => self.locks.iter().for_each(|lock| active_lock(lock, self.asker, out)),
+            Live::QuotaAvailable | Live::QuotaUsed => {
+                let Some(space) = self.space else { return false };
+                let used = space.bytes_total.saturating_sub(space.bytes_free);
+                let bytes = if live == Live::QuotaUsed { used } else { space.bytes_free };
+                let _ = write!(out, "{bytes}");
+            }
+            Live::CreationDate | Live::LastModified | Live::LastModifiedSeconds => {
+                let Some(attr) = self.attr else { return false };
+                write_time(live, attr, out);
+            }
+            Live::ContentLength | Live::Tag | Live::Executable | Live::ContentType => {
+                let Some(file) = self.attr.filter(|attr| attr.kind == Kind::File) else { return false };
+                return self.write_of_file(live, file, out);
+            }
+        }
         true
     }
 
-    fn value(&self, live: Live) -> Option<String> {
-        let file = self.attr.filter(|attr| attr.kind == Kind::File);
+    fn write_of_file(&self, live: Live, file: &Attr, out: &mut String) -> bool {
         match live {
-            Live::ResourceType => {
-                let is_directory = self.kind == Kind::Directory;
-                Some(if is_directory { "<D:collection/>".to_owned() } else { String::new() })
-            }
-            Live::CreationDate => self.attr.map(|attr| format_time(attr.btime)),
-            Live::LastModified => self.attr.map(|attr| format_date(attr.mtime)),
-            Live::LastModifiedSeconds => self.attr.map(|attr| attr.mtime.seconds().to_string()),
-            Live::ContentLength => file.map(|attr| attr.size.to_string()),
-            Live::Tag => file.map(|attr| entity_tag(attr).replace('"', "&quot;")),
-            Live::Executable => file.map(|attr| if attr.mode & 0o100 != 0 { "T" } else { "F" }.to_owned()),
+            Live::ContentLength => _ = write!(out, "{}", file.size),
+            Live::Executable => out.push(if file.mode & 0o100 != 0 { 'T' } else { 'F' }),
             Live::ContentType => {
-                let (_, name) = self.path.split_last().filter(|_| file.is_some())?;
-                Some(media_type(name.as_bytes()).into_owned())
+                let Some((_, name)) = self.path.split_last() else { return false };
+                out.push_str(&media_type(name.as_bytes()));
             }
-            Live::SupportedLock => Some(SUPPORTED.to_owned()),
-            Live::LockDiscovery => {
-                let mut all = String::new();
-                self.locks.iter().for_each(|lock| active_lock(lock, self.asker, &mut all));
-                Some(all)
-            }
-            Live::QuotaAvailable => self.space.map(|space| space.bytes_free.to_string()),
-            Live::QuotaUsed => {
-                self.space.map(|space| space.bytes_total.saturating_sub(space.bytes_free).to_string())
-            }
+            _ => write_tag(file, "&quot;", out),
         }
+        true
+    }
+}
+
+fn write_time(live: Live, attr: &Attr, out: &mut String) {
+    match live {
+        Live::CreationDate => out.push_str(&format_time(attr.btime)),
+        Live::LastModified => out.push_str(&format_date(attr.mtime)),
+        _ => _ = write!(out, "{}", attr.mtime.seconds()),
     }
 }
 
@@ -193,9 +221,7 @@ pub fn active_lock(lock: &NameLock, asker: &CallerName, out: &mut String) {
     if lock.holder == *asker && *asker != CallerName::ANYONE {
         let _ = write!(out, "<D:locktoken><D:href>{}</D:href></D:locktoken>", lock.token);
     }
-    let _ = write!(
-        out,
-        "<D:lockroot><D:href>{}</D:href></D:lockroot></D:activelock>",
-        href(&lock.wanted.path, false)
-    );
+    out.push_str("<D:lockroot>");
+    write_href(&lock.wanted.path, false, out);
+    out.push_str("</D:lockroot></D:activelock>");
 }

@@ -7,7 +7,7 @@ use weft_core::form::{At, Cursor, Entry, Page, PageMax, Space, Want};
 use weft_core::{ErrorKind, FileId, RelPath, Result, limits};
 
 use super::dead::{self, Tags};
-use super::multistatus::{self, begin_response, end_response, href, propstat};
+use super::multistatus::{self, begin_response, end_response, propstat};
 use super::properties::{Live, Resource};
 use crate::answer::{Answer, Precondition, Problem};
 use crate::codec::webdav::fields::{self, Depth};
@@ -121,20 +121,20 @@ async fn send(
 ) -> Result<()> {
     let mut text = String::from(multistatus::BEGIN);
     one(x, asked, &x.path.path, attr.kind, Some(attr), &mut text).await?;
-    out.held.append(&mut text.into_bytes());
     let mut next = first;
     while let Some(page) = next.take() {
         for entry in &page.entries {
-            let mut text = String::with_capacity(1024);
-            member(x, asked, entry, &mut text).await?;
             out.held.extend_from_slice(text.as_bytes());
             out.flush_if_full().await?;
+            text.clear();
+            member(x, asked, entry, &mut text).await?;
         }
         if let Some(cursor) = page.next {
             next = Some(page_of(x, attr.id, cursor).await?);
         }
     }
-    out.held.extend_from_slice(multistatus::END.as_bytes());
+    text.push_str(multistatus::END);
+    out.held.extend_from_slice(text.as_bytes());
     out.end().await
 }
 
@@ -189,31 +189,49 @@ async fn one(
     };
     let resource =
         Resource { path, kind, attr, tags: &tags, locks: &locks, space, asker: x.call.caller.name() };
-    begin_response(&href(path, kind == Kind::Directory), text);
+    begin_response(path, kind == Kind::Directory, text);
     write_properties(asked, &resource, text);
     end_response(text);
     Ok(())
 }
 
 fn write_properties(asked: &Asked, resource: &Resource<'_>, text: &mut String) {
-    let (mut found, mut missing) = (String::new(), String::new());
+    let (start, mut missing) = (text.len(), String::new());
+    let any = propstat(Status::OK, text, |found| {
+        write_live(asked, resource, (&mut *found, &mut missing));
+        write_dead(asked, resource, (found, &mut missing));
+    });
+    if missing.is_empty() {
+        return;
+    }
+    if !any {
+        text.truncate(start);
+    }
+    // What is hidden and what is not there look the same.
+    propstat(Status::NOT_FOUND, text, |all| all.push_str(&missing));
+}
+
+fn write_live(asked: &Asked, resource: &Resource<'_>, (found, missing): (&mut String, &mut String)) {
     for live in &asked.live {
         let written = match asked.names {
-            true => resource.write_name(*live, &mut found),
-            false => resource.write(*live, &mut found),
+            true => resource.write_name(*live, found),
+            false => resource.write(*live, found),
         };
         if !written && asked.unknown {
-            dead::write_name(&live.name(), &mut missing);
+            dead::write_name(&live.name(), missing);
         }
     }
+}
+
+fn write_dead(asked: &Asked, resource: &Resource<'_>, (found, missing): (&mut String, &mut String)) {
     match &asked.dead {
         Dead::None => {}
         Dead::All => {
             for (tag, value) in resource.tags {
                 let Some(name) = dead::property_of(tag) else { continue };
                 match asked.names {
-                    true => dead::write_name(&name, &mut found),
-                    false => _ = dead::write(&name, value, &mut found),
+                    true => dead::write_name(&name, found),
+                    false => _ = dead::write(&name, value, found),
                 }
             }
         }
@@ -222,18 +240,11 @@ fn write_properties(asked: &Asked, resource: &Resource<'_>, text: &mut String) {
                 let value = dead::tag_of(name).ok().and_then(|tag| {
                     resource.tags.iter().find(|(own, _)| *own == tag).map(|(_, value)| value)
                 });
-                if !value.is_some_and(|value| dead::write(name, value, &mut found)) {
-                    dead::write_name(name, &mut missing);
+                if !value.is_some_and(|value| dead::write(name, value, found)) {
+                    dead::write_name(name, missing);
                 }
             }
         }
-    }
-    if !found.is_empty() || missing.is_empty() {
-        propstat(&found, Status::OK, text);
-    }
-    if !missing.is_empty() {
-        // What is hidden and what is not there look the same.
-        propstat(&missing, Status::NOT_FOUND, text);
     }
 }
 

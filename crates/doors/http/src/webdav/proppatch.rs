@@ -3,9 +3,9 @@
 use weft_core::attr::{SetAttr, SetTime, TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard, Want};
 use weft_core::name_locks::{Reach, Touch};
-use weft_core::{Error, ErrorKind, Result, limits};
+use weft_core::{Error, ErrorKind, RelPath, Result, limits};
 
-use super::multistatus::{self, begin_response, end_response, href, propstat};
+use super::multistatus::{self, begin_response, end_response, propstat};
 use super::properties::Live;
 use super::{dead, hold};
 use crate::codec::condition::parse_date;
@@ -64,7 +64,7 @@ pub async fn serve(mut x: Exchange<'_, '_>) -> Served {
         plan.steps.iter_mut().for_each(|(_, why)| *why = Some(status));
     }
     let is_directory = attr.kind == weft_core::attr::Kind::Directory;
-    let text = plan.told(&href(&x.path.path, is_directory));
+    let text = plan.told(&x.path.path, is_directory);
     multistatus::reply(x.talk, text).await
 }
 
@@ -158,9 +158,9 @@ impl Plan {
     }
 
     /// Returns what is answered: where one step fails, the others are told to have failed with it.
-    fn told(&self, href: &str) -> String {
+    fn told(&self, path: &RelPath, is_directory: bool) -> String {
         let mut text = String::from(multistatus::BEGIN);
-        begin_response(href, &mut text);
+        begin_response(path, is_directory, &mut text);
         let failed = self.steps.iter().any(|(_, why)| why.is_some());
         let status = |why: &Option<Status>| match (why, failed) {
             (Some(why), _) => *why,
@@ -170,15 +170,15 @@ impl Plan {
         let mut left: Vec<(Status, &QName)> =
             self.steps.iter().map(|(name, why)| (status(why), name)).collect();
         while let Some((status, _)) = left.first().copied() {
-            let mut names = String::new();
-            left.retain(|(own, name)| {
-                let same = *own == status;
-                if same {
-                    dead::write_name(name, &mut names);
-                }
-                !same
+            propstat(status, &mut text, |names| {
+                left.retain(|(own, name)| {
+                    let same = *own == status;
+                    if same {
+                        dead::write_name(name, names);
+                    }
+                    !same
+                });
             });
-            propstat(&names, status, &mut text);
         }
         end_response(&mut text);
         text

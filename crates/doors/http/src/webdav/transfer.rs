@@ -8,7 +8,7 @@ use weft_core::name_locks::{Reach, Touch};
 use weft_core::{Error, ErrorKind, RelPath, Result, Time, limits};
 
 use super::hold;
-use super::multistatus::{self, begin_response, end_response, href, write_status};
+use super::multistatus::{self, begin_response, end_response, write_status};
 use super::tree::{AsIs, Trees, guard_of};
 use crate::answer::Problem;
 use crate::codec::Refusal;
@@ -215,7 +215,7 @@ async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, 
 pub async fn told(x: &mut Exchange<'_, '_>, failures: &[(RelPath, bool, Error)]) -> Served {
     let mut text = String::from(multistatus::BEGIN);
     for (path, is_directory, error) in failures {
-        begin_response(&href(path, *is_directory), &mut text);
+        begin_response(path, *is_directory, &mut text);
         write_status(map::status(error.kind(), Act::Remove), &mut text);
         end_response(&mut text);
     }
