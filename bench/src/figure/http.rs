@@ -46,14 +46,8 @@ impl Kept {
         fill(&root.join(name), bytes)?;
         match self {
             Self::Managed => {
-                let (path, block) = (format!("/bench/{name}"), noise(BLOCK));
-                http::put_rate(
-                    node.port(),
-                    &line(node),
-                    &path,
-                    &block[..block.len().min(bytes as usize)],
-                    bytes,
-                )?;
+                let (path, block) = (format!("/bench/{name}"), noise(BLOCK.min(bytes as usize)));
+                http::put_rate(node.port(), &line(node), &path, &block, bytes)?;
                 Ok(path)
             }
             Self::Shared => {
@@ -61,6 +55,11 @@ impl Kept {
                 Ok(format!("/bench/www/{name}"))
             }
         }
+    }
+
+    /// Returns the folder in which the bytes of such a file lie.
+    fn bytes(self, node: &Node, root: &Path) -> PathBuf {
+        if self == Self::Managed { node.folder().join("objects") } else { root.to_owned() }
     }
 
     /// Returns the path of a directory that files are put into, with its last slash.
@@ -111,7 +110,7 @@ fn large(report: &mut Report, size: Size, kept: Kept) -> Result<()> {
         .into_iter()
         .chain([("xrootd", root.join("large").display().to_string(), xrootd::start(place.path(), &root))]);
     let first = repeat(size.rounds(), || {
-        forget(if kept == Kept::Managed { node.folder().join("objects") } else { root.clone() }.as_path())?;
+        forget(&kept.bytes(&node, &root))?;
         http::get_rate(node.port(), &line(&node), &own, 1)
     })?;
     report.alone(&format!("{figure}.first_touch"), "MB/s", &first);
