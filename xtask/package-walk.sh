@@ -47,7 +47,12 @@ soon() {
   done
 }
 # Another process than that of $pid serves.
-again() { [ "$(systemctl is-active weft)" = active ] && [ "$(main_pid)" != "$pid" ]; }
+# again: another process than `pid` is ready. Its number first: a unit whose process was just killed is active still.
+again() {
+  local now
+  now=$(main_pid)
+  [ "$now" != 0 ] && [ "$now" != "$pid" ] && [ "$(systemctl is-active weft)" = active ]
+}
 main_pid() { systemctl show --property=MainPID --value weft; }
 # apt_ VERB WORD…: as an operator's, who answers no questions.
 apt_() { DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends "$@" </dev/null >apt.said 2>&1 || { cat apt.said >&2; return 1; }; }

@@ -68,9 +68,11 @@ impl Together {
 
     /// Carries what waits until nothing does.
     async fn carry(&self, remote: &Remote) {
+        let mut carries = Carries { all: self, has_ended: false };
         while let Some(load) = self.load() {
             deliver(remote, load).await;
         }
+        carries.has_ended = true;
     }
 
     /// Takes what goes into the next message. Whoever finds nothing carries no more.
@@ -96,6 +98,20 @@ impl Together {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change leaves it whole, so a panic elsewhere cannot spoil it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One who carries. Should it be lost under way, whoever comes next takes its place.
+struct Carries<'a> {
+    all: &'a Together,
+    has_ended: bool,
+}
+
+impl Drop for Carries<'_> {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.all.state().carriers -= 1;
+        }
     }
 }
 

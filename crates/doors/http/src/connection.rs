@@ -185,7 +185,7 @@ impl Connection {
 }
 
 /// Reads what still comes after the last answer, so that the answer is not lost with a reset.
-async fn linger(connection: &mut Connection) {
+pub(crate) async fn linger(connection: &mut Connection) {
     let http = connection.http.clone();
     let sys = &http.services.sys;
     let deadline = sys.clock().tick().plus(limits::HTTP_LINGER);

@@ -61,20 +61,32 @@ impl Handle {
 const NARROW: i32 = 1;
 const WIDE: i32 = 0x81;
 
-/// Returns a number that changes when the inode's number is given to another file: made of the
-/// handle that the file system gives out for it; where it gives out none, of when it was made.
+/// A number that changes when the inode's number is given to another file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Generation {
+    /// The inode's own, whatever it is reached by.
+    Own(u32),
+    /// Made of all that its handle says, such as which snapshot it lies in; or of when it was made.
+    Made(u32),
+}
+
+/// Returns that number: out of the handle that the file system gives out for it; where it gives out none, of when
+/// it was made.
 pub(super) fn generation(
     file: impl AsFd,
     name: &std::ffi::CStr,
     inode: u64,
     made: Option<StatxTimestamp>,
-) -> rustix::io::Result<u32> {
+) -> rustix::io::Result<Generation> {
     if let Some(handle) = ask(&file, name)? {
-        let known = handle.made_of(inode).map(|(_, generation)| generation);
-        return Ok(known.unwrap_or_else(|| fold(handle.bytes())));
+        return Ok(match handle.made_of(inode) {
+            Some((_, generation)) => Generation::Own(generation),
+            None => Generation::Made(fold(handle.bytes())),
+        });
     }
-    let Some(made) = made else { return Ok(0) };
-    Ok(fold(&(made.tv_sec as i128 * 1_000_000_000 + i128::from(made.tv_nsec)).to_le_bytes()))
+    let Some(made) = made else { return Ok(Generation::Made(0)) };
+    let nanos = made.tv_sec as i128 * 1_000_000_000 + i128::from(made.tv_nsec);
+    Ok(Generation::Made(fold(&nanos.to_le_bytes())))
 }
 
 /// Returns how the handles of a file system are made, as far as one of its files tells.

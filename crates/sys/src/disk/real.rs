@@ -174,11 +174,11 @@ fn looked_up(dir: BorrowedFd<'_>, name: &CStr) -> rustix::io::Result<FileType> {
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 
-/// The kernel never gives negative sizes; `st_blocks` counts 512 bytes whatever the disk has.
 fn length_of(stat: &fs::Stat) -> Result<u64> {
     u64::try_from(stat.st_size).map_err(|_| Error::internal("the machine gave a negative length"))
 }
 
+/// The kernel never gives negative sizes; `st_blocks` counts 512 bytes whatever the disk has.
 fn file_size(stat: &fs::Stat) -> FileSize {
     let whole = |value| u64::try_from(value).unwrap_or(0);
     FileSize { len: whole(stat.st_size), used: whole(stat.st_blocks) * 512 }

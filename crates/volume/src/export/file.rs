@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Version, Wcc};
 use weft_core::form::{
-    Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
+    Call, Door, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
 };
 use weft_core::{Error, FileId, Result, Rights, Tick, TraceId, limits};
 use weft_sys::DiskFile;
@@ -57,9 +57,23 @@ impl ExportFile {
 
     /// Takes up the first of some rights that both the file carries and the policy gives.
     async fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Arc<Lease>, Node)> {
+        self.lease_by(call, any_of, None).await
+    }
+
+    /// Takes up a right to read: what opened the file may go by what it saw then.
+    async fn lease_to_read(&self, call: &Call) -> Result<(Arc<Lease>, Node)> {
+        self.lease_by(call, &[Rights::READ, Rights::EXECUTE], self.looked(call)).await
+    }
+
+    async fn lease_by(
+        &self,
+        call: &Call,
+        any_of: &[Rights],
+        looked: Option<Looked>,
+    ) -> Result<(Arc<Lease>, Node)> {
         self.is_open()?;
         let any_of: Vec<_> = any_of.iter().copied().filter(|op| self.need.contains(*op)).collect();
-        let (id, looked) = (self.id, self.looked(call));
+        let id = self.id;
         let look = move |view: &View<'_>| {
             let node = match looked.filter(|looked| looked.seen == view.seen) {
                 Some(looked) => looked.node,
@@ -71,9 +85,10 @@ impl ExportFile {
         Ok((Arc::new(lease), node))
     }
 
-    /// Returns what this very request saw when it opened the file, once.
+    /// Returns what this very request saw when it opened the file, once. Native clients choose the traces of their
+    /// calls, which tell no requests apart.
     fn looked(&self, call: &Call) -> Option<Looked> {
-        let open = self.open.as_ref()?;
+        let open = self.open.as_ref().filter(|_| call.from.door != Door::Native)?;
         let looked = open.looked.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let age = self.volume.sys.clock().tick().since(looked.when);
         (looked.by == call.trace && age < limits::EXPORT_ROOT_HELD).then_some(looked)
@@ -199,7 +214,7 @@ impl OpenFile for ExportFile {
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         let read = async {
-            let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE]).await?;
+            let (lease, node) = self.lease_to_read(call).await?;
             Ok(Box::new(self.source(lease, &node, range)) as Box<dyn Source>)
         };
         read.await.map_err(|e: Error| e.op("read"))
@@ -207,7 +222,7 @@ impl OpenFile for ExportFile {
 
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
         let read = async {
-            let (lease, node) = self.lease(call, &[Rights::READ, Rights::EXECUTE]).await?;
+            let (lease, node) = self.lease_to_read(call).await?;
             digests_of(&mut self.source(lease, &node, digested_range(block))).await
         };
         read.await.map_err(|e: Error| e.op("read"))

@@ -70,6 +70,10 @@ impl View<'_> {
         {
             return Ok(None);
         }
+        // A file that is open has no path any more, or a former one that something else has.
+        if at.path.is_empty() && at.base != FileId::root_of(self.volume.id) {
+            return Ok(None);
+        }
         let base = match at.base == FileId::root_of(self.volume.id) {
             true => Vec::new(),
             false => self.node(at.base)?.path,

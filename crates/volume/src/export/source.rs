@@ -11,7 +11,7 @@ use weft_sys::disk::RealFile;
 
 use super::lease::Lease;
 
-/// As much goes out in one call together with what is said before it; more is not copied.
+/// As much goes out in one call together with what is said before it; of what is not pinned more is not copied.
 const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
@@ -64,16 +64,18 @@ impl FileSource {
         Ok((!bytes.is_empty()).then(|| Piece::Bytes(bytes.into())))
     }
 
-    /// Returns the next bytes if they are all there, and in memory.
+    /// Returns the next bytes if they are all there, and in memory. Of one version they are copies: what is written
+    /// later shows in pages that a socket was handed.
     fn at_once(&self, length: usize) -> Result<Option<Piece>> {
-        if length <= COPIED_BYTES_MAX
+        if (self.pinned.is_some() || length <= COPIED_BYTES_MAX)
             && let Some(bytes) = self.file.read_at_once(self.at, length)
         {
             self.look()?;
             return Ok(Some(Piece::Bytes(bytes.into())));
         }
         let (size, _) = self.look()?;
-        if size < self.at + length as u64 || !self.file.resident(self.at, length as u64) {
+        let is_here = size >= self.at + length as u64 && self.file.resident(self.at, length as u64);
+        if self.pinned.is_some() || !is_here {
             return Ok(None);
         }
         Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))

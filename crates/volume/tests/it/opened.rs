@@ -1,10 +1,11 @@
 //! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
 
 use std::fs;
+use std::io::Write;
 use std::time::Duration;
 
-use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, read_of};
-use weft_core::form::{Opened, Range};
+use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
+use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Pin, Range};
 use weft_core::{ErrorKind, Rights};
 
 use super::export::Site;
@@ -16,7 +17,13 @@ async fn fresh() -> (Site, tempfile::TempDir) {
     (site, beside.expect("a directory"))
 }
 
-async fn open(laws: &Laws<'_>, call: &weft_core::form::Call) -> Opened {
+/// A call through a door that tells requests apart itself.
+fn request(laws: &Laws<'_>) -> Call {
+    let call = laws.call();
+    Call { from: Origin { door: Door::Http, ..call.from }, ..call }
+}
+
+async fn open(laws: &Laws<'_>, call: &Call) -> Opened {
     laws.fs.open(call, &at("f"), &how(Rights::READ)).await.works()
 }
 
@@ -27,7 +34,7 @@ async fn what_has_left_a_share_is_read_by_no_later_request_however_it_was_opened
     let (inside, outside) = (site.home.path().join("f"), beside.path().join("f"));
     fs::write(&inside, b"bytes").expect("written");
 
-    let call = laws.call();
+    let call = request(&laws);
     let opened = open(&laws, &call).await;
     fs::rename(&inside, &outside).expect("moved");
     let another = read_of(&*opened.file, &laws.call(), Range::ALL).await;
@@ -50,6 +57,13 @@ async fn what_has_left_a_share_is_read_by_no_later_request_however_it_was_opened
     site.clock.step(Duration::from_secs(2));
     let late = read_of(&*opened.file, &call, Range::ALL).await;
     assert_eq!(late.fails(), ErrorKind::Stale, "the same, later");
+    fs::rename(&outside, &inside).expect("moved");
+
+    let native = laws.call();
+    let opened = open(&laws, &native).await;
+    fs::rename(&inside, &outside).expect("moved");
+    let chosen = read_of(&*opened.file, &native, Range::ALL).await;
+    assert_eq!(chosen.fails(), ErrorKind::Stale, "of native clients, who choose their traces");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -59,9 +73,29 @@ async fn a_right_that_is_withdrawn_between_opening_and_reading_reads_nothing() {
     fs::write(site.home.path().join("f"), b"bytes").expect("written");
     let alice = laws.user("alice");
     laws.allow("f", &alice, Rights::READ).await;
-    let call = laws.call_of(&alice, 2);
+    let call = Call { from: request(&laws).from, ..laws.call_of(&alice, 2) };
     let opened = open(&laws, &call).await;
     laws.forbid("f", &alice).await;
     let read = read_of(&*opened.file, &call, Range::ALL).await;
     assert_eq!(read.fails(), ErrorKind::Denied);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_pulled_of_one_version_is_a_copy_of_it() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let (path, bytes) = (site.home.path().join("f"), pattern(100_000, 1));
+    fs::write(&path, &bytes).expect("written");
+    let call = request(&laws);
+    let pinned = OpenHow { pin: Pin::Version, ..how(Rights::READ) };
+    let opened = laws.fs.open(&call, &at("f"), &pinned).await.works();
+    let mut source = opened.file.read(&call, Range::ALL).await.works();
+    let piece = source.next(bytes.len()).await.works().expect("there is more");
+    fs::OpenOptions::new()
+        .write(true)
+        .open(&path)
+        .expect("there")
+        .write_all(&pattern(100_000, 2))
+        .expect("written");
+    assert!(piece.into_bytes().works()[..] == bytes[..], "it is on its way already");
 }

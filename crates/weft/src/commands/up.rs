@@ -168,13 +168,18 @@ impl Starting {
 async fn serve(context: &Context, args: &UpArgs, starting: Starting, shown: Shown) -> Result<Ended> {
     let mut signals = Signals::new()?;
     let mut starting = context.sys().spawn(starting.start());
+    let mut again = false;
     let started = loop {
         tokio::select! {
             started = &mut starting => break started??,
-            asked = signals.next() => if let Asked::Stop(name) = asked {
-                drop(shown);
-                note!("stopped by {name} before it was ready");
-                return Ok(Ended::BeforeReady);
+            asked = signals.next() => match asked {
+                // What it began with was read before.
+                Asked::Reload => again = true,
+                Asked::Stop(name) => {
+                    drop(shown);
+                    note!("stopped by {name} before it was ready");
+                    return Ok(Ended::BeforeReady);
+                }
             },
         }
     };
@@ -183,14 +188,20 @@ async fn serve(context: &Context, args: &UpArgs, starting: Starting, shown: Show
     announce(&path, &running);
     service::ready();
     let lives = service::live(context.sys());
+    let take_up = async || {
+        let new = reload(args, &path, &config, &log).map(|new| new.settings());
+        running.reload(new.as_ref()).await;
+    };
+    if again {
+        take_up().await;
+    }
     loop {
         tokio::select! {
             () = running.stop_asked() => tracing::info!("stopping: an administrator asked"),
             asked = signals.next() => match asked {
                 Asked::Stop(name) => tracing::info!(signal = name, "stopping"),
                 Asked::Reload => {
-                    let new = reload(args, &path, &config, &log).map(|new| new.settings());
-                    running.reload(new.as_ref()).await;
+                    take_up().await;
                     continue;
                 }
             },

@@ -38,7 +38,10 @@ impl Hosts {
             return true;
         }
         // An address is nobody's name, so no page elsewhere can have taken it.
-        address(&name).is_some_and(|asked| own().map(|own| own.to_canonical()) == Some(asked))
+        address(&name).is_some_and(|asked| {
+            let named = self.names.iter().any(|own| address(own) == Some(asked));
+            named || own().map(|own| own.to_canonical()) == Some(asked)
+        })
     }
 }
 
@@ -72,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_own_names_are_answered() {
-        let hosts = Hosts::new(&["Data.Example.org".to_owned()]);
+        let hosts = Hosts::new(&["Data.Example.org", "2001:db8::1"].map(str::to_owned));
         let own = || Some("192.0.2.7".parse().expect("an address"));
         for good in [
             "localhost",
@@ -85,6 +88,8 @@ mod tests {
             "192.0.2.7",
             "192.0.2.7:80",
             "[::ffff:127.0.0.1]",
+            "[2001:db8::1]",
+            "[2001:DB8:0::1]:8443",
         ] {
             assert!(hosts.admits(good.as_bytes(), own), "{good}");
         }
@@ -100,6 +105,8 @@ mod tests {
             "localhost@evil",
             "localhost/evil",
             "::1",
+            "[2001:db8::2]",
+            "[data.example.org]",
         ] {
             assert!(!hosts.admits(bad.as_bytes(), own), "{bad}");
         }

@@ -44,7 +44,7 @@ use weft_sys::trace;
 use crate::Http;
 use crate::answer::Problem;
 use crate::codec::head::Head;
-use crate::connection::{Connection, Front};
+use crate::connection::{Connection, Front, linger};
 use crate::exchange::{self, After};
 use crate::identity::Identity;
 
@@ -186,6 +186,9 @@ impl Door {
                 }
                 Err(refusal) => exchange::refuse(&mut connection, Problem::from(refusal).closing()).await,
             };
+            if after == After::Linger {
+                linger(&mut connection).await;
+            }
             // Its end of the pair closes here: the other learns whether it has all of the answer.
             (connection.identity, after)
         };

@@ -306,6 +306,12 @@ async fn a_refused_upload_of_little_more_than_was_sent_is_not_reset_and_one_with
     assert_eq!(line.get("/").await.status(), 200);
     let reset = std::future::poll_fn(|context| body.poll_reset(context));
     assert!(futures_util::FutureExt::now_or_never(reset).is_none_or(|reset| reset.is_err()), "it was reset");
+    let mut body = refused(3 << 20).await;
+    body.send_data(vec![7; 3 << 20].into(), true).expect("it is open");
+    let reset = std::future::poll_fn(|context| body.poll_reset(context));
+    let reset = tokio::time::timeout(2 * limits::HTTP_LINGER, reset).await;
+    assert!(!matches!(reset, Ok(Ok(_))), "it was reset: {reset:?}");
+    assert_eq!(line.get("/").await.status(), 200);
     let mut body = refused(1 << 30).await;
     let reset = std::future::poll_fn(|context| body.poll_reset(context));
     let reset = tokio::time::timeout(Duration::from_secs(30), reset).await.expect("in the end");
