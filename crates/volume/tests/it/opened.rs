@@ -1,7 +1,6 @@
 //! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
 
 use std::fs;
-use std::io::Write;
 use std::time::Duration;
 
 use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
@@ -91,11 +90,6 @@ async fn what_was_pulled_of_one_version_is_a_copy_of_it() {
     let opened = laws.fs.open(&call, &at("f"), &pinned).await.works();
     let mut source = opened.file.read(&call, Range::ALL).await.works();
     let piece = source.next(bytes.len()).await.works().expect("there is more");
-    fs::OpenOptions::new()
-        .write(true)
-        .open(&path)
-        .expect("there")
-        .write_all(&pattern(100_000, 2))
-        .expect("written");
+    fs::write(&path, pattern(100_000, 2)).expect("written in place");
     assert!(piece.into_bytes().works()[..] == bytes[..], "it is on its way already");
 }
