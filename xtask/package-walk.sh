@@ -46,8 +46,7 @@ soon() {
     sleep 0.2
   done
 }
-# Another process than that of $pid serves.
-# again: another process than `pid` is ready. Its number first: a unit whose process was just killed is active still.
+# again: another process than that of $pid serves. Its number first: a unit whose process was just killed is active still.
 again() {
   local now
   now=$(main_pid)

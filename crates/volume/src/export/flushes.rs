@@ -84,10 +84,9 @@ mod tests {
     use super::*;
 
     /// A disk whose flushes wait until they are let through; that of number 2 fails.
-    #[derive(Default)]
     struct Slow {
         begun: AtomicUsize,
-        through: Option<Semaphore>,
+        through: Semaphore,
     }
 
     fn asks(sys: &Sys, flushes: &Arc<Flushes<Arc<Slow>>>, disk: &Arc<Slow>) -> Task<Result<()>> {
@@ -95,7 +94,7 @@ mod tests {
         sys.spawn(async move {
             let flush = |disk: Arc<Slow>| async move {
                 let number = disk.begun.fetch_add(1, Ordering::Relaxed) + 1;
-                disk.through.as_ref().expect("one").acquire().await.expect("open").forget();
+                disk.through.acquire().await.expect("open").forget();
                 if number == 2 { Err(Error::new(ErrorKind::Unavailable, "the second")) } else { Ok(()) }
             };
             flushes.flushed(&own, (FileId::ROOT, disk), flush).await
@@ -106,15 +105,14 @@ mod tests {
     fn who_asks_while_a_flush_runs_waits_for_the_next_and_shares_it() {
         simulate(1, |sys| async move {
             let flushes = Arc::new(Flushes::default());
-            let disk = Arc::new(Slow { through: Some(Semaphore::new(0)), ..Slow::default() });
+            let disk = Arc::new(Slow { begun: AtomicUsize::new(0), through: Semaphore::new(0) });
             let pass = async || sys.sleep(std::time::Duration::from_millis(1)).await;
             let first = asks(&sys, &flushes, &disk);
             pass().await;
             let others: Vec<_> = (0..3).map(|_| asks(&sys, &flushes, &disk)).collect();
             pass().await;
             assert_eq!(disk.begun.load(Ordering::Relaxed), 1, "one at a time");
-            let through = disk.through.as_ref().expect("one");
-            through.add_permits(1);
+            disk.through.add_permits(1);
             first.await.expect("it ran").expect("flushed");
             pass().await;
             assert_eq!(
@@ -124,7 +122,7 @@ mod tests {
             );
             let later = asks(&sys, &flushes, &disk);
             pass().await;
-            through.add_permits(10);
+            disk.through.add_permits(10);
             for other in others {
                 let error = other.await.expect("it ran").expect_err("their flush failed");
                 assert_eq!(error.kind(), ErrorKind::Unavailable);

@@ -43,7 +43,7 @@ impl FileSource {
         let length =
             max.clamp(1, limits::PIECE_BYTES_MAX).min(usize::try_from(self.left).unwrap_or(usize::MAX));
         if length == 0 {
-            return if self.lease.stalls { Ok(None) } else { self.look().map(|_| None) };
+            return if self.lease.stalls { Ok(None) } else { self.look().map(|()| None) };
         }
         if !self.lease.stalls
             && let Some(piece) = self.at_once(length)?
@@ -67,29 +67,32 @@ impl FileSource {
     /// Returns the next bytes if they are all there, and in memory. Of one version they are copies: what is written
     /// later shows in pages that a socket was handed.
     fn at_once(&self, length: usize) -> Result<Option<Piece>> {
-        if (self.pinned.is_some() || length <= COPIED_BYTES_MAX)
+        let pinned = self.pinned.is_some();
+        if (pinned || length <= COPIED_BYTES_MAX)
             && let Some(bytes) = self.file.read_at_once(self.at, length)
         {
             self.look()?;
             return Ok(Some(Piece::Bytes(bytes.into())));
         }
-        let (size, _) = self.look()?;
-        let is_here = size >= self.at + length as u64 && self.file.resident(self.at, length as u64);
-        if self.pinned.is_some() || !is_here {
+        let end = self.at + length as u64;
+        if pinned
+            || self.file.len().map_err(Error::unplaced)? < end
+            || !self.file.resident(self.at, length as u64)
+        {
             return Ok(None);
         }
         Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))
     }
 
-    fn look(&self) -> Result<Stamp> {
+    fn look(&self) -> Result<()> {
         look_at(&self.file, self.pinned)
     }
 }
 
-/// Returns how the file looks. A pinned open sees one version, or says that it cannot.
-fn look_at(file: &RealFile, pinned: Option<Stamp>) -> Result<Stamp> {
-    let now = file.stamp().map_err(Error::unplaced)?;
-    if pinned.is_none_or(|then| then == now) { Ok(now) } else { Err(changed_while_read()) }
+/// A pinned open sees one version, or says that it cannot.
+fn look_at(file: &RealFile, pinned: Option<Stamp>) -> Result<()> {
+    let Some(then) = pinned else { return Ok(()) };
+    if file.stamp().map_err(Error::unplaced)? == then { Ok(()) } else { Err(changed_while_read()) }
 }
 
 #[async_trait]
