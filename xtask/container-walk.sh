@@ -27,8 +27,7 @@ if [ -z "${THROWAWAY:-}" ]; then
   exec xtask/throwaway.sh xtask/container-walk.sh
 fi
 
-began=$SECONDS
-done_with() { say "ok: $1 ($((SECONDS - began)) s)"; }
+. xtask/walk.sh
 trap 'say "FAILED: line $LINENO: $BASH_COMMAND"; podman_ logs weft >&2 || true' ERR
 
 work=$(mktemp -d /var/tmp/walk.XXXXXX)

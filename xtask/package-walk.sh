@@ -13,8 +13,7 @@ if [ -z "${THROWAWAY:-}" ]; then
   exec xtask/throwaway.sh xtask/package-walk.sh
 fi
 
-began=$SECONDS
-done_with() { say "ok: $1 ($((SECONDS - began)) s)"; }
+. xtask/walk.sh
 failed() {
   say "FAILED: line $1: $2"
   journalctl --no-pager --output=cat --unit=weft --lines=40 >&2

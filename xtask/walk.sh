@@ -1,4 +1,4 @@
-# What the walks of a newcomer share. Sourced, not run.
+# What the walks of newcomers and of operators share. Sourced, not run.
 # shellcheck shell=bash
 
 began=$SECONDS
