@@ -14,7 +14,8 @@
 //!
 //!   download: length, version pinned ─▶ pieces ─ broke off ─▶ Range + If-Match, where it was
 //!   upload:   leave (100-continue) ─▶ pieces ─▶ the answer that says they are kept
-//!   listing:  PROPFIND ─▶ entries
+//!   listing:  PROPFIND ─▶ entries, and whether these are all
+//!   remove:   DELETE of what was named, and of nothing that it leads to
 //!   document: a small file, whole, from that server alone
 //! ```
 //!
@@ -25,7 +26,7 @@
 //! connection, and an address that was good may not be so any more); several ranges at once (the mover shares by transfer).
 //!
 //! **Ways to get it wrong.** Looking at a name and connecting to it later: it may mean another address by then. Taking the end of
-//! a connection for the end of a file. Telling a caller what an address inside turned out to be.
+//! a connection for the end of a file, or what a listing happens to name for all there is. Telling a caller what an address inside turned out to be.
 
 mod connect;
 mod document;
@@ -33,6 +34,7 @@ mod download;
 mod listing;
 mod network;
 mod reach;
+mod remove;
 mod roots;
 mod send;
 mod upload;
@@ -47,7 +49,7 @@ use weft_sys::Sys;
 pub use download::{Download, From, Said};
 pub use hyper::header::{HeaderName, HeaderValue};
 pub use hyper::{Method, StatusCode};
-pub use listing::{Depth, Entry};
+pub use listing::{Depth, Entry, Listing};
 pub use network::Network;
 pub use reach::Reach;
 pub use roots::Roots;

@@ -30,6 +30,23 @@ pub struct Entry {
     pub modified: Option<Time>,
 }
 
+/// What a server says of a directory, or of a file.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// What is there, the directory itself among it.
+    pub entries: Vec<Entry>,
+    /// Why it may be less than what is there.
+    doubt: Option<&'static str>,
+}
+
+impl Listing {
+    /// Fails unless this is known to be all that the directory holds which was asked for: only then is what it does
+    /// not name not there.
+    pub fn whole(&self) -> Result<()> {
+        self.doubt.map_or(Ok(()), |why| Err(lies(why)))
+    }
+}
+
 /// How much of a directory is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
@@ -43,6 +60,16 @@ pub enum Depth {
 #[derive(Default)]
 struct Found {
     href: String,
+    told: Told,
+    /// Properties whose own status has not been read yet, and that.
+    part: Told,
+    part_status: String,
+}
+
+/// Properties of a member.
+#[derive(Default)]
+struct Told {
+    has_kind: bool,
     is_directory: bool,
     length: String,
     modified: String,
@@ -50,7 +77,7 @@ struct Found {
 
 impl Remote {
     /// Returns what a server says of a directory or file, and of what is in it. `Unsupported` if it does not speak WebDAV.
-    pub async fn list(&self, url: &Url, passed: &Fields, depth: Depth) -> Result<Vec<Entry>> {
+    pub async fn list(&self, url: &Url, passed: &Fields, depth: Depth) -> Result<Listing> {
         let mut own = Fields::new();
         let depth = if depth == Depth::Itself { "0" } else { "1" };
         own.insert("depth", HeaderValue::from_static(depth));
@@ -76,7 +103,11 @@ impl Remote {
                 );
             }
         }
-        entries(&answer.ask.url, &text).map_err(|error| error.about(url))
+        let mut listing = listing(&answer.ask.url, &text).map_err(|error| error.about(url))?;
+        if names(answer.ask.url.path()) != names(url.path()) {
+            listing.doubt = Some("the server sends on to another directory, and tells what is in that");
+        }
+        Ok(listing)
     }
 
     /// Makes a directory. `Unsupported` (405) where something has the name.
@@ -92,7 +123,7 @@ impl Remote {
 }
 
 /// Reads the answer to a question about `url`.
-fn entries(url: &Url, text: &[u8]) -> Result<Vec<Entry>> {
+fn listing(url: &Url, text: &[u8]) -> Result<Listing> {
     let malformed = || lies("the server's listing is malformed");
     let text = std::str::from_utf8(text).map_err(|_| malformed())?;
     let mut reader = NsReader::from_str(text.strip_prefix('\u{feff}').unwrap_or(text));
@@ -100,6 +131,7 @@ fn entries(url: &Url, text: &[u8]) -> Result<Vec<Entry>> {
     // The names of the open elements; of another namespace than WebDAV's none.
     let mut open: Vec<Option<String>> = Vec::new();
     let (mut found, mut entries): (Option<Found>, Vec<Entry>) = (None, Vec::new());
+    let (mut doubt, mut is_begun) = (None, false);
     loop {
         let (space, event) = reader.read_resolved_event().map_err(|_| malformed())?;
         match event {
@@ -107,8 +139,11 @@ fn entries(url: &Url, text: &[u8]) -> Result<Vec<Entry>> {
                 let is_dav = matches!(space, ResolveResult::Bound(Namespace("DAV:")));
                 let name = is_dav.then(|| start.local_name().into_inner().to_owned());
                 match (name.as_deref(), &mut found) {
+                    (Some("multistatus"), _) if open.is_empty() => is_begun = true,
+                    _ if open.is_empty() => return Err(malformed()),
                     (Some("response"), _) => found = Some(Found::default()),
-                    (Some("collection"), Some(found)) => found.is_directory = true,
+                    (Some("resourcetype"), Some(found)) => found.part.has_kind = true,
+                    (Some("collection"), Some(found)) => found.part.is_directory = true,
                     _ => {}
                 }
                 open.push(name);
@@ -116,13 +151,17 @@ fn entries(url: &Url, text: &[u8]) -> Result<Vec<Entry>> {
                     return Err(malformed());
                 }
             }
-            Event::End(_) => {
-                if open.pop().flatten().as_deref() == Some("response")
-                    && let Some(found) = found.take()
-                {
-                    entries.push(found.entry(url)?);
+            Event::End(_) => match (open.pop().flatten().as_deref(), &mut found) {
+                (Some("propstat"), Some(found)) => found.end_part(),
+                (Some("response"), ended) => {
+                    if let Some(mut found) = ended.take() {
+                        found.end_part();
+                        doubt = doubt.or(found.doubt());
+                        entries.push(found.entry(url)?);
+                    }
                 }
-            }
+                _ => {}
+            },
             Event::Text(text) => add(&open, &mut found, &text.xml10_content()),
             Event::CData(text) => add(&open, &mut found, &text.xml10_content()),
             Event::GeneralRef(name) => match name.resolve_char_ref().map_err(|_| malformed())? {
@@ -134,30 +173,61 @@ fn entries(url: &Url, text: &[u8]) -> Result<Vec<Entry>> {
             },
             Event::DocType(_) => return Err(malformed()),
             Event::Comment(_) | Event::PI(_) | Event::Decl(_) | Event::Empty(_) => {}
-            Event::Eof if open.is_empty() => return Ok(entries),
+            Event::Eof if open.is_empty() && is_begun => break,
             Event::Eof => return Err(malformed()),
         }
     }
+    if !entries.iter().any(|entry| entry.name.is_none() && entry.is_directory) {
+        doubt = doubt.or(Some("the server's listing does not say that it is of the directory"));
+    }
+    Ok(Listing { entries, doubt })
 }
 
 fn add(open: &[Option<String>], found: &mut Option<Found>, text: &str) {
     let Some(found) = found else { return };
     match open.last().and_then(Option::as_deref) {
         Some("href") if open.len() == 3 => found.href.push_str(text),
-        Some("getcontentlength") => found.length.push_str(text),
-        Some("getlastmodified") => found.modified.push_str(text),
+        Some("status") => found.part_status.push_str(text),
+        Some("getcontentlength") => found.part.length.push_str(text),
+        Some("getlastmodified") => found.part.modified.push_str(text),
         _ => {}
     }
 }
 
+/// Returns whether a status line says that all went well, as one that is not there does.
+fn is_success(status: &str) -> bool {
+    status.split_whitespace().nth(1).is_none_or(|code| code.starts_with('2'))
+}
+
 impl Found {
+    /// Takes over the properties read last, unless the server says that these it does not tell.
+    fn end_part(&mut self) {
+        let (part, status) = (std::mem::take(&mut self.part), std::mem::take(&mut self.part_status));
+        if !is_success(&status) {
+            return;
+        }
+        self.told.has_kind |= part.has_kind;
+        self.told.is_directory |= part.is_directory;
+        self.told.length.push_str(&part.length);
+        self.told.modified.push_str(&part.modified);
+    }
+
+    /// Returns why there may be more than the server tells, or something else: where it has a status for an entry, as 507, it tells
+    /// no properties of it.
+    fn doubt(&self) -> Option<&'static str> {
+        let is_told = self.told.has_kind || !self.told.length.is_empty();
+        (!is_told)
+            .then_some("the server does not tell all that is there, or not of all whether it is a directory")
+    }
+
     fn entry(self, url: &Url) -> Result<Entry> {
-        let modified = httpdate::parse_http_date(self.modified.trim()).ok();
+        let told = self.told;
+        let modified = httpdate::parse_http_date(told.modified.trim()).ok();
         let since = modified.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
         Ok(Entry {
             name: name(url, self.href.trim())?,
-            is_directory: self.is_directory,
-            length: self.length.trim().parse().ok(),
+            is_directory: told.is_directory,
+            length: told.length.trim().parse().ok(),
             modified: since.map(|since| Time::from_unix(since.as_secs() as i64, 0)),
         })
     }
@@ -168,19 +238,18 @@ fn name(url: &Url, href: &str) -> Result<Option<Vec<u8>>> {
     let elsewhere = || lies("the server lists what is not in the directory, or has no name");
     // A server behind another may not know by which name it is asked.
     let path = url.leads_to(href).map_err(|_| elsewhere())?;
-    // `//` is one way to write `/`, and some servers answer with the other.
-    let names = |path: &str| -> Vec<Vec<u8>> {
-        path.split('/')
-            .filter(|name| !name.is_empty())
-            .map(|name| percent_decode_str(name).collect())
-            .collect()
-    };
     let (own, all) = (names(url.path()), names(path.path()));
     match all.strip_prefix(&own[..]) {
         Some([]) => Ok(None),
         Some([name]) if is_name(name) => Ok(Some(name.clone())),
         _ => Err(elsewhere()),
     }
+}
+
+/// Returns the names of a path: `//` is one way to write `/`, and some servers answer with the other.
+fn names(path: &str) -> Vec<Vec<u8>> {
+    let names = path.split('/').filter(|name| !name.is_empty());
+    names.map(|name| percent_decode_str(name).collect()).collect()
 }
 
 fn is_name(name: &[u8]) -> bool {
@@ -199,7 +268,7 @@ mod tests {
         "https://h/d%20d/".parse().expect("an address")
     }
 
-    fn listing(hrefs: &[&str]) -> String {
+    fn answer(hrefs: &[&str]) -> String {
         let one = |href: &&str| {
             format!(
                 "<x:response><x:href>{href}</x:href><x:propstat><x:prop><x:resourcetype/><x:getcontentlength>7</x:getcontentlength>\
@@ -213,20 +282,20 @@ mod tests {
 
     #[test]
     fn members_are_told_by_their_names() {
-        let text = listing(&[
+        let text = answer(&[
             "/d%20d/",
             "/d%20d/a&amp;b",
             "https://other/d%20d/%ff",
             "/d d/c/".replace(' ', "%20").as_str(),
         ]);
-        let found = entries(&url(), text.as_bytes()).expect("it is read");
+        let found = listing(&url(), text.as_bytes()).expect("it is read").entries;
         let names: Vec<Option<&[u8]>> = found.iter().map(|one| one.name.as_deref()).collect();
         assert_eq!(names, [None, Some(&b"a&b"[..]), Some(b"\xff"), Some(b"c")]);
         assert_eq!((found[1].length, found[1].modified), (Some(7), Some(Time::from_unix(1_700_000_000, 0))));
         assert!(!found[1].is_directory);
         let folder = "<multistatus xmlns=\"DAV:\"><response><href>/d%20d/f</href><propstat><prop><resourcetype><collection/>\
             </resourcetype></prop></propstat></response></multistatus>";
-        let found = entries(&url(), folder.as_bytes()).expect("it is read");
+        let found = listing(&url(), folder.as_bytes()).expect("it is read").entries;
         assert_eq!((found[0].is_directory, found[0].length), (true, None));
     }
 
@@ -243,24 +312,77 @@ mod tests {
             "/d%20d/./",
             "file:///x",
         ] {
-            assert!(entries(&url(), listing(&[href]).as_bytes()).is_err(), "{href}");
+            assert!(listing(&url(), answer(&[href]).as_bytes()).is_err(), "{href}");
         }
-        for text in ["", "<a>", "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>", "no XML at all <"] {
-            let read = entries(&url(), text.as_bytes());
-            assert!(read.is_err() || read.is_ok_and(|found| found.is_empty()), "{text}");
+        for text in [
+            "",
+            "<a>",
+            "<a/>",
+            "<html>Index of /d d/</html>",
+            "<!DOCTYPE a [<!ENTITY b \"c\">]><a>&b;</a>",
+            "no XML at all <",
+        ] {
+            assert!(listing(&url(), text.as_bytes()).is_err(), "{text}");
         }
         let deep = "<a>".repeat(DEPTH_MAX + 1);
-        assert!(entries(&url(), deep.as_bytes()).is_err());
+        assert!(listing(&url(), deep.as_bytes()).is_err());
+    }
+
+    /// A listing of a directory and this.
+    fn beside(more: &str) -> String {
+        let own = "<response><href>/d%20d/</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
+            <status>HTTP/1.1 200 OK</status></propstat></response>";
+        format!("<multistatus xmlns=\"DAV:\">{own}{more}</multistatus>")
+    }
+
+    #[test]
+    fn a_listing_is_whole_only_if_nothing_in_it_says_otherwise() {
+        let whole = |text: &str| listing(&url(), text.as_bytes()).expect("it is read").whole();
+        let of = |status: &str| {
+            format!(
+                "<response><href>/d%20d/a</href><propstat><prop><resourcetype/></prop><status>{status}</status></propstat></response>"
+            )
+        };
+        assert!(whole(&beside("")).is_ok() && whole(&beside(&of("HTTP/1.1 200 OK"))).is_ok());
+        // Of a file, the length says as much as its kind; what is not told of it says nothing.
+        let sized = "<response><href>/d%20d/a</href><propstat><prop><getcontentlength>0</getcontentlength></prop><status>HTTP/1.1 \
+            200 OK</status></propstat><propstat><prop><resourcetype/></prop><status>HTTP/1.1 404 Not Found</status></propstat></response>";
+        assert!(whole(&beside(sized)).is_ok());
+        for more in [
+            // Whether it is a directory is not for the caller to know.
+            of("HTTP/1.1 403 Forbidden"),
+            // Cut off by the server, as its kind of error for that says.
+            "<response><href>/d%20d/</href><status>HTTP/1.1 507 Insufficient Storage</status></response>"
+                .to_owned(),
+            "<response><href>/d%20d/a</href><status>HTTP/1.1 403 Forbidden</status></response>".to_owned(),
+        ] {
+            assert!(whole(&beside(&more)).is_err(), "{more}");
+        }
+        // It may be of anything, or of a file.
+        assert!(whole("<multistatus xmlns=\"DAV:\"/>").is_err() && whole(&answer(&["/d%20d/a"])).is_err());
+        assert!(whole(&answer(&["/d%20d/"])).is_err());
+        for end in 0..beside("").len() {
+            assert!(listing(&url(), &beside("").as_bytes()[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_directory_that_may_not_be_known_for_one_is_not_told_as_one() {
+        let hidden = "<response><href>/d%20d/a</href><propstat><prop><resourcetype><collection/></resourcetype></prop>\
+            <status>HTTP/1.1 403 Forbidden</status></propstat></response>";
+        let found = listing(&url(), beside(hidden).as_bytes()).expect("it is read");
+        assert!(!found.entries[1].is_directory && found.whole().is_err());
     }
 
     #[test]
     fn no_listing_makes_the_reader_panic() {
         let make = |dice: &mut Dice| {
             let hrefs = ["/d%20d/", "/d%20d/a&amp;b", "/d%20d/&#65;", "https://h/d%20d/%41"];
-            listing(&hrefs[..1 + dice.roll(4) as usize]).into_bytes()
+            answer(&hrefs[..1 + dice.roll(4) as usize]).into_bytes()
         };
         fuzz("listing", make, |bytes| {
-            for entry in entries(&url(), bytes).unwrap_or_default() {
+            let found = listing(&url(), bytes).map(|listing| listing.entries);
+            for entry in found.unwrap_or_default() {
                 let name = entry.name.unwrap_or_default();
                 assert!(!name.contains(&b'/') && !name.contains(&0) && name != b"..");
             }

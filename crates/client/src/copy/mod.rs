@@ -129,7 +129,8 @@ impl Progress {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    pub(crate) fn add_bytes(&self, bytes: u64) -> Result<()> {
+    /// Adds bytes copied or found to be there already. Fails as [`Self::must_go_on`] does.
+    pub fn add_bytes(&self, bytes: u64) -> Result<()> {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.must_go_on()
     }
@@ -142,7 +143,8 @@ impl Progress {
         Ok(())
     }
 
-    pub(crate) fn add_file(&self) {
+    /// Adds a file that is finished.
+    pub fn add_file(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 }

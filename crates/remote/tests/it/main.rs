@@ -2,6 +2,7 @@
 
 mod downloads;
 mod reaching;
+mod removals;
 mod uploads;
 
 use weft_core::{ErrorKind, Result};

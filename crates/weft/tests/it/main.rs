@@ -58,6 +58,7 @@ mod rotating;
 mod scripts;
 mod scrubbing;
 mod servers;
+mod servers_at_once;
 mod shared_node;
 mod shares;
 mod shell;

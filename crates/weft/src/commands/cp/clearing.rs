@@ -27,6 +27,26 @@ pub struct Extra {
     pub target: Target,
 }
 
+impl Extra {
+    /// Returns what a directory holds and its source lacks, by name: `below` and `target` are the directory's own.
+    pub fn of<'n>(
+        held: impl Iterator<Item = &'n Name>,
+        source: &HashSet<&[u8]>,
+        dir: FileId,
+        (below, target): (&Path, &Target),
+    ) -> Vec<Self> {
+        let mut extra: Vec<&Name> = held.filter(|name| !source.contains(name.as_bytes())).collect();
+        extra.sort_unstable_by_key(|name| name.as_bytes());
+        let one = |name: &Name| Self {
+            dir,
+            name: name.clone(),
+            below: below.join(OsStr::from_bytes(name.as_bytes())),
+            target: target.below(name.as_bytes()),
+        };
+        extra.into_iter().map(one).collect()
+    }
+}
+
 /// Something on this machine that the source lacks.
 pub struct LocalExtra {
     /// The directory it is in.
@@ -48,6 +68,19 @@ impl Job<'_> {
             return false;
         }
         true
+    }
+
+    /// Removes what the source lacks, if that may go.
+    pub async fn clear_all(&self, extra: &[Extra]) -> Result<()> {
+        if !self.may_delete() {
+            return Ok(());
+        }
+        for extra in extra {
+            if let Err(e) = self.clear(extra).await {
+                self.failed(e.op("remove").said_of(&extra.target)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes room for what is to have a name: of a directory, only where what the source lacks goes, where no
@@ -74,7 +107,7 @@ impl Job<'_> {
     }
 
     /// Removes what the source lacks, but for what the rules leave out and the directories it is in.
-    pub async fn clear(&self, extra: &Extra) -> Result<()> {
+    async fn clear(&self, extra: &Extra) -> Result<()> {
         let at = At::name(extra.dir, extra.name.clone());
         self.clear_tree(&at, Some(&extra.below), &extra.target.to_string()).await?;
         self.touch(extra.dir);
@@ -170,7 +203,7 @@ pub fn stands_there() -> Error {
 }
 
 /// Keeps the directories above a path.
-fn keep_above(kept: &mut HashSet<RelPath>, path: &RelPath) {
+pub fn keep_above(kept: &mut HashSet<RelPath>, path: &RelPath) {
     let mut above = path.split_last();
     while let Some((dir, _)) = above {
         above = dir.split_last();

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tokio::sync::mpsc::{Sender, channel};
 use weft_client::copy::{From, Outcome, Progress, Spot, download, is_there, match_local_tags};
 use weft_client::tree::{Found, Walk};
 use weft_core::attr::{Attr, Kind};
@@ -18,6 +17,7 @@ use weft_sys::{Folder, Seen, Sort};
 use super::clearing::{LocalExtra, stands_there};
 use super::goal::{LocalGoal, Target, nameless, not_a_directory};
 use super::links::{Linked, LocalLink};
+use super::transfer::Files;
 use super::{FILLED_WITH, Job, interrupted, passed_over, stream};
 use crate::paths::{self, Ending};
 use crate::progress::{self, Count};
@@ -98,28 +98,16 @@ async fn with_files<'a>(
     take: &mut Take<'a>,
     look: impl AsyncFnOnce(&mut Take<'a>) -> Result<()>,
 ) -> Result<()> {
-    let (files, mut found) = channel(limits::COPIES_WAITING_MAX);
     let shared = take.shared.clone();
-    take.files = Some(files);
-    let looked = async {
+    let look = async |files| {
+        take.files = Some(files);
         let looked = look(take).await;
         // No more come.
         take.files = None;
         looked
     };
-    let copied = async {
-        let next = async || found.recv().await.map(|file: Down| (file.bytes, file));
-        let copy = async |file: Down, shared: &Progress| file.receive(job, shared).await;
-        let copied = job.transfer(&shared, next, copy).await;
-        // Whoever looks for more is told that nobody takes them.
-        found.close();
-        copied
-    };
-    let both = async {
-        let (looked, copied) = tokio::join!(looked, copied);
-        copied.and(looked)
-    };
-    job.carry(&shared, both).await
+    let copy = async |file: Down, shared: &Progress| file.receive(job, shared).await;
+    job.transfer_found(&shared, limits::COPIES_AT_ONCE_MAX, look, copy).await
 }
 
 /// One file to copy.
@@ -128,7 +116,6 @@ struct Down {
     shown: String,
     folder: Rc<Folder>,
     name: OsString,
-    bytes: u64,
 }
 
 impl Down {
@@ -147,7 +134,7 @@ struct Take<'a> {
     found: Option<Count>,
     shared: Arc<Progress>,
     /// Where files go, while it lasts.
-    files: Option<Sender<Down>>,
+    files: Option<Files<Down>>,
     /// What goes somewhere goes below this; `None` where a dry run would make it.
     top: Option<Rc<Folder>>,
     /// The path of that.
@@ -324,13 +311,8 @@ impl<'a> Take<'a> {
         }
         let folder = folder.ok_or_else(|| Error::internal("only a dry run makes no directory"))?;
         let (from, name, bytes) = (attr.id, name.to_os_string(), attr.size);
-        self.shared.expect(bytes);
         match &self.files {
-            // Nobody takes them after what ended all, which is said by whoever met it.
-            Some(files) => {
-                let down = Down { from, shown, folder, name, bytes };
-                files.send(down).await.map_err(|_| interrupted())
-            }
+            Some(files) => files.put(bytes, Down { from, shown, folder, name }).await,
             None => Err(Error::internal("a file was found after all were")),
         }
     }

@@ -120,10 +120,6 @@ pub fn sync(context: &Context, args: &SyncArgs) -> Result<ExitCode> {
     run(context, &wanted, how, async |job| match (Side::parse(&args.from)?, Side::parse(&args.to)?) {
         (Side::Local(from, _), to @ Side::Tree(..)) => into_tree(job, &from, &to, &args.to).await,
         (from @ Side::Tree(..), Side::Local(to, _)) => out_of_tree(job, from, &to, &args.from).await,
-        (Side::Server(..), Side::Tree(..)) | (Side::Tree(..), Side::Server(..)) if args.delete => {
-            Err(Error::unsupported("nothing is removed where one side is a server")
-                .hint("leave `--delete` out"))
-        }
         (Side::Server(from, _), to @ Side::Tree(..)) => from_server(job, &from, &to, &args.to).await,
         (Side::Tree(from, _), Side::Server(to, _)) => to_server(job, from, &to).await,
         (Side::Tree(..), Side::Tree(..)) => {
@@ -166,21 +162,25 @@ async fn into_tree(job: &Job<'_>, from: &Path, to: &Side, typed: &OsStr) -> Resu
     if !there.is_dir() {
         return Err(not_a_directory().op("copy").about(from.display()).hint("weft cp copies files"));
     }
-    let goal =
-        Goal::find(job, to, false).await.map_err(|e| e.op("copy to").about(typed.to_string_lossy()))?;
-    let Goal::Tree(goal) = goal else { return Err(Error::internal("a path of the tree leads elsewhere")) };
-    if matches!(goal, TreeGoal::Name { is_new: false, .. }) {
-        return Err(not_a_directory().op("copy to").about(typed.to_string_lossy()));
-    }
+    let goal = directory_of_tree(job, to, typed).await?;
     job.report.began_alike();
     up::copy(job, from, Ending::Contents, &goal).await.map_err(|e| e.op("copy").about(from.display()))
 }
 
+/// Finds the directory of the tree that is copied into, or the name that one is to have.
+async fn directory_of_tree(job: &Job<'_>, to: &Side, typed: &OsStr) -> Result<TreeGoal> {
+    let found = match Goal::find(job, to, false).await {
+        Ok(Goal::Tree(TreeGoal::Name { is_new: false, .. })) => Err(not_a_directory()),
+        Ok(Goal::Tree(goal)) => Ok(goal),
+        Ok(_) => Err(Error::internal("a path of the tree leads elsewhere")),
+        Err(error) => Err(error),
+    };
+    found.map_err(|e| e.op("copy to").about(typed.to_string_lossy()))
+}
+
 /// Copies what is in a directory of a server.
 async fn from_server(job: &Job<'_>, from: &Url, to: &Side, typed: &OsStr) -> Result<()> {
-    let goal = Goal::find(job, to, false).await;
-    let goal = goal.map_err(|e| e.op("copy to").about(typed.to_string_lossy()))?;
-    let Goal::Tree(goal) = goal else { return Err(Error::internal("a path of the tree leads elsewhere")) };
+    let goal = directory_of_tree(job, to, typed).await?;
     job.report.began_alike();
     server::take(job, from, Ending::Contents, &goal).await.map_err(|e| e.op("copy").about(from))
 }

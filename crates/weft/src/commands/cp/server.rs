@@ -1,6 +1,7 @@
 //! Servers that speak HTTP as the other side: files, and directories where they speak WebDAV.
 
 mod checked;
+mod clearing;
 mod give;
 mod login;
 mod take;
@@ -8,10 +9,11 @@ mod take;
 use std::path::PathBuf;
 
 use clap::Args;
-use weft_core::{Error, ErrorKind, Result};
+use weft_client::copy::Progress;
+use weft_core::{Error, ErrorKind, RelPath, Result};
 use weft_remote::{Depth, Fields, Reach, Remote, Roots, Url};
 
-use super::Job;
+use super::{Job, interrupted};
 use crate::context::Context;
 use crate::paths::Ending;
 
@@ -58,7 +60,7 @@ impl Server {
     /// Returns whether a server has a directory there; none if there is nothing, or it does not say.
     async fn is_directory(&self, url: &Url) -> Result<Option<bool>> {
         match self.remote.list(url, &self.passed, Depth::Itself).await {
-            Ok(found) => Ok(found.first().map(|found| found.is_directory)),
+            Ok(found) => Ok(found.entries.first().map(|found| found.is_directory)),
             // Plain servers do not know the question, or ask whoever puts it to go.
             Err(error) => match error.kind() {
                 ErrorKind::Unsupported | ErrorKind::NotFound | ErrorKind::Denied => Ok(None),
@@ -79,6 +81,22 @@ impl ServerGoal {
             _ => true,
         };
         Ok(Self { url: if is_directory { url.directory() } else { url.clone() }, is_directory })
+    }
+}
+
+/// Returns the address of a path below a directory.
+fn below(top: &Url, path: &RelPath) -> Url {
+    path.names().fold(top.clone(), |url, name| url.join(name.as_bytes()))
+}
+
+/// Waits for the other side, but not beyond Ctrl-C, which stops all that is under way.
+async fn unless_stopped<T>(shared: &Progress, work: impl Future<Output = Result<T>>) -> Result<T> {
+    tokio::select! {
+        done = work => done,
+        Ok(()) = tokio::signal::ctrl_c() => {
+            shared.stop();
+            Err(interrupted())
+        }
     }
 }
 

@@ -8,7 +8,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::mpsc::{Sender, channel};
 use weft_client::copy::{Outcome, Progress, Sent, There, To, match_tags, upload};
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Cursor, Guard, New, PageMax, Want};
@@ -19,6 +18,7 @@ use weft_sys::{Folder, Seen, Sort, fault};
 use super::clearing::Extra;
 use super::goal::{Target, TreeGoal, nameless};
 use super::links::Linked;
+use super::transfer::Files;
 use super::tree::{Dir, Filled, Made};
 use super::{Job, interrupted, passed_over, stream};
 use crate::paths::Ending;
@@ -74,7 +74,6 @@ async fn tree(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> Resu
     let from: &Path = &from.components().collect::<PathBuf>();
     let top = Rc::new(Folder::open(from)?);
     let own = from.file_name().filter(|_| ending != Ending::Contents);
-    let (files, mut found) = channel(limits::COPIES_WAITING_MAX);
     let shared = Arc::new(Progress::default());
     let start = match (ending, to) {
         (Ending::Contents, TreeGoal::Into { dir, .. }) => Start::Into(*dir),
@@ -87,35 +86,25 @@ async fn tree(job: &Job<'_>, from: &Path, ending: Ending, to: &TreeGoal) -> Resu
         }
     };
     let dir = start.dir();
-    let mut scan = Scan::new(job, top, (from.to_path_buf(), to.target(own)), files, shared.clone());
+    let mut scan = Scan::new(job, top, (from.to_path_buf(), to.target(own)), shared.clone());
     if job.wanted.dry_run {
         // What is found is only printed.
         let counted = progress::counting(job.context, "found", true);
         job.report.beside(counted.room());
         scan.found = Some(counted);
     }
-    let looked = async {
+    let look = async |files| {
+        scan.files = Some(files);
         let looked = scan.run(start).await;
         // No more come.
         scan.files = None;
         looked
     };
-    let copied = async {
-        let next = async || found.recv().await.map(|file: Up| (file.seen.size, file));
-        let copy = async |file: Up, shared: &Progress| match job.wanted.dry_run {
-            true => file.would(job).await.map(|()| Outcome::Unchanged),
-            false => file.send(job, shared).await.map(|sent| sent.outcome),
-        };
-        let copied = job.transfer(&shared, next, copy).await;
-        // Whoever looks for more is told that nobody takes them.
-        found.close();
-        copied
+    let copy = async |file: Up, shared: &Progress| match job.wanted.dry_run {
+        true => file.would(job).await.map(|()| Outcome::Unchanged),
+        false => file.send(job, shared).await.map(|sent| sent.outcome),
     };
-    let both = async {
-        let (looked, copied) = tokio::join!(looked, copied);
-        copied.and(looked)
-    };
-    job.carry(&shared, both).await?;
+    job.transfer_found(&shared, limits::COPIES_AT_ONCE_MAX, look, copy).await?;
     scan.end(dir).await
 }
 
@@ -265,7 +254,7 @@ struct Scan<'a> {
     shared: Arc<Progress>,
     waiting: Vec<(PathBuf, Dir, Name)>,
     /// Where files go, while it lasts.
-    files: Option<Sender<Up>>,
+    files: Option<Files<Up>>,
     made: Made,
     /// The first name of each file that has several.
     firsts: HashMap<(u64, u64), (FileId, Name)>,
@@ -279,11 +268,10 @@ impl<'a> Scan<'a> {
         job: &'a Job<'a>,
         top: Rc<Folder>,
         (from, target): (PathBuf, Target),
-        files: Sender<Up>,
         shared: Arc<Progress>,
     ) -> Self {
         let (waiting, made, found) = (Vec::new(), Made::default(), None);
-        let (firsts, links, extra, files) = (HashMap::new(), Vec::new(), Vec::new(), Some(files));
+        let (firsts, links, extra, files) = (HashMap::new(), Vec::new(), Vec::new(), None);
         Self { job, top, from, target, found, shared, waiting, files, made, firsts, links, extra }
     }
 
@@ -342,7 +330,7 @@ impl<'a> Scan<'a> {
     ) -> Result<()> {
         let listing = self.listing(dir, names.len()).await?;
         if self.job.wanted.delete {
-            self.note_extra(&listing, &names, below, dir)?;
+            self.note_extra(&listing, &names, below, dir);
         }
         for own in names {
             self.shared.must_go_on().map_err(|_| interrupted())?;
@@ -382,24 +370,11 @@ impl<'a> Scan<'a> {
     }
 
     /// Notes what a directory of the tree has and its source lacks.
-    fn note_extra(
-        &mut self,
-        listing: &Listing,
-        names: &[OsString],
-        below: &Path,
-        dir: &Filled,
-    ) -> Result<()> {
-        let Filled::Old(dir) = dir else { return Ok(()) };
+    fn note_extra(&mut self, listing: &Listing, names: &[OsString], below: &Path, dir: &Filled) {
+        let Filled::Old(dir) = dir else { return };
         let names: HashSet<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
-        let mut extra: Vec<&Name> =
-            listing.entries.keys().filter(|name| !names.contains(name.as_bytes())).collect();
-        extra.sort_unstable_by_key(|name| name.as_bytes());
-        for name in extra {
-            let below = below.join(OsStr::from_bytes(name.as_bytes()));
-            let target = self.target.below(below.as_os_str().as_bytes());
-            self.extra.push(Extra { dir: *dir, name: name.clone(), below, target });
-        }
-        Ok(())
+        let target = self.target.below(below.as_os_str().as_bytes());
+        self.extra.extend(Extra::of(listing.entries.keys(), &names, *dir, (below, &target)));
     }
 
     async fn entry(
@@ -447,10 +422,8 @@ impl<'a> Scan<'a> {
             }
             self.firsts.insert(up.seen.inode, (dir, up.name.clone()));
         }
-        self.shared.expect(up.seen.size);
-        // Nobody takes them after what ended all, which is said by whoever met it.
         match &self.files {
-            Some(files) => files.send(up).await.map_err(|_| interrupted()),
+            Some(files) => files.put(up.seen.size, up).await,
             None => Err(Error::internal("a file was found after all were")),
         }
     }
@@ -465,13 +438,7 @@ impl<'a> Scan<'a> {
                 job.failed(e.op("copy").said_of(shown.display())).await?;
             }
         }
-        if job.may_delete() {
-            for extra in &extra {
-                if let Err(e) = job.clear(extra).await {
-                    job.failed(e.op("remove").said_of(&extra.target)).await?;
-                }
-            }
-        }
+        job.clear_all(&extra).await?;
         if !job.wanted.dry_run {
             job.finish(made).await?;
         }

@@ -1,14 +1,13 @@
 //! Bytes on their way between a server and the tree: counted, summed up, stopped by Ctrl-C.
 
 use async_trait::async_trait;
+use weft_client::copy::Progress;
 use weft_core::form::{Piece, Source, Stopped};
 use weft_core::{Error, Result};
 use weft_doors_http::codec::digest::{self, Algorithm, Sum, Value};
 use weft_remote::Said;
 
-use super::differs;
-use crate::commands::cp::interrupted;
-use crate::progress::Count;
+use super::{differs, unless_stopped};
 
 /// What a server may give a digest by.
 const SUMMED: [Algorithm; 4] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm::Sha512, Algorithm::Md5];
@@ -16,18 +15,17 @@ const SUMMED: [Algorithm; 4] = [Algorithm::Adler32, Algorithm::Sha256, Algorithm
 /// A source whose bytes are counted and summed up as they pass.
 pub struct Checked<'a, S> {
     source: S,
-    count: &'a Count,
+    shared: &'a Progress,
     sums: Vec<Sum>,
     hasher: blake3::Hasher,
     pub bytes: u64,
-    pub interrupted: bool,
 }
 
 impl<'a, S: Source> Checked<'a, S> {
     /// Begins with sums by which what a server says can be checked.
-    pub fn new(source: S, count: &'a Count) -> Self {
+    pub fn new(source: S, shared: &'a Progress) -> Self {
         let sums = SUMMED.into_iter().map(Sum::new).collect();
-        Self { source, count, sums, hasher: blake3::Hasher::new(), bytes: 0, interrupted: false }
+        Self { source, shared, sums, hasher: blake3::Hasher::new(), bytes: 0 }
     }
 
     /// Returns the digest that the node checks the bytes by.
@@ -57,15 +55,9 @@ impl<'a, S: Source> Checked<'a, S> {
 #[async_trait]
 impl<S: Source> Source for Checked<'_, S> {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let piece = tokio::select! {
-            piece = self.source.next(max) => piece?,
-            Ok(()) = tokio::signal::ctrl_c() => {
-                self.interrupted = true;
-                return Err(interrupted());
-            }
-        };
+        let piece = unless_stopped(self.shared, self.source.next(max)).await?;
         let Some(bytes) = piece.map(Piece::into_bytes).transpose()? else { return Ok(None) };
-        self.count.add(bytes.len() as u64);
+        self.shared.add_bytes(bytes.len() as u64)?;
         self.hasher.update(&bytes);
         self.sums.iter_mut().for_each(|sum| sum.update(&bytes));
         self.bytes += bytes.len() as u64;

@@ -1,8 +1,9 @@
 //! Out of the tree to a server.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use weft_client::copy::{Outcome, Verified};
+use weft_client::copy::{Outcome, Progress, Verified};
 use weft_client::tree::{Found, Walk};
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{At, OpenHow, Pin, Want};
@@ -10,11 +11,12 @@ use weft_core::{ErrorKind, FileId, RelPath, Result, Rights};
 use weft_remote::{Depth, Entry, Put, Url};
 
 use super::checked::Checked;
-use super::{Server, ServerGoal};
+use super::clearing::{Clearing, Held};
+use super::{AT_ONCE, Server, ServerGoal, below, unless_stopped};
 use crate::commands::cp::goal::{nameless, not_a_directory};
+use crate::commands::cp::transfer::Files;
 use crate::commands::cp::{Job, passed_over};
 use crate::paths::{self, Ending};
-use crate::progress::{self, Count};
 
 /// Copies a file or directory of the tree to a server.
 pub async fn give(job: &Job<'_>, from: RelPath, ending: Ending, to: &ServerGoal) -> Result<()> {
@@ -28,86 +30,133 @@ pub async fn give(job: &Job<'_>, from: RelPath, ending: Ending, to: &ServerGoal)
         (None, true) => return Err(nameless()),
         (_, false) => to.url.clone(),
     };
-    let count = progress::reading(job.context);
-    let mut give = Give { job, server: &server, count, there: HashMap::new() };
     if attr.kind != Kind::Directory {
         if ending != Ending::Name {
             return Err(not_a_directory());
         }
-        return give.file(&attr, &url, None).await;
+        return one(job, &server, Given { attr, shown: paths::show(&from), url }).await;
     }
     job.refuse_directory()?;
     if !is_contents {
         job.report.directory();
     }
-    give.tree(&from, &attr, &url.directory()).await
+    tree(job, &server, (&from, attr.id), &url.directory()).await
 }
 
-/// What a server has in a directory, by name.
-type Members = HashMap<Vec<u8>, Entry>;
+/// Copies one file that was named.
+async fn one(job: &Job<'_>, server: &Server, file: Given) -> Result<()> {
+    if file.attr.kind != Kind::File {
+        return Err(passed_over());
+    }
+    if job.wanted.dry_run {
+        return job.report.would(file.url);
+    }
+    let copy = async |file: Given, shared: &Progress| file.copy(job, server, shared).await;
+    job.transfer_all(vec![(file.attr.size, file)], copy).await
+}
+
+async fn tree(job: &Job<'_>, server: &Server, (from, top): (&RelPath, FileId), url: &Url) -> Result<()> {
+    let shared = Arc::default();
+    let mut walk = Walk::start(job.client, &At::id(top), &paths::show(from)).await?;
+    let mut there = BTreeMap::new();
+    let look = async |files| {
+        let mut give = Give { job, server, shared: &shared, files, there: &mut there };
+        give.look(&mut walk, url).await
+    };
+    let copy = async |file: Given, shared: &Progress| file.copy(job, server, shared).await;
+    job.transfer_found(&shared, AT_ONCE, look, copy).await?;
+    let whole = walk.whole();
+    if !job.wanted.delete {
+        return whole;
+    }
+    // What could not be seen is not known to be lacking.
+    if let Err(error) = whole {
+        job.failed(error.op("copy")).await?;
+    }
+    Clearing { job, server }.all(url, &there).await
+}
 
 struct Give<'j> {
     job: &'j Job<'j>,
     server: &'j Server,
-    count: Count,
+    shared: &'j Progress,
+    /// Where files go.
+    files: Files<Given>,
     /// The directories that were gone into, and what was in each.
-    there: HashMap<RelPath, Members>,
+    there: &'j mut BTreeMap<RelPath, Held>,
 }
 
 impl Give<'_> {
-    async fn tree(&mut self, from: &RelPath, attr: &Attr, url: &Url) -> Result<()> {
-        self.directory(&RelPath::EMPTY, url).await?;
-        let mut walk = Walk::start(self.job.client, &At::id(attr.id), &paths::show(from)).await?;
-        while let Some(found) = self.job.next(&mut walk).await? {
+    /// Looks through the tree.
+    async fn look(&mut self, walk: &mut Walk<'_>, url: &Url) -> Result<()> {
+        let speaks = "directories go to servers that speak WebDAV; nothing was changed";
+        self.directory(&RelPath::EMPTY, url).await.map_err(|error| match error.kind() {
+            ErrorKind::Unsupported => error.hint(speaks),
+            _ => error,
+        })?;
+        while let Some(found) = self.job.next(walk).await? {
             let shown = walk.show(&found.path);
-            let is_directory = found.attr.kind == Kind::Directory;
-            if self.job.wanted.rules.leaves_out(found.path.as_bytes(), is_directory) {
-                continue;
-            }
-            if let Err(error) = self.found(&found, url).await {
+            let gone_on = self.found(&found, shown.clone(), url).await;
+            self.shared.must_go_on()?;
+            if let Err(error) = gone_on {
                 self.job.failed(error.op("copy").about(shown)).await?;
             }
         }
-        walk.whole()
+        Ok(())
     }
 
-    async fn found(&mut self, found: &Found, top: &Url) -> Result<()> {
+    async fn found(&mut self, found: &Found, shown: String, top: &Url) -> Result<()> {
         let Some((above, name)) = found.path.split_last() else { return Ok(()) };
         // Left out, or refused and told: what is in it is not told once more.
-        let Some(members) = self.there.get(&above) else { return Ok(()) };
-        let there = members.get(name.as_bytes()).cloned();
-        let names = found.path.as_bytes().split(|byte| *byte == b'/');
-        let url = names.fold(top.clone(), |url, name| url.join(name));
+        let Some(held) = self.there.get_mut(&above) else { return Ok(()) };
+        let there = held.members.remove(name.as_bytes());
+        let is_directory = found.attr.kind == Kind::Directory;
+        if self.job.wanted.rules.leaves_out(found.path.as_bytes(), is_directory) {
+            return Ok(());
+        }
+        if self.job.wanted.delete {
+            held.given.insert(name.as_bytes().to_vec());
+        }
+        let url = below(top, &found.path);
+        if let (true, Some(there)) = (self.job.wanted.delete, &there)
+            && there.is_directory != is_directory
+            && matches!(found.attr.kind, Kind::Directory | Kind::File)
+        {
+            Clearing { job: self.job, server: self.server }.make_room(&url, &found.path, there).await?;
+            if is_directory && self.job.wanted.dry_run {
+                // What stands there for now has nothing in it.
+                self.there.insert(found.path.clone(), Held::default());
+                return Ok(());
+            }
+        }
         match found.attr.kind {
             Kind::Directory => self.directory(&found.path, &url.directory()).await,
-            Kind::File => self.file(&found.attr, &url, there).await,
+            Kind::File => self.file(Given { attr: found.attr, shown, url }, there).await,
             _ => Err(passed_over()),
         }
     }
 
     /// Makes a directory, unless it is there, and looks what is in it.
     async fn directory(&mut self, path: &RelPath, url: &Url) -> Result<()> {
-        let entries = match self.server.remote.list(url, &self.server.passed, Depth::Members).await {
-            Ok(entries) => entries,
+        let (remote, passed) = (&self.server.remote, &self.server.passed);
+        let listed = remote.list(url, passed, Depth::Members);
+        let entries = match unless_stopped(self.shared, listed).await {
+            Ok(listing) => listing.entries,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.job.wanted.dry_run {
-                    self.server.remote.make_directory(url, &self.server.passed).await?;
+                    unless_stopped(self.shared, remote.make_directory(url, passed)).await?;
                 }
                 Vec::new()
             }
             Err(error) => return Err(error),
         };
-        let named = |entry: Entry| Some((entry.name.clone()?, entry));
-        self.there.insert(path.clone(), entries.into_iter().filter_map(named).collect());
+        self.there.insert(path.clone(), Held::of(entries));
         Ok(())
     }
 
-    /// Copies one file. What is there of the same size, and not older, stays.
-    async fn file(&self, attr: &Attr, url: &Url, there: Option<Entry>) -> Result<()> {
-        let job = self.job;
-        if attr.kind != Kind::File {
-            return Err(passed_over());
-        }
+    /// Hands a file on. What is there of the same size, and not older, stays.
+    async fn file(&self, file: Given, there: Option<Entry>) -> Result<()> {
+        let (job, attr) = (self.job, &file.attr);
         // Servers tell whole seconds.
         let is_same = |there: &Entry| {
             let is_new = there.modified.is_some_and(|time| time.seconds() >= attr.mtime.seconds());
@@ -118,35 +167,48 @@ impl Give<'_> {
             return Ok(());
         }
         if job.wanted.dry_run {
-            return job.report.would(url);
+            return job.report.would(file.url);
         }
-        let bytes = job.heeding(self.send(attr.id, url)).await?;
-        job.report.add(Outcome::Copied { bytes, resumed: 0 });
-        Ok(())
+        self.files.put(attr.size, file).await
+    }
+}
+
+/// One file to copy.
+struct Given {
+    attr: Attr,
+    /// Its path.
+    shown: String,
+    url: Url,
+}
+
+impl Given {
+    async fn copy(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
+        let sent = self.send(job, server, shared).await;
+        let bytes = sent.map_err(|error| error.op("copy").about(self.shown))?;
+        shared.add_file();
+        Ok(Outcome::Copied { bytes, resumed: 0 })
     }
 
-    async fn send(&self, from: FileId, url: &Url) -> Result<u64> {
-        let client = self.job.client;
+    async fn send(&self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<u64> {
+        let client = job.client;
         let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
-        let opened = client.fs().open(&client.call(), &At::id(from), &how).await?;
+        let opened = client.fs().open(&client.call(), &At::id(self.attr.id), &how).await?;
         let size = opened.attr.size;
         let verified = Verified::begin(client, &opened.file, size, (0, size)).await?;
-        let mut source = Checked::new(verified, &self.count);
+        let mut source = Checked::new(verified, shared);
         let put = Put {
-            url: url.clone(),
-            passed: self.server.passed.clone(),
+            url: self.url.clone(),
+            passed: server.passed.clone(),
             length: Some(size),
             overwrites: true,
             modified: Some(opened.attr.mtime),
         };
-        let stored = self.server.remote.upload(&put, &mut source).await;
-        if source.interrupted {
-            self.job.ended.set(true);
-        }
+        let stored = unless_stopped(shared, server.remote.upload(&put, &mut source)).await;
         opened.file.close(&client.call()).await?;
         stored?;
         // Not every server tells what it keeps.
-        if let Ok(said) = self.server.remote.describe(url, &self.server.passed).await {
+        let told = unless_stopped(shared, server.remote.describe(&self.url, &server.passed)).await;
+        if let Ok(said) = told {
             source.check(&said)?;
         }
         Ok(source.bytes)

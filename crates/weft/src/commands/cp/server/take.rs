@@ -1,26 +1,32 @@
 //! From a server into the tree.
 
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
 use bytes::Bytes;
-use futures_util::StreamExt;
-use weft_client::copy::{Outcome, must_be_as_sent};
+use weft_client::copy::{Outcome, Progress, must_be_as_sent};
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Guard, New, Part, StageHint, Want};
+use weft_core::form::{At, Cursor, Guard, New, PageMax, Part, StageHint, Want};
 use weft_core::{ErrorKind, FileId, Name, RelPath, Result, limits};
-use weft_remote::{Depth, Download, Entry, From, Said, Url};
+use weft_remote::{Depth, Download, Entry, From, Listing, Said, Url};
 
 use super::checked::Checked;
-use super::{AT_ONCE, Server};
+use super::{AT_ONCE, Server, unless_stopped};
 use crate::commands::cp::Job;
+use crate::commands::cp::clearing::Extra;
 use crate::commands::cp::goal::{Target, TreeGoal, nameless, not_a_directory};
+use crate::commands::cp::transfer::Files;
 use crate::paths::Ending;
-use crate::progress::{self, Count};
 
 /// Copies a file of a server, or a directory if it speaks WebDAV.
 pub async fn take(job: &Job<'_>, url: &Url, ending: Ending, to: &TreeGoal) -> Result<()> {
     let server = job.wanted.server.server(job.context, url)?;
     let is_directory = server.is_directory(url).await?;
     let own = url.name();
-    let take = Take { job, server: &server, count: progress::reading(job.context) };
+    let take = Take { job, server: &server, shared: Arc::default() };
     if is_directory != Some(true) {
         if ending != Ending::Name {
             let hint = "a directory is listed by WebDAV, which the server may not speak there";
@@ -28,7 +34,10 @@ pub async fn take(job: &Job<'_>, url: &Url, ending: Ending, to: &TreeGoal) -> Re
         }
         let (dir, name) = spot(to, own.as_deref())?;
         let entry = Entry { name: None, is_directory: false, length: None, modified: None };
-        return take.file(url, (dir, &name), &entry, target(to, own.as_deref())).await;
+        let target = target(to, own.as_deref());
+        let file = Taken { from: url.clone(), dir: Some(dir), name, entry, target };
+        let copy = async |file: Taken, shared: &Progress| file.copy(job, &server, shared).await;
+        return job.transfer_all(vec![(0, file)], copy).await;
     }
     job.refuse_directory()?;
     let into = match (to, ending) {
@@ -73,8 +82,9 @@ async fn make_directory(job: &Job<'_>, dir: FileId, name: &Name) -> Result<Optio
     let at = At::name(dir, name.clone());
     match attr(job, &at).await? {
         Some(found) if found.kind == Kind::Directory => return Ok(Some(found.id)),
-        Some(_) => return Err(not_a_directory()),
-        None if job.wanted.dry_run => return Ok(None),
+        Some(_) if !job.wanted.delete => return Err(not_a_directory()),
+        _ if job.wanted.dry_run => return Ok(None),
+        Some(found) => job.clear_for(&at, &found).await?,
         None => {}
     }
     let made = job.client.fs().make(&job.client.call(), &at, New::Directory, &SetAttr::default()).await;
@@ -95,136 +105,178 @@ async fn attr(job: &Job<'_>, at: &At) -> Result<Option<Attr>> {
 struct Take<'j> {
     job: &'j Job<'j>,
     server: &'j Server,
-    count: Count,
+    shared: Arc<Progress>,
 }
 
 impl Take<'_> {
-    /// Copies what is in a directory, and in those below it: one listing is in memory at a time.
+    /// Copies what is in a directory, and in those below it. What the server lacks goes in the end, if each
+    /// listing is known to be whole.
     async fn tree(&self, url: Url, into: Below) -> Result<()> {
+        let (job, top, mut extra) = (self.job, into.dir, Vec::new());
+        let look = async |files| self.look(url, into, &files, &mut extra).await;
+        let copy = async |file: Taken, shared: &Progress| file.copy(job, self.server, shared).await;
+        job.transfer_found(&self.shared, AT_ONCE, look, copy).await?;
+        job.clear_all(&extra).await?;
+        match top {
+            Some(dir) if job.wanted.delete => job.settle(dir).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Looks through directories: one listing is in memory at a time.
+    async fn look(&self, url: Url, into: Below, files: &Files<Taken>, extra: &mut Vec<Extra>) -> Result<()> {
         let mut left = vec![(url, into, RelPath::EMPTY)];
         while let Some((url, into, path)) = left.pop() {
-            let entries = match self.server.remote.list(&url, &self.server.passed, Depth::Members).await {
-                Ok(entries) => entries,
+            let listed = self.server.remote.list(&url, &self.server.passed, Depth::Members);
+            let listed = unless_stopped(&self.shared, listed).await;
+            self.shared.must_go_on()?;
+            let listing = match listed {
+                Ok(listing) => listing,
                 Err(error) => {
                     self.job.failed(error.op("copy")).await?;
                     continue;
                 }
             };
-            let named = entries.into_iter().filter(|entry| entry.name.is_some());
-            let (directories, files): (Vec<_>, Vec<_>) = named.partition(|entry| entry.is_directory);
-            self.files(&url, &into, &path, files).await?;
-            for entry in directories {
-                match self.below(&url, &into, &path, &entry).await {
-                    Ok(below) => left.extend(below),
+            if let (true, Some(dir)) = (self.job.wanted.delete, into.dir) {
+                match self.extra(&listing, dir, (&path, &into.target)).await {
+                    Ok(more) => extra.extend(more),
                     Err(error) => self.job.failed(error.op("copy").about(&url)).await?,
+                }
+            }
+            let named = listing.entries.into_iter().filter(|entry| entry.name.is_some());
+            for entry in named {
+                let Some((name, path)) = self.wanted(&url, &path, &entry).await? else { continue };
+                let (from, target) = (url.join(name.as_bytes()), into.target.below(name.as_bytes()));
+                if !entry.is_directory {
+                    let bytes = entry.length.unwrap_or_default();
+                    files.put(bytes, Taken { from, dir: into.dir, name, entry, target }).await?;
+                    continue;
+                }
+                match self.directory(&into, &name).await {
+                    Ok(dir) => left.push((from.directory(), Below { dir, target }, path)),
+                    Err(error) => self.job.failed(error.op("copy").about(&from)).await?,
                 }
             }
         }
         Ok(())
     }
 
-    async fn below(
+    /// Returns what a directory of the tree holds and the server lacks. Fails where the server may not tell all.
+    async fn extra(
         &self,
-        url: &Url,
-        into: &Below,
-        path: &RelPath,
-        entry: &Entry,
-    ) -> Result<Option<(Url, Below, RelPath)>> {
-        let Some((name, path)) = self.wanted(path, entry)? else { return Ok(None) };
-        let dir = match into.dir {
-            Some(dir) => make_directory(self.job, dir, &name).await?,
-            None => None,
-        };
-        let target = into.target.below(name.as_bytes());
-        Ok(Some((url.join(name.as_bytes()).directory(), Below { dir, target }, path)))
-    }
-
-    /// Returns the name of what is not left out, and its path from the top.
-    fn wanted(&self, path: &RelPath, entry: &Entry) -> Result<Option<(Name, RelPath)>> {
-        let name = Name::new(Bytes::from(entry.name.clone().unwrap_or_default()))?;
-        let path = path.join(&name)?;
-        let is_left_out = self.job.wanted.rules.leaves_out(path.as_bytes(), entry.is_directory);
-        Ok((!is_left_out).then_some((name, path)))
-    }
-
-    async fn files(&self, url: &Url, into: &Below, path: &RelPath, files: Vec<Entry>) -> Result<()> {
-        let one = async |entry: Entry| {
-            let Some((name, _)) = self.wanted(path, &entry)? else { return Ok(()) };
-            let (from, target) = (url.join(name.as_bytes()), into.target.below(name.as_bytes()));
-            let done = match into.dir {
-                Some(dir) => self.file(&from, (dir, &name), &entry, target).await,
-                None => self.job.report.would(target),
-            };
-            match done {
-                Err(error) => self.job.failed(error.op("copy").about(&from)).await,
-                Ok(()) => Ok(()),
+        listing: &Listing,
+        dir: FileId,
+        (path, target): (&RelPath, &Target),
+    ) -> Result<Vec<Extra>> {
+        listing.whole()?;
+        let (client, mut from, mut held) = (self.job.client, Cursor::ByName, Vec::new());
+        loop {
+            let page =
+                client.fs().list(&client.call(), &At::id(dir), from, PageMax::MAX, Want::default()).await?;
+            held.extend(page.entries.into_iter().map(|entry| entry.name));
+            match page.next {
+                Some(next) => from = next,
+                None => break,
             }
-        };
-        let mut done = futures_util::stream::iter(files).map(one).buffer_unordered(AT_ONCE);
-        while let Some(done) = done.next().await {
-            done?;
         }
-        Ok(())
+        let source: HashSet<&[u8]> =
+            listing.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
+        let below = Path::new(OsStr::from_bytes(path.as_bytes()));
+        Ok(Extra::of(held.iter(), &source, dir, (below, target)))
     }
 
-    /// Copies one file: all of it or nothing. What is there of the same size and time stays.
-    async fn file(
-        &self,
-        from: &Url,
-        (dir, name): (FileId, &Name),
-        entry: &Entry,
-        target: Target,
-    ) -> Result<()> {
-        let (job, at) = (self.job, At::name(dir, name.clone()));
+    /// Returns the directory that what is in one of the server goes into.
+    async fn directory(&self, into: &Below, name: &Name) -> Result<Option<FileId>> {
+        match into.dir {
+            Some(dir) => make_directory(self.job, dir, name).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the name of what is not left out, and its path from the top. What cannot have its name in the tree is said.
+    async fn wanted(&self, url: &Url, path: &RelPath, entry: &Entry) -> Result<Option<(Name, RelPath)>> {
+        let name = Name::new(Bytes::from(entry.name.clone().unwrap_or_default()));
+        let found = name.and_then(|name| path.join(&name).map(|path| (name, path)));
+        match found {
+            Ok((_, path)) if self.job.wanted.rules.leaves_out(path.as_bytes(), entry.is_directory) => {
+                Ok(None)
+            }
+            Ok(found) => Ok(Some(found)),
+            Err(error) => self.job.failed(error.op("copy").about(url)).await.map(|()| None),
+        }
+    }
+}
+
+/// One file to copy.
+struct Taken {
+    from: Url,
+    /// None in a dry run that would make it.
+    dir: Option<FileId>,
+    name: Name,
+    entry: Entry,
+    target: Target,
+}
+
+impl Taken {
+    async fn copy(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
+        let shown = self.from.clone();
+        self.copied(job, server, shared).await.map_err(|error| error.op("copy").about(shown))
+    }
+
+    /// Copies all of it or nothing. What is there of the same size and time stays.
+    async fn copied(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
+        let Some(dir) = self.dir else { return job.report.would(self.target).map(|()| Outcome::Unchanged) };
+        let at = At::name(dir, self.name);
         let there = attr(job, &at).await?;
         let is_same = |there: &Attr| {
-            let is_alike = Some(there.size) == entry.length && Some(there.mtime) == entry.modified;
+            let is_alike = Some(there.size) == self.entry.length && Some(there.mtime) == self.entry.modified;
             there.kind == Kind::File && is_alike
         };
         if !job.how.force && !job.how.checksum && there.as_ref().is_some_and(is_same) {
-            job.report.add(Outcome::Unchanged);
-            return Ok(());
+            return Ok(Outcome::Unchanged);
         }
         if job.wanted.dry_run {
-            return job.report.would(target);
+            return job.report.would(self.target).map(|()| Outcome::Unchanged);
         }
-        let (remote, passed) = (&self.server.remote, &self.server.passed);
-        let download = remote.download(from, passed, From::default(), true).await?;
+        let asked = server.remote.download(&self.from, &server.passed, From::default(), true);
+        let download = unless_stopped(shared, asked).await?;
         let said = download.said().clone();
-        let mut source = Checked::new(download, &self.count);
-        let staged = job.heeding(self.stage(&at, &said, &mut source)).await;
-        if source.interrupted {
-            job.ended.set(true);
+        if let (true, Some(there)) = (job.wanted.delete, &there)
+            && there.kind == Kind::Directory
+        {
+            job.clear_for(&at, there).await?;
         }
-        job.report.add(Outcome::Copied { bytes: staged?, resumed: 0 });
-        Ok(())
+        let bytes = stage(job, &at, &said, &mut Checked::new(download, shared)).await?;
+        shared.add_file();
+        Ok(Outcome::Copied { bytes, resumed: 0 })
     }
+}
 
-    async fn stage(&self, at: &At, said: &Said, source: &mut Checked<'_, Download>) -> Result<u64> {
-        let client = self.job.client;
-        let hint = StageHint { length: said.length, ..StageHint::default() };
-        let stage = client.fs().stage(&client.call(), at, &hint).await?;
-        let give_up = async || _ = stage.discard(&client.call()).await;
-        let staged = async {
-            let got = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, source).await?;
-            let sent = Part { number: 1, bytes: source.bytes, digest: source.digest() };
-            must_be_as_sent(&got, &sent)?;
-            source.check(said).map(|()| sent)
-        };
-        let sent = match staged.await {
-            Ok(sent) => sent,
-            Err(error) => {
-                give_up().await;
-                return Err(error);
-            }
-        };
-        let set = SetAttr { mtime: said.modified.map(SetTime::At), ..SetAttr::default() };
-        let call = client.call_within(limits::publish_within(sent.bytes));
-        let published = stage.publish(&call, &[sent], &set, &Guard::NONE).await;
-        // What takes longer than anybody waits may come about.
-        if published.as_ref().is_err_and(|error| error.kind() != ErrorKind::Deadline) {
+/// Stages what comes and publishes it. Returns how many bytes there were.
+async fn stage(job: &Job<'_>, at: &At, said: &Said, source: &mut Checked<'_, Download>) -> Result<u64> {
+    let client = job.client;
+    let hint = StageHint { length: said.length, ..StageHint::default() };
+    let stage = client.fs().stage(&client.call(), at, &hint).await?;
+    let give_up = async || _ = stage.discard(&client.call()).await;
+    let staged = async {
+        let got = stage.put(&client.call_within(limits::TRANSFER_WITHIN), 1, 0, source).await?;
+        let sent = Part { number: 1, bytes: source.bytes, digest: source.digest() };
+        must_be_as_sent(&got, &sent)?;
+        source.check(said).map(|()| sent)
+    };
+    let sent = match staged.await {
+        Ok(sent) => sent,
+        Err(error) => {
             give_up().await;
+            return Err(error);
         }
-        published.map(|_| sent.bytes)
+    };
+    let set = SetAttr { mtime: said.modified.map(SetTime::At), ..SetAttr::default() };
+    let call = client.call_within(limits::publish_within(sent.bytes));
+    let published = stage.publish(&call, &[sent], &set, &Guard::NONE).await;
+    // What takes longer than anybody waits may come about.
+    if published.as_ref().is_err_and(|error| error.kind() != ErrorKind::Deadline) {
+        give_up().await;
     }
+    published.map(|_| sent.bytes)
 }
