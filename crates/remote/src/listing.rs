@@ -1,5 +1,7 @@
 //! What is in a directory of a server that speaks WebDAV.
 
+use std::collections::HashSet;
+
 use bytes::{Bytes, BytesMut};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
@@ -43,6 +45,23 @@ impl Listing {
     /// Fails unless this is known to be all that the directory holds which was asked for: only then is what it does
     /// not name not there.
     pub fn whole(&self) -> Result<()> {
+        self.sure()?;
+        match self.entries.iter().any(|entry| entry.name.is_none() && entry.is_directory) {
+            true => Ok(()),
+            false => Err(lies("the server's listing does not say that it is of the directory")),
+        }
+    }
+
+    /// Fails unless this is known to be of a file, and of nothing else.
+    pub fn file(&self) -> Result<()> {
+        self.sure()?;
+        match &self.entries[..] {
+            [Entry { name: None, is_directory: false, .. }] => Ok(()),
+            _ => Err(lies("what the server has there is not just a file any more")),
+        }
+    }
+
+    fn sure(&self) -> Result<()> {
         self.doubt.map_or(Ok(()), |why| Err(lies(why)))
     }
 }
@@ -104,7 +123,10 @@ impl Remote {
             }
         }
         let mut listing = listing(&answer.ask.url, &text).map_err(|error| error.about(url))?;
-        if names(answer.ask.url.path()) != names(url.path()) {
+        let there = &answer.ask.url;
+        // A server may send on to its own TLS.
+        let is_upgraded = there.host() == url.host() && there.is_secure() && !url.is_secure();
+        if names(there.path()) != names(url.path()) || !(is_upgraded || there.is_same_server(url)) {
             listing.doubt = Some("the server sends on to another directory, and tells what is in that");
         }
         Ok(listing)
@@ -177,8 +199,9 @@ fn listing(url: &Url, text: &[u8]) -> Result<Listing> {
             Event::Eof => return Err(malformed()),
         }
     }
-    if !entries.iter().any(|entry| entry.name.is_none() && entry.is_directory) {
-        doubt = doubt.or(Some("the server's listing does not say that it is of the directory"));
+    let mut seen = HashSet::new();
+    if !entries.iter().all(|entry| seen.insert(&entry.name)) {
+        doubt = doubt.or(Some("the server lists a name twice"));
     }
     Ok(Listing { entries, doubt })
 }
@@ -215,8 +238,9 @@ impl Found {
     /// Returns why there may be more than the server tells, or something else: where it has a status for an entry, as 507, it tells
     /// no properties of it.
     fn doubt(&self) -> Option<&'static str> {
-        let is_told = self.told.has_kind || !self.told.length.is_empty();
-        (!is_told)
+        // Some do not tell the kind of a file, as it has none to say.
+        let is_file = !self.told.length.is_empty() && !self.href.trim_end().ends_with('/');
+        (!self.told.has_kind && !is_file)
             .then_some("the server does not tell all that is there, or not of all whether it is a directory")
     }
 
@@ -355,6 +379,10 @@ mod tests {
             "<response><href>/d%20d/</href><status>HTTP/1.1 507 Insufficient Storage</status></response>"
                 .to_owned(),
             "<response><href>/d%20d/a</href><status>HTTP/1.1 403 Forbidden</status></response>".to_owned(),
+            // A directory has a length with some servers.
+            sized.replace("/a<", "/a/<"),
+            // It may be both, or the other.
+            of("HTTP/1.1 200 OK") + sized,
         ] {
             assert!(whole(&beside(&more)).is_err(), "{more}");
         }
@@ -364,6 +392,17 @@ mod tests {
         for end in 0..beside("").len() {
             assert!(listing(&url(), &beside("").as_bytes()[..end]).is_err(), "cut at {end}");
         }
+    }
+
+    #[test]
+    fn a_file_is_told_from_all_else() {
+        let file = |text: &str| listing(&url(), text.as_bytes()).expect("it is read").file();
+        let own = answer(&["/d%20d"]);
+        assert!(file(&own).is_ok(), "{own}");
+        for other in [beside(""), answer(&["/d%20d", "/d%20d/a"]), answer(&["/d%20d/a"]), answer(&[])] {
+            assert!(file(&other).is_err(), "{other}");
+        }
+        assert!(file(&own.replace("<x:resourcetype/>", "").replace("200 OK", "403 No")).is_err());
     }
 
     #[test]

@@ -27,6 +27,7 @@ mod verified;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use tokio::sync::Notify;
 use weft_core::{Error, ErrorKind, Result, Time};
 
 pub use download::{From, Spot, download, is_there, match_local_tags};
@@ -95,6 +96,7 @@ pub struct Progress {
     files: AtomicU64,
     expected: AtomicU64,
     stop: AtomicBool,
+    stops: Notify,
 }
 
 impl Progress {
@@ -127,6 +129,16 @@ impl Progress {
     /// stays, for the next attempt.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+        self.stops.notify_waiters();
+    }
+
+    /// Waits until the copies were asked to stop.
+    pub async fn until_stopped(&self) {
+        // Whoever is told from here on is heard, so the look behind it misses nobody.
+        let told = self.stops.notified();
+        if !self.stopped() {
+            told.await;
+        }
     }
 
     /// Adds bytes copied or found to be there already. Fails as [`Self::must_go_on`] does.

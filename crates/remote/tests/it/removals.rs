@@ -71,6 +71,11 @@ async fn a_listing_of_another_directory_is_not_the_whole_of_this_one() {
     let whole = multistatus("", &format!("{OWN}</multistatus>"));
     let same = listed(vec![to("/d/"), whole.clone()], "/d").await.expect("it is read");
     same.whole().expect("it is the same");
-    let other = listed(vec![to("/d/"), whole], "/run7/").await.expect("it is read");
+    let other = listed(vec![to("/d/"), whole.clone()], "/run7/").await.expect("it is read");
+    assert_eq!(kind(other.whole()), ErrorKind::Corrupt);
+    // Nor is one of another server, whatever it calls the directory.
+    let elsewhere = Scripted::open(vec![vec![say(&whole)]]).await;
+    let away = to(&elsewhere.url::<String>("/d/"));
+    let other = listed(vec![away], "/d/").await.expect("it is read");
     assert_eq!(kind(other.whole()), ErrorKind::Corrupt);
 }

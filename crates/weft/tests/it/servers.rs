@@ -278,7 +278,8 @@ fn loses(start: impl Fn(&Node) -> Server) {
         .fails(1, &["a directory stands there", "nothing was removed"]);
     node.sh("test -f 'served/out/a/with ü'; test -f served/out/a/deep/f");
     let dry = node.run(&["sync", "--delete", "-n", "weft:/d", &to]).ok();
-    assert!(dry.contains("/out/a/deep\n") && !dry.contains("remove /a/deep"), "{dry}");
+    assert_eq!(would_remove(&dry, &to), ["a/deep/", "a/deep/f", "a/with%20%C3%BC"]);
+    assert!(dry.contains("/out/a/deep\n"), "{dry}");
     node.run(&["sync", "--delete", "weft:/d", &to]).ok();
     node.sh("diff -r from served/out");
     // What the server keeps is told, and the rest goes.
@@ -441,6 +442,7 @@ fn the_tree_loses_nothing_for_a_listing_that_may_not_be_whole() {
         ("one of nothing", listing("", 0)),
         ("one of something else", listing("<response><href>/other/</href></response>", 0)),
         ("a page", html.clone()),
+        ("one of a name twice", odd(&format!("{sub}{}", sub.replace("<collection/>", "")))),
         ("a server that fails", answer("500 Oh")),
         ("one that is not there any more", answer("404 Not Found")),
         (
@@ -472,6 +474,103 @@ fn the_tree_loses_nothing_for_a_listing_that_may_not_be_whole() {
     node.run(&["cat", "/m/extra"]).ok();
     sync(&[empty]).fails(0, &["removed"]);
     assert_eq!(node.run(&["find", "/m"]).ok(), "/m\n");
+}
+
+#[test]
+fn a_directory_of_the_tree_stays_until_all_of_what_replaces_it_has_come() {
+    let node = Node::start();
+    let runtime = Runtime::new().expect("a runtime");
+    node.sh("mkdir -p more/x; echo x > more/x/precious");
+    node.run(&["import", "more", "/m"]).ok();
+    let file = OWN.replace("/in/", "/in/x").replace("<collection/>", "");
+    let listed = listing(&format!("{OWN}{file}"), 0);
+    let sync = |body: &str, more: &[&str]| {
+        let whole = format!("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{body}");
+        let answers = [&listing(OWN, 0), &listed, &whole].map(|answer| vec![say(answer)]);
+        let server = runtime.block_on(Scripted::open(answers.to_vec()));
+        let from = server.url::<String>("/in/");
+        let said = node.run(&[&["sync", "--delete"], more, &[&from, "weft:/m"]].concat());
+        (said, server.heads().iter().filter(|head| head.starts_with("GET")).count())
+    };
+    // Nor is it asked for where it would not replace it.
+    let (said, asked) = sync("new", &["--exclude", "*.o"]);
+    said.fails(1, &["a directory stands there"]);
+    assert_eq!(asked, 0);
+    let (said, _) = sync("n", &[]);
+    assert!(said.code != 0 && said.err.contains("cannot copy http"), "{}", said.err);
+    assert_eq!(node.run(&["cat", "/m/x/precious"]).ok(), "x\n");
+    sync("new", &[]).0.ok();
+    assert_eq!(node.run(&["cat", "/m/x"]).ok(), "new");
+}
+
+#[test]
+fn a_server_loses_nothing_for_a_listing_that_may_not_be_whole() {
+    let node = Node::start();
+    let runtime = Runtime::new().expect("a runtime");
+    // A directory and a file, for each of which the server has, or says it has, the other.
+    node.sh("mkdir -p from/x; echo 1 > from/f");
+    node.run(&["import", "from", "/d"]).ok();
+    let asked = |answers: &[String], more: &[&str]| {
+        let answers = answers.iter().map(|answer| vec![say(answer)]).collect();
+        let server = runtime.block_on(Scripted::open(answers));
+        let said =
+            node.run(&[&["sync", "--delete"], more, &["weft:/d", &server.url::<String>("/in/")]].concat());
+        let asks_to_remove = server.heads().iter().any(|head| head.starts_with("DELETE"));
+        (said, asks_to_remove)
+    };
+    let file = OWN.replace("/in/", "/in/x").replace("<collection/>", "");
+    let directory = OWN.replace("/in/", "/in/f/");
+    let extra = OWN.replace("/in/", "/in/extra/");
+    let listed = |members: &str| listing(&format!("{OWN}{members}"), 0);
+    let hidden = file.replace("200 OK", "403 Forbidden");
+    let away = "HTTP/1.1 302 Found\r\nLocation: /other/\r\nContent-Length: 0\r\n\r\n".to_owned();
+    let other = |text: String| text.replace("/in/", "/other/");
+    for answers in [
+        vec![listed(&hidden), listed(&hidden)],
+        vec![away, other(listed(&directory)), other(listed(&directory))],
+        // It is something else when it is looked at once more.
+        vec![listed(&file), listing(&OWN.replace("/in/", "/in/x/"), 0)],
+        vec![listed(&file), listing(&hidden, 0)],
+        // It is a file, and of something else nobody knows what it is.
+        vec![listed(&format!("{file}{}", hidden.replace("/in/x", "/in/y"))), listing(&file, 0)],
+        // What else is there stays as well.
+        vec![listed(&format!("{hidden}{extra}")), listed(&extra)],
+    ] {
+        for more in [&[][..], &["-n"]] {
+            let (said, asks_to_remove) = asked(&answers, more);
+            assert!(said.code != 0 || !more.is_empty(), "{answers:?}: {}", said.err);
+            assert!(
+                !asks_to_remove && !said.out.contains("remove "),
+                "{answers:?}: {}{}",
+                said.out,
+                said.err
+            );
+        }
+    }
+    let removed = "HTTP/1.1 204 No Content\r\n\r\n".to_owned();
+    let (_, asks_to_remove) = asked(&[listed(&file), listing(&file, 0), removed], &[]);
+    assert!(asks_to_remove, "a file goes for a directory");
+}
+
+#[test]
+fn what_a_server_has_more_stays_if_what_replaces_a_directory_cannot_be_sent() {
+    let node = Node::start();
+    let runtime = Runtime::new().expect("a runtime");
+    node.sh("mkdir from; echo 1 > from/f");
+    node.run(&["import", "from", "/d"]).ok();
+    let (directory, extra) = (OWN.replace("/in/", "/in/f/"), OWN.replace("/in/", "/in/extra/"));
+    let answers = [
+        listing(&format!("{OWN}{directory}{extra}"), 0),
+        listing(&directory, 0),
+        "HTTP/1.1 204 No Content\r\n\r\n".to_owned(),
+        "HTTP/1.1 507 Insufficient Storage\r\nContent-Length: 0\r\n\r\n".to_owned(),
+        listing(&format!("{OWN}{extra}"), 0),
+    ];
+    let server = runtime.block_on(Scripted::open(answers.map(|answer| vec![say(answer)]).to_vec()));
+    let said = node.run(&["sync", "--delete", "weft:/d", &server.url::<String>("/in/")]);
+    assert!(said.code != 0 && said.err.contains("nothing more was removed"), "{}", said.err);
+    let removed: Vec<String> = server.heads().into_iter().filter(|head| head.starts_with("DELETE")).collect();
+    assert!(removed.len() == 1 && removed[0].starts_with("DELETE /in/f/ "), "{removed:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::net::SocketAddr;
 use std::process::Stdio;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::process::Signal;
@@ -20,30 +21,44 @@ use crate::servers::{OWN, listing};
 /// Files that are copied at once.
 const AT_ONCE: usize = 8;
 
-/// Opens a WebDAV server of one directory that holds `members`, and answers none of so many requests for files
-/// before all of them are under way.
-async fn crowded(members: String) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
-    let address = listener.local_addr().expect("it is bound");
-    let (members, barrier) = (Arc::new(members), Arc::new(Barrier::new(AT_ONCE)));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, members.clone(), barrier.clone()));
-        }
-    });
-    address
+/// A WebDAV server of one directory.
+struct Crowded {
+    /// What it tells of that, each time the next; the last again and again.
+    listings: Vec<String>,
+    told: AtomicUsize,
+    /// No request for a file is answered before so many of them are under way.
+    barrier: Barrier,
 }
 
-async fn answer(mut stream: TcpStream, members: Arc<String>, barrier: Arc<Barrier>) -> std::io::Result<()> {
+impl Crowded {
+    async fn open(listings: Vec<String>, at_once: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let server = Arc::new(Self { listings, told: AtomicUsize::new(0), barrier: Barrier::new(at_once) });
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(answer(stream, server.clone()));
+            }
+        });
+        address
+    }
+
+    fn listing(&self) -> String {
+        let number = self.told.fetch_add(1, Ordering::SeqCst).min(self.listings.len() - 1);
+        listing(&self.listings[number], 0)
+    }
+}
+
+async fn answer(mut stream: TcpStream, server: Arc<Crowded>) -> std::io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         head.push(stream.read_u8().await?);
     }
     let answer = if head.starts_with(b"PROPFIND ") {
-        listing(&members, 0)
+        server.listing()
     } else if head.starts_with(b"HEAD ") {
         "HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n".to_owned()
-    } else if tokio::time::timeout(Duration::from_secs(20), barrier.wait()).await.is_err() {
+    } else if tokio::time::timeout(Duration::from_secs(20), server.barrier.wait()).await.is_err() {
         "HTTP/1.1 500 Alone\r\nContent-Length: 0\r\n\r\n".to_owned()
     } else if head.starts_with(b"PUT ") {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
@@ -67,14 +82,26 @@ fn files_go_to_a_server_and_come_from_one_several_at_once() {
     let runtime = Runtime::new().expect("a runtime");
     let names: Vec<String> = (0..AT_ONCE).map(|number| format!("f{number}")).collect();
     let members: String = names.iter().map(|name| member(name)).collect();
-    let address = runtime.block_on(crowded(format!("{OWN}{members}")));
+    let address = runtime.block_on(Crowded::open(vec![format!("{OWN}{members}")], AT_ONCE));
     node.run(&["import", &format!("http://{address}/in/"), "/d"]).ok();
     for name in &names {
         assert_eq!(node.run(&["cat", &format!("/d/{name}")]).ok(), "x");
     }
-    let address = runtime.block_on(crowded(OWN.to_owned()));
+    let address = runtime.block_on(Crowded::open(vec![OWN.to_owned()], AT_ONCE));
     let said = node.run(&["export", "--json", "/d", &format!("http://{address}/in/")]).json();
     assert_eq!(said.last().expect("a summary")["copied"], AT_ONCE);
+}
+
+#[test]
+fn two_names_that_a_server_takes_for_one_are_not_taken_for_copied() {
+    let node = Node::start();
+    let runtime = Runtime::new().expect("a runtime");
+    node.sh("mkdir from; printf 1 > from/README; printf 2 > from/readme");
+    node.run(&["import", "from", "/d"]).ok();
+    let listings = vec![OWN.to_owned(), format!("{OWN}{}", member("README"))];
+    let address = runtime.block_on(Crowded::open(listings, 2));
+    node.run(&["sync", "--delete", "weft:/d", &format!("http://{address}/in/")])
+        .fails(1, &["by another name", "`A` and `a`"]);
 }
 
 /// Copies to or from a server that stalls at its last script, and ends that with Ctrl-C once so many have come.
@@ -101,8 +128,11 @@ fn an_interrupt_is_heard_while_a_server_says_nothing() {
     let words = |words: [&str; 3]| words.map(str::to_owned).to_vec();
     let (empty, full) = (listing(OWN, 0), listing(&format!("{OWN}{}{}", member("one"), member("two")), 0));
     let (stalls, empty, full) = (vec![Step::Stall], vec![say(&empty)], vec![say(&full)]);
+    let file = listing(&format!("{OWN}{}", member("x")), 0);
     let begun = vec![say("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"), Step::Stall];
     let out = |url: &str| words(["export", "/d", url]);
+    node.run(&["mkdir", "-p", "/e/x"]).ok();
+    let replacing = |url: &str| ["sync", "--delete", "weft:/e", url].map(str::to_owned).to_vec();
     let into = |url: &str| words(["import", url, "/new"]);
     let both = |which: &dyn Fn(&str) -> Vec<String>, scripts| {
         let said = interrupted(&node, which, scripts).fails(4, &["interrupted"]);
@@ -117,4 +147,19 @@ fn an_interrupt_is_heard_while_a_server_says_nothing() {
     both(&into, vec![full.clone(), full.clone(), stalls]);
     both(&into, vec![full.clone(), full, begun]);
     assert_eq!(node.run(&["find", "/new"]).ok(), "/new\n");
+    // In the middle of a long listing.
+    const MANY: usize = 3000;
+    let many: String = (0..MANY).map(|number| OWN.replace("/in/", &format!("/in/{number}/"))).collect();
+    let runtime = Runtime::new().expect("a runtime");
+    let long = [listing(OWN, 0), listing(&format!("{OWN}{many}"), 0)].map(|answer| vec![say(answer)]);
+    let server = runtime.block_on(Scripted::open(long.to_vec()));
+    let mut copy = node.command();
+    let mut copy = copy.args(into(&server.url::<String>("/in/"))).spawn().expect("it starts");
+    let made = || node.run(&["ls", "/new"]).ok().lines().count();
+    soon("it makes directories", || made() > 0);
+    signal(&copy, Signal::INT);
+    assert_eq!(wait(&mut copy).code(), Some(4));
+    assert!(made() < MANY);
+    // While what stands in the way is looked at once more.
+    both(&replacing, vec![vec![say(&file)], vec![Step::Stall]]);
 }

@@ -89,10 +89,16 @@ impl Job<'_> {
         if there.kind != Kind::Directory {
             return self.remove_name(at, there).await;
         }
-        if !self.may_replace_directories() || !self.wanted.rules.is_empty() {
-            return Err(stands_there());
-        }
+        self.may_clear_directory()?;
         self.clear_tree(at, None, &at.to_string()).await
+    }
+
+    /// Fails where a directory may not go for something else, with all that is in it.
+    pub fn may_clear_directory(&self) -> Result<()> {
+        match self.may_replace_directories() && self.wanted.rules.is_empty() {
+            true => Ok(()),
+            false => Err(stands_there()),
+        }
     }
 
     /// Whether a directory may go for something of another kind.

@@ -73,7 +73,7 @@ impl Job<'_> {
     }
 
     /// A name that nobody else makes, until it is the other's a moment later.
-    fn beside(&self) -> String {
+    pub fn beside(&self) -> String {
         format!(".{:016x}.weft-link", self.client.sys().random().u64())
     }
 

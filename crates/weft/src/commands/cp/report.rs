@@ -172,7 +172,9 @@ impl<'a> Report<'a> {
         } else if !self.dry_run && !tally.says_itself() {
             note!("{}", tally.text());
             if tally.kept {
-                note!("nothing was removed: not all of the source was copied");
+                let kept =
+                    if tally.removed == 0 { "nothing was removed" } else { "nothing more was removed" };
+                note!("{kept}: not all of the source was copied");
             }
             if tally.failed > 0 && tally.repeat.is_some() {
                 note!("hint: {goes_on}");

@@ -89,14 +89,12 @@ fn below(top: &Url, path: &RelPath) -> Url {
     path.names().fold(top.clone(), |url, name| url.join(name.as_bytes()))
 }
 
-/// Waits for the other side, but not beyond Ctrl-C, which stops all that is under way.
+/// Waits for the other side, but not beyond what stops all that is under way.
 async fn unless_stopped<T>(shared: &Progress, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
+        biased;
+        () = shared.until_stopped() => Err(interrupted()),
         done = work => done,
-        Ok(()) = tokio::signal::ctrl_c() => {
-            shared.stop();
-            Err(interrupted())
-        }
     }
 }
 

@@ -94,7 +94,7 @@ impl Job<'_> {
         let (mut running, mut ended, mut more, mut under_way) = (FuturesUnordered::new(), None, true, 0);
         loop {
             let room = running.len() < at_once && under_way < limits::COPIES_AT_ONCE_BYTES;
-            let goes_on = more && ended.is_none() && !self.ended.get();
+            let goes_on = more && ended.is_none() && !self.ended.get() && !shared.stopped();
             if running.is_empty() && !goes_on {
                 return ended.map_or(Ok(()), Err);
             }

@@ -2,7 +2,8 @@
 //!
 //! A server's word is all there is to go by, so each directory is listed once more before anything in it goes: it must then
 //! be told whole, and have what was copied by the very names it was copied by. A server to which `A` and `a` are one name
-//! would otherwise lose, as something that the source lacks, what it was just given.
+//! would otherwise lose, as something that the source lacks, what it was just given. A directory goes for a file only
+//! once all else is through.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +13,10 @@ use weft_remote::{Depth, Entry, Url};
 
 use super::{Server, below};
 use crate::commands::cp::Job;
-use crate::commands::cp::clearing::{keep_above, stands_there};
+use crate::commands::cp::clearing::keep_above;
+
+/// What is seen of a directory before it goes: that may be a million names, and a server that makes up more ends here.
+const SEEN_MAX: usize = 1_000_000;
 
 /// What a server has in a directory, by name.
 type Members = BTreeMap<Vec<u8>, Entry>;
@@ -30,6 +34,13 @@ impl Held {
     /// Begins with what a server has.
     pub fn of(entries: Vec<Entry>) -> Self {
         Self { members: named(entries), ..Self::default() }
+    }
+
+    /// Whether a server may take two names of those that were copied for one.
+    fn may_fold(&self) -> bool {
+        let folded: HashSet<String> =
+            self.given.iter().map(|name| String::from_utf8_lossy(name).to_lowercase()).collect();
+        folded.len() < self.given.len()
     }
 }
 
@@ -59,30 +70,35 @@ impl Clearing<'_> {
         }
         for (path, held) in there {
             let url = below(top, path).directory();
-            if let Err(error) = self.directory(&url, path, held).await {
+            if let Err(error) = self.members_of(&url, path, held).await {
                 self.job.failed(error.op("remove from").about(&url)).await?;
             }
         }
         Ok(())
     }
 
-    /// Makes room for what is to have a name: of a directory, only where no rule could protect what is in it, and where
-    /// all went well so far.
-    pub async fn make_room(&self, url: &Url, path: &RelPath, there: &Entry) -> Result<()> {
-        if there.is_directory && !(self.job.may_replace_directories() && self.job.wanted.rules.is_empty()) {
-            return Err(stands_there());
+    /// Removes a file that a directory is to be in place of, while all went well so far.
+    pub async fn file(&self, url: &Url) -> Result<()> {
+        if self.job.report.failures() > 0 {
+            return Err(Error::new(ErrorKind::NotDirectory, "a file stands there")
+                .hint("--delete replaces it while nothing has failed"));
         }
         if self.job.wanted.dry_run {
             return Ok(());
         }
-        if there.is_directory {
-            return self.tree(url, path).await;
-        }
+        self.server.remote.list(url, &self.server.passed, Depth::Itself).await?.file()?;
         self.remove(url).await
     }
 
-    async fn directory(&self, url: &Url, path: &RelPath, held: &Held) -> Result<()> {
-        if self.extra(url, path, held, &held.members)?.is_empty() {
+    /// Removes a directory that a file is to be in place of.
+    pub async fn directory(&self, url: &Url, path: &RelPath) -> Result<()> {
+        self.job.may_clear_directory()?;
+        self.tree(url, path).await
+    }
+
+    /// Removes what the source lacks in a directory.
+    async fn members_of(&self, url: &Url, path: &RelPath, held: &Held) -> Result<()> {
+        if self.extra(url, path, held, &held.members)?.is_empty() && !held.may_fold() {
             return Ok(());
         }
         let now = match self.job.wanted.dry_run {
@@ -135,8 +151,8 @@ impl Clearing<'_> {
     }
 
     /// Removes a directory, but for what the rules leave out and the directories it is in. Nothing of it goes unless all
-    /// of it was seen. What goes whole is one request: to a server, what looks like a directory may be a link to one,
-    /// and what is behind that is not to go.
+    /// of it was seen. What goes whole is one request: to a server, what looks like a directory may be a link to one, and
+    /// most then remove the link.
     async fn tree(&self, url: &Url, path: &RelPath) -> Result<()> {
         let mut seen = vec![Seen { url: url.directory(), path: path.clone(), is_directory: true }];
         let (mut above, mut next) = (HashSet::new(), 0);
@@ -150,6 +166,9 @@ impl Clearing<'_> {
                 } else {
                     seen.push(member);
                 }
+            }
+            if seen.len() > SEEN_MAX {
+                return Err(Error::new(ErrorKind::TooLarge, "more is in it than is removed at once"));
             }
             next += 1;
         }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use weft_client::Client;
 use weft_client::copy::{Outcome, Progress, Verified};
 use weft_client::tree::{Found, Walk};
 use weft_core::attr::{Attr, Kind};
-use weft_core::form::{At, OpenHow, Pin, Want};
+use weft_core::form::{At, OpenHow, Opened, Pin, Want};
 use weft_core::{ErrorKind, FileId, RelPath, Result, Rights};
 use weft_remote::{Depth, Entry, Put, Url};
 
@@ -58,9 +59,9 @@ async fn one(job: &Job<'_>, server: &Server, file: Given) -> Result<()> {
 async fn tree(job: &Job<'_>, server: &Server, (from, top): (&RelPath, FileId), url: &Url) -> Result<()> {
     let shared = Arc::default();
     let mut walk = Walk::start(job.client, &At::id(top), &paths::show(from)).await?;
-    let mut there = BTreeMap::new();
+    let (mut there, mut later) = (BTreeMap::new(), Vec::new());
     let look = async |files| {
-        let mut give = Give { job, server, shared: &shared, files, there: &mut there };
+        let mut give = Give { job, server, shared: &shared, files, there: &mut there, later: &mut later };
         give.look(&mut walk, url).await
     };
     let copy = async |file: Given, shared: &Progress| file.copy(job, server, shared).await;
@@ -73,7 +74,32 @@ async fn tree(job: &Job<'_>, server: &Server, (from, top): (&RelPath, FileId), u
     if let Err(error) = whole {
         job.failed(error.op("copy")).await?;
     }
-    Clearing { job, server }.all(url, &there).await
+    let clearing = Clearing { job, server };
+    replace(&clearing, &shared, later).await?;
+    clearing.all(url, &there).await
+}
+
+/// Copies the files in whose place directories stand, each once that is gone.
+async fn replace(
+    clearing: &Clearing<'_>,
+    shared: &Arc<Progress>,
+    later: Vec<(RelPath, Given)>,
+) -> Result<()> {
+    let (job, server) = (clearing.job, clearing.server);
+    let look = async |files: Files<Given>| {
+        for (path, file) in later {
+            let gone = unless_stopped(shared, clearing.directory(&file.url, &path)).await;
+            shared.must_go_on()?;
+            match gone {
+                Ok(()) if job.wanted.dry_run => job.report.would(&file.url)?,
+                Ok(()) => files.put(file.attr.size, file).await?,
+                Err(error) => job.failed(error.op("copy").about(file.shown)).await?,
+            }
+        }
+        Ok(())
+    };
+    let copy = async |file: Given, shared: &Progress| file.copy(job, server, shared).await;
+    job.transfer_found(shared, AT_ONCE, look, copy).await
 }
 
 struct Give<'j> {
@@ -84,6 +110,8 @@ struct Give<'j> {
     files: Files<Given>,
     /// The directories that were gone into, and what was in each.
     there: &'j mut BTreeMap<RelPath, Held>,
+    /// Files in whose place directories stand, by their paths.
+    later: &'j mut Vec<(RelPath, Given)>,
 }
 
 impl Give<'_> {
@@ -118,22 +146,30 @@ impl Give<'_> {
             held.given.insert(name.as_bytes().to_vec());
         }
         let url = below(top, &found.path);
-        if let (true, Some(there)) = (self.job.wanted.delete, &there)
-            && there.is_directory != is_directory
-            && matches!(found.attr.kind, Kind::Directory | Kind::File)
-        {
-            Clearing { job: self.job, server: self.server }.make_room(&url, &found.path, there).await?;
-            if is_directory && self.job.wanted.dry_run {
-                // What stands there for now has nothing in it.
-                self.there.insert(found.path.clone(), Held::default());
-                return Ok(());
-            }
-        }
+        let is_other =
+            self.job.wanted.delete && there.as_ref().is_some_and(|there| there.is_directory != is_directory);
         match found.attr.kind {
+            Kind::Directory if is_other => self.replaced(&found.path, &url).await,
             Kind::Directory => self.directory(&found.path, &url.directory()).await,
+            Kind::File if is_other => {
+                self.later.push((found.path.clone(), Given { attr: found.attr, shown, url }));
+                Ok(())
+            }
             Kind::File => self.file(Given { attr: found.attr, shown, url }, there).await,
             _ => Err(passed_over()),
         }
+    }
+
+    /// Makes a directory in place of a file.
+    async fn replaced(&mut self, path: &RelPath, url: &Url) -> Result<()> {
+        let clearing = Clearing { job: self.job, server: self.server };
+        unless_stopped(self.shared, clearing.file(url)).await?;
+        if self.job.wanted.dry_run {
+            // What stands there for now has nothing in it.
+            self.there.insert(path.clone(), Held::default());
+            return Ok(());
+        }
+        self.directory(path, &url.directory()).await
     }
 
     /// Makes a directory, unless it is there, and looks what is in it.
@@ -141,7 +177,12 @@ impl Give<'_> {
         let (remote, passed) = (&self.server.remote, &self.server.passed);
         let listed = remote.list(url, passed, Depth::Members);
         let entries = match unless_stopped(self.shared, listed).await {
-            Ok(listing) => listing.entries,
+            Ok(listing) => {
+                if let (true, Err(error)) = (self.job.wanted.delete, listing.whole()) {
+                    self.job.failed(error.op("copy to").about(url)).await?;
+                }
+                listing.entries
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 if !self.job.wanted.dry_run {
                     unless_stopped(self.shared, remote.make_directory(url, passed)).await?;
@@ -184,7 +225,7 @@ struct Given {
 impl Given {
     async fn copy(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
         let sent = self.send(job, server, shared).await;
-        let bytes = sent.map_err(|error| error.op("copy").about(self.shown))?;
+        let bytes = sent.map_err(|error| error.op("copy").said_of(self.shown))?;
         shared.add_file();
         Ok(Outcome::Copied { bytes, resumed: 0 })
     }
@@ -193,6 +234,18 @@ impl Given {
         let client = job.client;
         let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
         let opened = client.fs().open(&client.call(), &At::id(self.attr.id), &how).await?;
+        let sent = self.send_version(client, &opened, server, shared).await;
+        let closed = opened.file.close(&client.call()).await;
+        sent.and_then(|sent| closed.map(|()| sent))
+    }
+
+    async fn send_version(
+        &self,
+        client: &Client,
+        opened: &Opened,
+        server: &Server,
+        shared: &Progress,
+    ) -> Result<u64> {
         let size = opened.attr.size;
         let verified = Verified::begin(client, &opened.file, size, (0, size)).await?;
         let mut source = Checked::new(verified, shared);
@@ -203,9 +256,7 @@ impl Given {
             overwrites: true,
             modified: Some(opened.attr.mtime),
         };
-        let stored = unless_stopped(shared, server.remote.upload(&put, &mut source)).await;
-        opened.file.close(&client.call()).await?;
-        stored?;
+        unless_stopped(shared, server.remote.upload(&put, &mut source)).await?;
         // Not every server tells what it keeps.
         let told = unless_stopped(shared, server.remote.describe(&self.url, &server.passed)).await;
         if let Ok(said) = told {

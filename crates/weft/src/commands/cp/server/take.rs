@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_client::copy::{Outcome, Progress, must_be_as_sent};
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Cursor, Guard, New, PageMax, Part, StageHint, Want};
+use weft_core::form::{At, Cursor, Expect, Guard, New, PageMax, Part, Replace, StageHint, Want};
 use weft_core::{ErrorKind, FileId, Name, RelPath, Result, limits};
 use weft_remote::{Depth, Download, Entry, From, Listing, Said, Url};
 
@@ -35,7 +35,7 @@ pub async fn take(job: &Job<'_>, url: &Url, ending: Ending, to: &TreeGoal) -> Re
         let (dir, name) = spot(to, own.as_deref())?;
         let entry = Entry { name: None, is_directory: false, length: None, modified: None };
         let target = target(to, own.as_deref());
-        let file = Taken { from: url.clone(), dir: Some(dir), name, entry, target };
+        let file = Taken { from: url.clone(), dir: Some(dir), name, entry, target, replaces: false };
         let copy = async |file: Taken, shared: &Progress| file.copy(job, &server, shared).await;
         return job.transfer_all(vec![(0, file)], copy).await;
     }
@@ -112,19 +112,30 @@ impl Take<'_> {
     /// Copies what is in a directory, and in those below it. What the server lacks goes in the end, if each
     /// listing is known to be whole.
     async fn tree(&self, url: Url, into: Below) -> Result<()> {
-        let (job, top, mut extra) = (self.job, into.dir, Vec::new());
-        let look = async |files| self.look(url, into, &files, &mut extra).await;
+        let (job, top, mut lacking) = (self.job, into.dir, Lacking::default());
+        let look = async |files| self.look(url, into, &files, &mut lacking).await;
         let copy = async |file: Taken, shared: &Progress| file.copy(job, self.server, shared).await;
         job.transfer_found(&self.shared, AT_ONCE, look, copy).await?;
-        job.clear_all(&extra).await?;
+        if !job.wanted.delete {
+            return Ok(());
+        }
+        // Once all else is there, so that nothing goes for them that is still looked through or copied into.
+        let look = async |files: Files<Taken>| {
+            for file in lacking.replacing {
+                files.put(file.entry.length.unwrap_or_default(), file).await?;
+            }
+            Ok(())
+        };
+        job.transfer_found(&self.shared, AT_ONCE, look, copy).await?;
+        job.clear_all(&lacking.extra).await?;
         match top {
-            Some(dir) if job.wanted.delete => job.settle(dir).await,
-            _ => Ok(()),
+            Some(dir) => job.settle(dir).await,
+            None => Ok(()),
         }
     }
 
     /// Looks through directories: one listing is in memory at a time.
-    async fn look(&self, url: Url, into: Below, files: &Files<Taken>, extra: &mut Vec<Extra>) -> Result<()> {
+    async fn look(&self, url: Url, into: Below, files: &Files<Taken>, lacking: &mut Lacking) -> Result<()> {
         let mut left = vec![(url, into, RelPath::EMPTY)];
         while let Some((url, into, path)) = left.pop() {
             let listed = self.server.remote.list(&url, &self.server.passed, Depth::Members);
@@ -137,19 +148,29 @@ impl Take<'_> {
                     continue;
                 }
             };
+            let mut directories = HashSet::new();
             if let (true, Some(dir)) = (self.job.wanted.delete, into.dir) {
-                match self.extra(&listing, dir, (&path, &into.target)).await {
-                    Ok(more) => extra.extend(more),
+                match self.held(&listing, dir).await {
+                    Ok(held) => {
+                        lacking.extra.extend(extra(&listing, &held, dir, (&path, &into.target)));
+                        let held = held.into_iter().filter(|(_, kind)| *kind == Kind::Directory);
+                        directories.extend(held.map(|(name, _)| name));
+                    }
                     Err(error) => self.job.failed(error.op("copy").about(&url)).await?,
                 }
             }
             let named = listing.entries.into_iter().filter(|entry| entry.name.is_some());
             for entry in named {
+                self.shared.must_go_on()?;
                 let Some((name, path)) = self.wanted(&url, &path, &entry).await? else { continue };
                 let (from, target) = (url.join(name.as_bytes()), into.target.below(name.as_bytes()));
                 if !entry.is_directory {
-                    let bytes = entry.length.unwrap_or_default();
-                    files.put(bytes, Taken { from, dir: into.dir, name, entry, target }).await?;
+                    let (bytes, replaces) = (entry.length.unwrap_or_default(), directories.contains(&name));
+                    let file = Taken { from, dir: into.dir, name, entry, target, replaces };
+                    match replaces {
+                        true => lacking.replacing.push(file),
+                        false => files.put(bytes, file).await?,
+                    }
                     continue;
                 }
                 match self.directory(&into, &name).await {
@@ -161,28 +182,20 @@ impl Take<'_> {
         Ok(())
     }
 
-    /// Returns what a directory of the tree holds and the server lacks. Fails where the server may not tell all.
-    async fn extra(
-        &self,
-        listing: &Listing,
-        dir: FileId,
-        (path, target): (&RelPath, &Target),
-    ) -> Result<Vec<Extra>> {
+    /// Returns what a directory of the tree holds, to be compared with what a server lists. Fails where the server may not
+    /// tell all.
+    async fn held(&self, listing: &Listing, dir: FileId) -> Result<Vec<(Name, Kind)>> {
         listing.whole()?;
         let (client, mut from, mut held) = (self.job.client, Cursor::ByName, Vec::new());
         loop {
             let page =
                 client.fs().list(&client.call(), &At::id(dir), from, PageMax::MAX, Want::default()).await?;
-            held.extend(page.entries.into_iter().map(|entry| entry.name));
+            held.extend(page.entries.into_iter().map(|entry| (entry.name, entry.kind)));
             match page.next {
                 Some(next) => from = next,
-                None => break,
+                None => return Ok(held),
             }
         }
-        let source: HashSet<&[u8]> =
-            listing.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
-        let below = Path::new(OsStr::from_bytes(path.as_bytes()));
-        Ok(Extra::of(held.iter(), &source, dir, (below, target)))
     }
 
     /// Returns the directory that what is in one of the server goes into.
@@ -207,6 +220,26 @@ impl Take<'_> {
     }
 }
 
+/// What a tree that is to be like a server's has to lose.
+#[derive(Default)]
+struct Lacking {
+    extra: Vec<Extra>,
+    /// Files in whose place directories stand.
+    replacing: Vec<Taken>,
+}
+
+/// Returns what a directory of the tree holds and the server lacks.
+fn extra(
+    listing: &Listing,
+    held: &[(Name, Kind)],
+    dir: FileId,
+    (path, target): (&RelPath, &Target),
+) -> Vec<Extra> {
+    let source: HashSet<&[u8]> = listing.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
+    let below = Path::new(OsStr::from_bytes(path.as_bytes()));
+    Extra::of(held.iter().map(|(name, _)| name), &source, dir, (below, target))
+}
+
 /// One file to copy.
 struct Taken {
     from: Url,
@@ -215,12 +248,14 @@ struct Taken {
     name: Name,
     entry: Entry,
     target: Target,
+    /// Whether a directory stands there, which goes once all of the file has come.
+    replaces: bool,
 }
 
 impl Taken {
     async fn copy(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
         let shown = self.from.clone();
-        self.copied(job, server, shared).await.map_err(|error| error.op("copy").about(shown))
+        self.copied(job, server, shared).await.map_err(|error| error.op("copy").said_of(shown))
     }
 
     /// Copies all of it or nothing. What is there of the same size and time stays.
@@ -235,21 +270,50 @@ impl Taken {
         if !job.how.force && !job.how.checksum && there.as_ref().is_some_and(is_same) {
             return Ok(Outcome::Unchanged);
         }
+        let replaced = there.filter(|there| self.replaces && there.kind == Kind::Directory);
+        if replaced.is_some() {
+            job.may_clear_directory()?;
+        }
         if job.wanted.dry_run {
+            if let Some(there) = &replaced {
+                job.clear_for(&at, there).await?;
+            }
             return job.report.would(self.target).map(|()| Outcome::Unchanged);
         }
         let asked = server.remote.download(&self.from, &server.passed, From::default(), true);
         let download = unless_stopped(shared, asked).await?;
         let said = download.said().clone();
-        if let (true, Some(there)) = (job.wanted.delete, &there)
-            && there.kind == Kind::Directory
-        {
-            job.clear_for(&at, there).await?;
-        }
-        let bytes = stage(job, &at, &said, &mut Checked::new(download, shared)).await?;
+        let mut source = Checked::new(download, shared);
+        let bytes = match &replaced {
+            Some(there) => stage_beside(job, dir, (&at, there), &said, &mut source).await?,
+            None => stage(job, &at, &said, &mut source).await?,
+        };
         shared.add_file();
         Ok(Outcome::Copied { bytes, resumed: 0 })
     }
+}
+
+/// Stages what comes and publishes it beside a directory, which goes only then. Returns how many bytes there were.
+async fn stage_beside(
+    job: &Job<'_>,
+    dir: FileId,
+    (at, there): (&At, &Attr),
+    said: &Said,
+    source: &mut Checked<'_, Download>,
+) -> Result<u64> {
+    let beside = At::name(dir, Name::new(Bytes::from(job.beside()))?);
+    let bytes = stage(job, &beside, said, source).await?;
+    let (fs, call) = (job.client.fs(), job.client.call());
+    let done = async {
+        job.clear_for(at, there).await?;
+        fs.rename(&call, &beside, at, Replace::Any, &Guard::NONE).await
+    };
+    let done = done.await;
+    if done.is_err() {
+        // What matters is why.
+        let _ = fs.remove(&call, &beside, Expect::NotDirectory, &Guard::NONE).await;
+    }
+    done.map(|_| bytes)
 }
 
 /// Stages what comes and publishes it. Returns how many bytes there were.
