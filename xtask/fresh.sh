@@ -33,6 +33,8 @@ debootstrap ${checks:-} --variant=minbase --components="$components" "$suite" "$
 rm -f "$machine.log"
 cp -r /usr/local/share/ca-certificates "$machine/usr/local/share/"
 cp /etc/resolv.conf "$machine/etc/"
+# What an installer writes, and debootstrap does not.
+printf '127.0.0.1\tlocalhost\n::1\tlocalhost\n' >"$machine/etc/hosts"
 mkdir "$machine/newcomer"
 git clone --quiet . "$machine/newcomer/weft"
 
