@@ -442,9 +442,10 @@ pub const KV_BATCH_MAX: usize = 1024;
 pub const KV_BATCH_BYTES: usize = 1 << 20;
 /// How long a durable transaction waits for others that came lately, to share its flush.
 pub const KV_COMPANY_WAIT: Duration = Duration::from_millis(1);
-/// A durable transaction that nobody shares a flush with is flushed on its caller's own thread
-/// while flushes take less than this: to wake a sleeping thread and be woken by it takes 100 µs.
+/// Who shares its flush with nobody flushes itself while that takes less: two wakes take 100 µs.
 pub const KV_FLUSH_AT_ONCE: Duration = Duration::from_micros(500);
+/// A flush that so many wait for is worth a thread of its own, while the next commits are made.
+pub const KV_FLUSH_ASIDE: usize = 16;
 /// Flushes until it is tried again whether more would come, after nobody did; doubled each time.
 pub const KV_COMPANY_REST: (u32, u32) = (64, 4096);
 /// Bytes in one segment of the metadata log (one larger transaction gets a larger one).
@@ -794,7 +795,6 @@ const _: () =
 const _: () = assert!(STORE_SEAL_TXN_BLOCKS * 64 < KV_TXN_BYTES_MAX);
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
-// Beside calls and waits: what the readers have just begun, the watch, and locks that are given
-// up behind a program's back.
+// Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
 const _: () = assert!(MOUNT_CALLS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
 const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

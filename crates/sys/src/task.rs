@@ -104,6 +104,30 @@ impl Sys {
         Task { answer, abort: None }
     }
 
+    /// Runs `work` as [`Self::blocking`] does; in a simulation now or a moment later, whose end the answer waits for, so that
+    /// there too others go on meanwhile.
+    ///
+    /// # Panics
+    /// If called outside a tokio runtime.
+    pub fn aside<T, F>(&self, work: F) -> Task<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        if !self.is_simulated() {
+            return self.blocking(work);
+        }
+        let sys = self.clone();
+        let (done, work) = match self.random().below(2) {
+            0 => (Some(work()), None),
+            _ => (None, Some(work)),
+        };
+        self.spawn(async move {
+            sys.sleep(Duration::from_micros(sys.random().below(500))).await;
+            done.or_else(|| work.map(|work| work())).expect("one of both is there")
+        })
+    }
+
     /// Waits until the monotonic clock shows `at`.
     pub async fn sleep_until(&self, at: Tick) {
         match &self.inner.kind {

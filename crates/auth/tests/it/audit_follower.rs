@@ -21,6 +21,7 @@ const SMALL: Options = Options {
     cache_bytes: 1 << 20,
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 
 /// Leaves `left` bytes free on the disk.

@@ -8,8 +8,8 @@ use std::sync::{Arc, OnceLock};
 use weft_core::form::Ack;
 use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_FOLD_LOG_SHARE};
 use weft_core::{Error, ErrorKind, Result, Tick};
-use weft_sys::Sys;
 use weft_sys::disk::DiskLock;
+use weft_sys::{DiskFile, Sys};
 
 use super::Options;
 use super::batch::{Batch, Buffers};
@@ -68,8 +68,18 @@ pub(super) struct State {
     pub(super) looks_at: Option<Tick>,
     /// Whether the writer sees to a fold already.
     pub(super) folding: bool,
+    /// Whether the log is being flushed aside: nobody else may flush it meanwhile, or begin another segment. Of two who
+    /// flush one file, only one is told that it failed.
+    pub(super) flushing: bool,
     /// The last batch's, kept for the next.
     buffers: Buffers,
+}
+
+/// What is durable once a flush is through.
+pub(super) struct Flushing {
+    upto: u64,
+    notes: BTreeMap<NoteKind, Counts>,
+    begun: Tick,
 }
 
 impl Desk {
@@ -83,7 +93,12 @@ impl Desk {
             (_, Ack::Durable) => company.flushes_alone(limit),
             (_, Ack::Applied) => company.is_alone(),
         };
-        quick && !limit.is_zero() && self.state.broken.is_none() && self.has_room() && self.log.has_room()
+        quick
+            && !limit.is_zero()
+            && !self.state.flushing
+            && self.state.broken.is_none()
+            && self.has_room()
+            && self.log.has_room()
     }
 
     /// Does a wish.
@@ -102,7 +117,8 @@ impl Desk {
     /// Returns whether the writer has something to do here that it does not know of.
     pub(super) fn wants_the_writer(&self) -> bool {
         let sooner = |at: Tick| self.state.looks_at.is_none_or(|looks| at < looks);
-        self.state.flush_at.is_some_and(sooner) || (!self.state.folding && self.is_fold_due())
+        (!self.state.flushing && self.state.flush_at.is_some_and(sooner))
+            || (!self.state.folding && self.is_fold_due())
     }
 
     /// Returns whether enough has gathered for a fold, in memory or, where a few rows are written
@@ -156,13 +172,39 @@ impl Desk {
             if let Err(error) = self.log.flush() {
                 return Err(self.break_off(error));
             }
-            let took = self.sys.clock().tick().since(before);
-            self.state.company.took(took);
-            self.sys.metrics().kv_flushes.count(());
-            self.sys.metrics().kv_flush.took((), took);
+            self.has_flushed(before);
             self.feeds.flushed(&self.notes);
         }
         Ok(())
+    }
+
+    /// Begins to make everything so far durable: the file that is to be flushed, if one is, and what then is durable.
+    pub(super) fn begin_flush(&mut self) -> Result<Option<(Arc<dyn DiskFile>, Flushing)>> {
+        self.whole()?;
+        let Some(file) = self.log.unflushed() else { return Ok(None) };
+        self.state.flush_at = None;
+        self.state.flushing = true;
+        let (upto, notes, begun) = (self.log.appended(), self.notes.clone(), self.sys.clock().tick());
+        Ok(Some((file, Flushing { upto, notes, begun })))
+    }
+
+    /// Learns how a flush ended that was begun.
+    pub(super) fn end_flush(&mut self, flushing: &Flushing, done: Result<()>) -> Result<()> {
+        self.state.flushing = false;
+        if let Err(error) = done {
+            return Err(self.break_off(error));
+        }
+        self.log.flushed_to(flushing.upto);
+        self.has_flushed(flushing.begun);
+        self.feeds.flushed(&flushing.notes);
+        Ok(())
+    }
+
+    fn has_flushed(&mut self, begun: Tick) {
+        let took = self.sys.clock().tick().since(begun);
+        self.state.company.took(took);
+        self.sys.metrics().kv_flushes.count(());
+        self.sys.metrics().kv_flush.took((), took);
     }
 
     /// Returns why nothing can be written until the engine is opened again, if that is so.

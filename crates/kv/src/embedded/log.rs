@@ -227,6 +227,17 @@ impl Log {
         Ok(check)
     }
 
+    /// Returns the file whose flush makes everything appended durable, if something is not. What flushes it says so with
+    /// [`Self::flushed_to`]; until then nothing may be appended that does not fit ([`Self::fits`]), nor flushed.
+    pub(super) fn unflushed(&self) -> Option<Arc<dyn DiskFile>> {
+        (self.flushed < self.appended).then(|| self.current.file.clone())
+    }
+
+    /// Learns that everything up to a commit was flushed.
+    pub(super) fn flushed_to(&mut self, commit: u64) {
+        self.flushed = self.flushed.max(commit);
+    }
+
     /// Makes everything appended durable. After an error the log must not be written again.
     pub(super) fn flush(&mut self) -> Result<()> {
         if self.flushed < self.appended {
@@ -241,6 +252,15 @@ impl Log {
     pub(super) fn has_room(&self) -> bool {
         let left = self.current.header.bytes.saturating_sub(self.end);
         2 * self.segment_bytes / KV_LOG_RESERVE_SHARE + SEAL_BYTES <= left
+    }
+
+    /// Returns whether a record of so many bytes goes into the present segment.
+    pub(super) fn fits(&self, record: usize) -> bool {
+        let (needed, reserve) = (
+            record.next_multiple_of(ALIGN as usize) as u64 + SEAL_BYTES,
+            self.segment_bytes / KV_LOG_RESERVE_SHARE,
+        );
+        needed + reserve <= self.current.header.bytes.saturating_sub(self.end)
     }
 
     /// Goes on to the next segment if a record of `bytes` and a seal do not fit any more.

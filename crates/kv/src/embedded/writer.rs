@@ -1,5 +1,12 @@
 //! The one writer: takes what queues, does it in order at the desk as one batch, flushes that with
-//! one flush, answers, and folds behind.
+//! one flush, answers, and folds behind. A flush that many wait for is made aside, and meanwhile the
+//! next batch:
+//!
+//! ```text
+//!   batch 1 │ batch 2 │ batch 3 │
+//!           │ flush 1     │ flush 2+3 │
+//!                         └ answers 1
+//! ```
 
 use std::sync::Arc;
 
@@ -8,9 +15,9 @@ use weft_core::form::Ack;
 use weft_core::limits::{KV_BATCH_BYTES, KV_BATCH_MAX, KV_FOLD_RETRY};
 use weft_core::metrics::Outcome;
 use weft_core::{Error, ErrorKind, Result, Tick};
-use weft_sys::{Disk, Sys, Task};
+use weft_sys::{Disk, FlushSite, Sys, Task};
 
-use super::desk::{Desk, again};
+use super::desk::{Desk, Flushing, again};
 use super::feed::Feeds;
 use super::overlay::Overlay;
 use super::queue::{Message, Reply, Shared};
@@ -39,6 +46,15 @@ pub(super) struct State {
     frozen_to: u64,
     /// Answers that wait for the next flush.
     unflushed: Vec<Waiting>,
+    /// The flush that is made aside.
+    flush: Option<Aside>,
+}
+
+/// A flush that is made aside.
+struct Aside {
+    done: Task<Result<()>>,
+    flushing: Flushing,
+    waiting: Vec<Waiting>,
 }
 
 type Fold = Task<Result<Folded>>;
@@ -52,6 +68,7 @@ struct Folded {
 enum Event {
     Message(Message),
     Folded(Result<Folded>),
+    Flushed(Result<()>),
     /// A timer, or something that a caller left.
     Look,
     Abandoned,
@@ -83,13 +100,16 @@ impl Writer {
             match event {
                 Event::Message(message) => {
                     if let Some(reply) = self.serve(&mut desk, message).await {
+                        self.answer_all_durable(&mut desk).await;
                         let done = self.finish(&mut desk).await;
                         break (Some(desk), Some((reply, done)));
                     }
                 }
                 Event::Folded(folded) => self.folded(&mut desk, folded),
+                Event::Flushed(done) => self.flushed(&mut desk, done),
                 Event::Look => flush_if_due(&mut desk),
                 Event::Abandoned => {
+                    self.answer_all_durable(&mut desk).await;
                     if let Err(error) = desk.flush() {
                         tracing::error!(%error, "cannot flush the metadata log while closing");
                     }
@@ -97,6 +117,7 @@ impl Writer {
                 }
             }
             self.fold_if_due(&mut desk);
+            self.answer_durable(&mut desk, false);
             looks_at = self.next_look(&mut desk);
             *held = Some(desk);
         };
@@ -115,18 +136,23 @@ impl Writer {
     fn next_look(&self, desk: &mut Desk) -> Option<Tick> {
         let retry_at = self.state.fold_failed.as_ref().map(|(_, at)| *at);
         desk.state.folding = self.state.fold.is_some() || retry_at.is_some();
-        desk.state.looks_at = desk.state.flush_at.iter().copied().chain(retry_at).min();
+        // What comes while the log is flushed aside is looked at when that is through.
+        let flush_at = desk.state.flush_at.filter(|_| !desk.state.flushing);
+        desk.state.looks_at = flush_at.into_iter().chain(retry_at).min();
         desk.state.looks_at
     }
 
     async fn next_event(&mut self, looks_at: Option<Tick>) -> Event {
-        let fold = &mut self.state.fold;
+        let (fold, flush) = (&mut self.state.fold, &mut self.state.flush);
         let sys = self.sys.clone();
         tokio::select! {
             biased;
             folded = async { fold.as_mut().expect("guarded below").await }, if fold.is_some() => {
                 *fold = None;
                 Event::Folded(folded.and_then(|folded| folded))
+            }
+            done = async { (&mut flush.as_mut().expect("guarded below").done).await }, if flush.is_some() => {
+                Event::Flushed(done.and_then(|done| done))
             }
             () = async { sys.sleep_until(looks_at.expect("guarded below")).await }, if looks_at.is_some() => Event::Look,
             message = self.messages.recv() => message.map_or(Event::Abandoned, Event::Message),
@@ -154,7 +180,8 @@ impl Writer {
     /// Returns whether more should come before the flush, if it is to make durable what waits for
     /// it and `more`.
     fn expects_more(&self, desk: &Desk, more: usize) -> bool {
-        desk.state.company.is_expected(self.state.unflushed.len() + more)
+        // While the log is flushed aside there is time for them anyway.
+        !desk.state.flushing && desk.state.company.is_expected(self.state.unflushed.len() + more)
     }
 
     /// Waits for a message as long as there is patience.
@@ -203,6 +230,9 @@ impl Writer {
                 next = self.await_company(patience).await;
             }
         }
+        if !desk.log.fits(batch.bytes()) {
+            self.await_flush(desk).await;
+        }
         match desk.append(batch) {
             Ok(()) => self.appended(waiting),
             Err(error) => waiting.into_iter().for_each(|waiting| answer(waiting.reply, Err(again(&error)))),
@@ -213,6 +243,9 @@ impl Writer {
     /// Waits until there is room in memory for more changes.
     async fn await_room(&mut self, desk: &mut Desk) -> Result<()> {
         desk.whole()?;
+        if !desk.has_room() {
+            self.await_flush(desk).await;
+        }
         while !desk.has_room() {
             match (&mut self.state.fold, &self.state.fold_failed) {
                 (Some(fold), _) => {
@@ -241,20 +274,46 @@ impl Writer {
         }
     }
 
-    /// Flushes the log if anybody waits for that, and answers.
+    /// Flushes the log if anybody waits for that, and answers; or has it flushed aside, if many do. Those that come while
+    /// that is under way are answered after the next.
     fn answer_durable(&mut self, desk: &mut Desk, late: bool) {
-        let waiting = std::mem::take(&mut self.state.unflushed);
-        if waiting.is_empty() {
+        if self.state.unflushed.is_empty() || self.state.flush.is_some() {
             return;
         }
-        let flushed = desk.flush();
+        let waiting = std::mem::take(&mut self.state.unflushed);
         desk.state.company.flushed(waiting.len(), late);
-        for waiting in waiting {
-            let done = match &flushed {
-                Ok(()) => waiting.done.map(Commit),
-                Err(error) => Err(again(error)),
-            };
-            answer(waiting.reply, done);
+        if waiting.len() < desk.options.flush_aside {
+            return answer_all(waiting, &desk.flush());
+        }
+        match desk.begin_flush() {
+            Ok(Some((file, flushing))) => {
+                let done = self.sys.aside(move || file.sync(FlushSite::KvLogAppend));
+                self.state.flush = Some(Aside { done, flushing, waiting });
+            }
+            Ok(None) => answer_all(waiting, &desk.flush()),
+            Err(error) => answer_all(waiting, &Err(error)),
+        }
+    }
+
+    /// Flushes the log until nobody waits for that any more.
+    async fn answer_all_durable(&mut self, desk: &mut Desk) {
+        self.await_flush(desk).await;
+        self.answer_durable(desk, false);
+        self.await_flush(desk).await;
+    }
+
+    /// Waits until the log is not flushed aside any more.
+    async fn await_flush(&mut self, desk: &mut Desk) {
+        if let Some(flush) = &mut self.state.flush {
+            let done = (&mut flush.done).await.and_then(|done| done);
+            self.flushed(desk, done);
+        }
+    }
+
+    /// Answers those that waited for a flush that was made aside.
+    fn flushed(&mut self, desk: &mut Desk, done: Result<()>) {
+        if let Some(Aside { flushing, waiting, .. }) = self.state.flush.take() {
+            answer_all(waiting, &desk.end_flush(&flushing, done));
         }
     }
 
@@ -265,7 +324,7 @@ impl Writer {
             self.state.fold_failed = None;
             return;
         }
-        if self.state.fold.is_some() {
+        if self.state.fold.is_some() || self.state.flush.is_some() {
             return;
         }
         match &self.state.fold_failed {
@@ -354,7 +413,8 @@ impl Writer {
 
 /// Flushes applied commits that have waited long enough.
 fn flush_if_due(desk: &mut Desk) {
-    if desk.state.flush_at.is_some_and(|at| at <= desk.sys.clock().tick()) {
+    let is_due = |at| at <= desk.sys.clock().tick();
+    if !desk.state.flushing && desk.state.flush_at.is_some_and(is_due) {
         // It has been reported where it happened; whoever writes next hears of it.
         let _ = desk.flush();
     }
@@ -368,6 +428,17 @@ fn refuse(message: Message, error: &Error) -> Option<Reply> {
             None
         }
         Message::Close { reply } => Some(reply),
+    }
+}
+
+/// Answers those that waited for a flush, given how it ended.
+fn answer_all(waiting: Vec<Waiting>, flushed: &Result<()>) {
+    for waiting in waiting {
+        let done = match flushed {
+            Ok(()) => waiting.done.map(Commit),
+            Err(error) => Err(again(error)),
+        };
+        answer(waiting.reply, done);
     }
 }
 

@@ -20,6 +20,7 @@ pub const SMALL: Options = Options {
     cache_bytes: 1 << 20,
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 
 /// Everything goes through the queue, so that what waits together shares a batch.

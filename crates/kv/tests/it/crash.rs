@@ -22,6 +22,7 @@ const TINY: Options = Options {
     cache_bytes: 1 << 20,
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 const KIND: NoteKind = NoteKind(3);
 const NUMBER: &[u8] = b"0";
@@ -169,7 +170,7 @@ impl Run {
     async fn live(&mut self, engine: &Embedded, bursts: u64) -> Verdict {
         let mut notes = engine.notes(KIND).map_err(|error| format!("no subscription: {error:?}"))?;
         for _ in 0..bursts {
-            let burst = 1 + self.random.below(4);
+            let burst = 1 + self.random.below(8);
             if !self.burst(engine, burst).await {
                 return Ok(());
             }
@@ -219,12 +220,17 @@ impl Run {
             writes.push((number, ack, engine.write(ack, transaction(step, number))));
         }
         self.covered.transactions += count;
-        // Done at once, or queued in order before the writer runs, so that they share a batch.
+        // Done at once, or queued in order before the writer runs, so that they share a batch; or one comes while others
+        // are flushed.
         let mut begun = Vec::new();
+        let spread = self.random.below(2) == 0;
         for (number, ack, write) in writes {
             let mut write = Box::pin(write);
             let done = tokio::select! { biased; done = &mut write => Some(done), () = std::future::ready(()) => None };
             begun.push((number, ack, write, done));
+            if spread {
+                self.sys.sleep(Duration::from_micros(self.random.below(200))).await;
+            }
         }
         for (number, ack, write, done) in begun {
             let done = match done {

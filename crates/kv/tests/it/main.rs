@@ -3,6 +3,7 @@
 // The load comes from outside the simulation: threads of the test and a process that is killed.
 #![allow(clippy::disallowed_methods, clippy::print_stdout)]
 
+mod aside;
 mod contract;
 mod crash;
 mod disk;

@@ -98,6 +98,7 @@ pub fn kv_options(sys: &Sys) -> weft_kv::Options {
         cache_bytes: 1 << 20,
         company_wait: weft_core::limits::KV_COMPANY_WAIT,
         flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
+        flush_aside: 2,
     };
     if sys.is_simulated() { tiny } else { weft_kv::Options::default() }
 }

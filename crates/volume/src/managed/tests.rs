@@ -31,6 +31,7 @@ const OPTIONS: Options = Options {
     cache_bytes: 1 << 20,
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 
 pub(super) async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {

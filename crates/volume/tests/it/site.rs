@@ -26,6 +26,7 @@ const OPTIONS: Options = Options {
     // The suite moves the clock by hand: nobody can be waited for.
     company_wait: Duration::ZERO,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 
 /// A volume, its machine, and the domain that signs for it.

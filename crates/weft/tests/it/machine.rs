@@ -26,6 +26,7 @@ const OPTIONS: weft_kv::Options = weft_kv::Options {
     cache_bytes: 1 << 20,
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
+    flush_aside: 2,
 };
 
 /// The parts below a volume.
