@@ -123,7 +123,7 @@ impl Sys {
             _ => (None, Some(work)),
         };
         self.spawn(async move {
-            sys.sleep(Duration::from_micros(sys.random().below(500))).await;
+            sys.sleep(Duration::from_micros(1 + sys.random().below(500))).await;
             done.or_else(|| work.map(|work| work())).expect("one of both is there")
         })
     }

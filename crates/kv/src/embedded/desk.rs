@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::limits::{APPLIED_FLUSH_DELAY, KV_FOLD_LOG_SHARE};
@@ -79,7 +80,6 @@ pub(super) struct State {
 pub(super) struct Flushing {
     upto: u64,
     notes: BTreeMap<NoteKind, Counts>,
-    begun: Tick,
 }
 
 impl Desk {
@@ -166,13 +166,14 @@ impl Desk {
 
     /// Makes everything so far durable, and tells of the notes in it.
     pub(super) fn flush(&mut self) -> Result<()> {
+        debug_assert!(!self.state.flushing, "of two who flush one file, one may not hear that it failed");
         self.whole()?;
         if self.state.flush_at.take().is_some() {
             let before = self.sys.clock().tick();
             if let Err(error) = self.log.flush() {
                 return Err(self.break_off(error));
             }
-            self.has_flushed(before);
+            self.has_flushed(self.sys.clock().tick().since(before));
             self.feeds.flushed(&self.notes);
         }
         Ok(())
@@ -184,24 +185,20 @@ impl Desk {
         let Some(file) = self.log.unflushed() else { return Ok(None) };
         self.state.flush_at = None;
         self.state.flushing = true;
-        let (upto, notes, begun) = (self.log.appended(), self.notes.clone(), self.sys.clock().tick());
-        Ok(Some((file, Flushing { upto, notes, begun })))
+        Ok(Some((file, Flushing { upto: self.log.appended(), notes: self.notes.clone() })))
     }
 
-    /// Learns how a flush ended that was begun.
-    pub(super) fn end_flush(&mut self, flushing: &Flushing, done: Result<()>) -> Result<()> {
+    /// Learns how a flush ended that was begun, and how long it took.
+    pub(super) fn end_flush(&mut self, flushing: &Flushing, took: Result<Duration>) -> Result<()> {
         self.state.flushing = false;
-        if let Err(error) = done {
-            return Err(self.break_off(error));
-        }
+        let took = took.map_err(|error| self.break_off(error))?;
         self.log.flushed_to(flushing.upto);
-        self.has_flushed(flushing.begun);
+        self.has_flushed(took);
         self.feeds.flushed(&flushing.notes);
         Ok(())
     }
 
-    fn has_flushed(&mut self, begun: Tick) {
-        let took = self.sys.clock().tick().since(begun);
+    fn has_flushed(&mut self, took: Duration) {
         self.state.company.took(took);
         self.sys.metrics().kv_flushes.count(());
         self.sys.metrics().kv_flush.took((), took);

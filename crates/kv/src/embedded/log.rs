@@ -256,20 +256,22 @@ impl Log {
 
     /// Returns whether a record of so many bytes goes into the present segment.
     pub(super) fn fits(&self, record: usize) -> bool {
-        let (needed, reserve) = (
-            record.next_multiple_of(ALIGN as usize) as u64 + SEAL_BYTES,
-            self.segment_bytes / KV_LOG_RESERVE_SHARE,
-        );
-        needed + reserve <= self.current.header.bytes.saturating_sub(self.end)
+        self.takes(record.next_multiple_of(ALIGN as usize) as u64)
+    }
+
+    /// Returns whether so many bytes and a seal go into the present segment, and leave its reserve alone.
+    fn takes(&self, bytes: u64) -> bool {
+        let left = self.current.header.bytes.saturating_sub(self.end);
+        bytes + SEAL_BYTES + self.segment_bytes / KV_LOG_RESERVE_SHARE <= left
     }
 
     /// Goes on to the next segment if a record of `bytes` and a seal do not fit any more.
     fn make_room(&mut self, bytes: u64) -> std::result::Result<(), AppendError> {
-        let (needed, reserve) = (bytes + SEAL_BYTES, self.segment_bytes / KV_LOG_RESERVE_SHARE);
-        let left = self.current.header.bytes.saturating_sub(self.end);
-        if needed + reserve <= left {
+        if self.takes(bytes) {
             return Ok(());
         }
+        let (needed, reserve) = (bytes + SEAL_BYTES, self.segment_bytes / KV_LOG_RESERVE_SHARE);
+        let left = self.current.header.bytes.saturating_sub(self.end);
         let next = match self.next_segment((HEADER_BYTES as u64 + needed + reserve).max(self.segment_bytes)) {
             Err(AppendError::Clean(_)) if needed <= left && bytes <= self.opening_bytes => {
                 self.opening_bytes -= bytes;

@@ -9,6 +9,7 @@
 //! ```
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use weft_core::form::Ack;
@@ -52,7 +53,8 @@ pub(super) struct State {
 
 /// A flush that is made aside.
 struct Aside {
-    done: Task<Result<()>>,
+    /// How it ended, and how long it took.
+    done: Task<(Result<()>, Duration)>,
     flushing: Flushing,
     waiting: Vec<Waiting>,
 }
@@ -68,7 +70,7 @@ struct Folded {
 enum Event {
     Message(Message),
     Folded(Result<Folded>),
-    Flushed(Result<()>),
+    Flushed(Result<(Result<()>, Duration)>),
     /// A timer, or something that a caller left.
     Look,
     Abandoned,
@@ -136,9 +138,9 @@ impl Writer {
     fn next_look(&self, desk: &mut Desk) -> Option<Tick> {
         let retry_at = self.state.fold_failed.as_ref().map(|(_, at)| *at);
         desk.state.folding = self.state.fold.is_some() || retry_at.is_some();
-        // What comes while the log is flushed aside is looked at when that is through.
-        let flush_at = desk.state.flush_at.filter(|_| !desk.state.flushing);
-        desk.state.looks_at = flush_at.into_iter().chain(retry_at).min();
+        // While the log is flushed aside nothing can be done at either: both are looked at when that is through.
+        let timers = desk.state.flush_at.into_iter().chain(retry_at);
+        desk.state.looks_at = timers.min().filter(|_| !desk.state.flushing);
         desk.state.looks_at
     }
 
@@ -152,7 +154,7 @@ impl Writer {
                 Event::Folded(folded.and_then(|folded| folded))
             }
             done = async { (&mut flush.as_mut().expect("guarded below").done).await }, if flush.is_some() => {
-                Event::Flushed(done.and_then(|done| done))
+                Event::Flushed(done)
             }
             () = async { sys.sleep_until(looks_at.expect("guarded below")).await }, if looks_at.is_some() => Event::Look,
             message = self.messages.recv() => message.map_or(Event::Abandoned, Event::Message),
@@ -244,7 +246,8 @@ impl Writer {
     async fn await_room(&mut self, desk: &mut Desk) -> Result<()> {
         desk.whole()?;
         if !desk.has_room() {
-            self.await_flush(desk).await;
+            // Nobody waits for a fold who needs no more than a flush.
+            self.answer_all_durable(desk).await;
         }
         while !desk.has_room() {
             match (&mut self.state.fold, &self.state.fold_failed) {
@@ -287,7 +290,12 @@ impl Writer {
         }
         match desk.begin_flush() {
             Ok(Some((file, flushing))) => {
-                let done = self.sys.aside(move || file.sync(FlushSite::KvLogAppend));
+                let sys = self.sys.clone();
+                let done = self.sys.aside(move || {
+                    let begun = sys.clock().tick();
+                    let done = file.sync(FlushSite::KvLogAppend);
+                    (done, sys.clock().tick().since(begun))
+                });
                 self.state.flush = Some(Aside { done, flushing, waiting });
             }
             Ok(None) => answer_all(waiting, &desk.flush()),
@@ -305,15 +313,16 @@ impl Writer {
     /// Waits until the log is not flushed aside any more.
     async fn await_flush(&mut self, desk: &mut Desk) {
         if let Some(flush) = &mut self.state.flush {
-            let done = (&mut flush.done).await.and_then(|done| done);
+            let done = (&mut flush.done).await;
             self.flushed(desk, done);
         }
     }
 
     /// Answers those that waited for a flush that was made aside.
-    fn flushed(&mut self, desk: &mut Desk, done: Result<()>) {
+    fn flushed(&mut self, desk: &mut Desk, done: Result<(Result<()>, Duration)>) {
         if let Some(Aside { flushing, waiting, .. }) = self.state.flush.take() {
-            answer_all(waiting, &desk.end_flush(&flushing, done));
+            let took = done.and_then(|(done, took)| done.map(|()| took));
+            answer_all(waiting, &desk.end_flush(&flushing, took));
         }
     }
 

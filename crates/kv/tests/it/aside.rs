@@ -6,9 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use weft_core::form::Ack;
+use weft_core::limits::KV_FOLD_RETRY;
+use weft_core::metrics::Outcome;
 use weft_core::{Error, ErrorKind, Result};
 use weft_kv::{Commit, Embedded, Engine, NoteKind, Options, Order, Txn, WriteFn};
 use weft_sys::{FlushSite, SimDisk, Sys, Task, simulate};
+
+/// Runs a test with flushes that happen at their beginning, and at their end.
+fn each<F: Future<Output = ()>>(work: impl Fn(Sys) -> F) {
+    (0..20).for_each(|seed| simulate(seed, &work));
+}
 
 const KIND: NoteKind = NoteKind(3);
 /// How many flush aside.
@@ -90,7 +97,7 @@ const QUEUED: fn() -> Options = || Options { flush_at_once: Duration::ZERO, ..Op
 
 #[test]
 fn what_comes_meanwhile_is_made_and_answered_after_the_next_flush() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, QUEUED()).await;
         let (before, flushed) = (scene.disk.counts(), scene.flushes(FlushSite::KvLogAppend));
         let mut tasks = scene.begin_many(1).await;
@@ -107,7 +114,7 @@ fn what_comes_meanwhile_is_made_and_answered_after_the_next_flush() {
 
 #[test]
 fn one_that_fails_refuses_those_it_was_for_and_those_that_came_meanwhile() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, QUEUED()).await;
         scene.disk.set_faults(|faults| faults.fail_flush = Some(1));
         let mut tasks = scene.begin_many(1).await;
@@ -119,7 +126,7 @@ fn one_that_fails_refuses_those_it_was_for_and_those_that_came_meanwhile() {
 /// Of two who flush one file, only one is told that it failed.
 #[test]
 fn no_other_segment_is_begun_meanwhile() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, Options { segment_bytes: 8 << 10, ..QUEUED() }).await;
         let sealed = scene.flushes(FlushSite::KvLogSeal);
         let mut tasks = scene.begin_many(1).await;
@@ -133,7 +140,7 @@ fn no_other_segment_is_begun_meanwhile() {
 
 #[test]
 fn who_asks_for_a_flush_meanwhile_waits_for_it() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, Options::default()).await;
         // Who is alone does it by itself, but now and then.
         scene.engine.write(Ack::Durable, put(9, 20)).await.expect("it commits");
@@ -153,7 +160,7 @@ fn who_asks_for_a_flush_meanwhile_waits_for_it() {
 
 #[test]
 fn notes_of_what_was_made_meanwhile_are_told_after_the_next_flush() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, QUEUED()).await;
         let mut notes = scene.engine.notes(KIND).expect("nobody else reads them");
         let tasks = scene.begin_many(1).await;
@@ -170,7 +177,7 @@ fn notes_of_what_was_made_meanwhile_are_told_after_the_next_flush() {
 
 #[test]
 fn closing_answers_all_first() {
-    simulate(1, |sys| async move {
+    each(|sys| async move {
         let scene = Scene::open(sys, QUEUED()).await;
         let mut tasks = scene.begin_many(1).await;
         tasks.extend(scene.begin_many(5).await);
@@ -179,4 +186,24 @@ fn closing_answers_all_first() {
         scene.engine.close().await.expect("it closes");
         assert!(all(tasks).await.iter().all(|done| done.is_ok()));
     });
+}
+
+#[test]
+fn a_fold_that_is_to_be_tried_again_waits_for_it() {
+    for early in (0..500).step_by(50) {
+        simulate(early, |sys| async move {
+            let scene = Scene::open(sys.clone(), Options { fold_bytes: 1 << 10, ..QUEUED() }).await;
+            // There is no room to fold, and a second later not either.
+            scene.disk.set_faults(|faults| faults.capacity = Some(5 << 20));
+            let failed = || sys.metrics().kv_folds.value((Outcome::Failed,));
+            scene.engine.write(Ack::Durable, put(100, 2 << 10)).await.expect("it commits");
+            settle().await;
+            assert_eq!(failed(), 1);
+            sys.sleep(KV_FOLD_RETRY.saturating_sub(Duration::from_micros(early))).await;
+            let tasks = scene.begin_many(1).await;
+            assert!(all(tasks).await.iter().all(|done| done.is_ok()));
+            sys.sleep(Duration::from_millis(1)).await;
+            assert_eq!(failed(), 2, "it was tried again");
+        });
+    }
 }

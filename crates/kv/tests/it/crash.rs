@@ -232,22 +232,25 @@ impl Run {
                 self.sys.sleep(Duration::from_micros(self.random.below(200))).await;
             }
         }
+        let mut goes_on = true;
         for (number, ack, write, done) in begun {
             let done = match done {
                 Some(done) => done,
                 None => write.await,
             };
             match done {
+                // What is promised behind one that failed holds as well.
                 Ok(Commit(_)) if ack == Ack::Durable => self.known.durable = number,
                 Ok(Commit(_)) => {}
                 Err(_) => {
                     self.covered.failed_writes += 1;
-                    return false;
+                    goes_on = false;
+                    continue;
                 }
             }
             self.known.applied = number;
         }
-        true
+        goes_on
     }
 
     /// Opens what is left and compares it with what the world was told.
