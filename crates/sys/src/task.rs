@@ -118,13 +118,17 @@ impl Sys {
             return self.blocking(work);
         }
         let sys = self.clone();
-        let (done, work) = match self.random().below(2) {
-            0 => (Some(work()), None),
-            _ => (None, Some(work)),
-        };
+        let pass = async move || sys.sleep(Duration::from_micros(1 + sys.random().below(500))).await;
+        if self.random().below(2) == 0 {
+            let done = work();
+            return self.spawn(async move {
+                pass().await;
+                done
+            });
+        }
         self.spawn(async move {
-            sys.sleep(Duration::from_micros(1 + sys.random().below(500))).await;
-            done.or_else(|| work.map(|work| work())).expect("one of both is there")
+            pass().await;
+            work()
         })
     }
 

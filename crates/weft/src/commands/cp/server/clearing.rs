@@ -98,14 +98,14 @@ impl Clearing<'_> {
 
     /// Removes what the source lacks in a directory.
     async fn members_of(&self, url: &Url, path: &RelPath, held: &Held) -> Result<()> {
-        if self.extra(url, path, held, &held.members)?.is_empty() && !held.may_fold() {
+        let mut extra = self.extra(url, path, held, &held.members)?;
+        if extra.is_empty() && !held.may_fold() {
             return Ok(());
         }
-        let now = match self.job.wanted.dry_run {
-            true => held.members.clone(),
-            false => self.now(url, &held.given).await?,
-        };
-        for extra in self.extra(url, path, held, &now)? {
+        if !self.job.wanted.dry_run {
+            extra = self.extra(url, path, held, &self.now(url, &held.given).await?)?;
+        }
+        for extra in extra {
             let done = match extra.is_directory {
                 true => self.tree(&extra.url, &extra.path).await,
                 false => self.go(&extra, true).await,

@@ -17,7 +17,7 @@ use super::checked::Checked;
 use super::{AT_ONCE, Server, unless_stopped};
 use crate::commands::cp::Job;
 use crate::commands::cp::clearing::Extra;
-use crate::commands::cp::goal::{Target, TreeGoal, nameless, not_a_directory};
+use crate::commands::cp::goal::{Target, TreeGoal, not_a_directory};
 use crate::commands::cp::transfer::Files;
 use crate::paths::Ending;
 
@@ -26,15 +26,15 @@ pub async fn take(job: &Job<'_>, url: &Url, ending: Ending, to: &TreeGoal) -> Re
     let server = job.wanted.server.server(job.context, url)?;
     let is_directory = server.is_directory(url).await?;
     let own = url.name();
+    let own = own.as_deref().map(OsStr::from_bytes);
     let take = Take { job, server: &server, shared: Arc::default() };
     if is_directory != Some(true) {
         if ending != Ending::Name {
             let hint = "a directory is listed by WebDAV, which the server may not speak there";
             return Err(not_a_directory().hint(hint));
         }
-        let (dir, name) = spot(to, own.as_deref())?;
+        let ((dir, name), target) = (to.spot(own)?, to.target(own));
         let entry = Entry { name: None, is_directory: false, length: None, modified: None };
-        let target = target(to, own.as_deref());
         let file = Taken { from: url.clone(), dir: Some(dir), name, entry, target, replaces: false };
         let copy = async |file: Taken, shared: &Progress| file.copy(job, &server, shared).await;
         return job.transfer_all(vec![(0, file)], copy).await;
@@ -48,27 +48,11 @@ pub async fn take(job: &Job<'_>, url: &Url, ending: Ending, to: &TreeGoal) -> Re
             if ending != Ending::Contents {
                 job.report.directory();
             }
-            let (dir, name) = spot(to, own.as_deref())?;
-            Below { dir: make_directory(job, dir, &name).await?, target: target(to, own.as_deref()) }
+            let (dir, name) = to.spot(own)?;
+            Below { dir: make_directory(job, dir, &name).await?, target: to.target(own) }
         }
     };
     take.tree(url.directory(), into).await
-}
-
-fn spot(to: &TreeGoal, own: Option<&[u8]>) -> Result<(FileId, Name)> {
-    match to {
-        TreeGoal::Into { dir, .. } => {
-            Ok((*dir, Name::new(Bytes::copy_from_slice(own.ok_or_else(nameless)?))?))
-        }
-        TreeGoal::Name { dir, name, .. } => Ok((*dir, name.clone())),
-    }
-}
-
-fn target(to: &TreeGoal, own: Option<&[u8]>) -> Target {
-    match to {
-        TreeGoal::Into { path, .. } => Target::tree(path).below(own.unwrap_or_default()),
-        TreeGoal::Name { path, .. } => Target::tree(path),
-    }
 }
 
 /// A directory of the tree that something goes into; none of a dry run that would make it.
@@ -80,7 +64,7 @@ struct Below {
 /// Makes a directory, unless there is one. A dry run makes none.
 async fn make_directory(job: &Job<'_>, dir: FileId, name: &Name) -> Result<Option<FileId>> {
     let at = At::name(dir, name.clone());
-    match attr(job, &at).await? {
+    match job.there((Some(dir), name)).await? {
         Some(found) if found.kind == Kind::Directory => return Ok(Some(found.id)),
         Some(_) if !job.wanted.delete => return Err(not_a_directory()),
         _ if job.wanted.dry_run => return Ok(None),
@@ -90,15 +74,7 @@ async fn make_directory(job: &Job<'_>, dir: FileId, name: &Name) -> Result<Optio
     let made = job.client.fs().make(&job.client.call(), &at, New::Directory, &SetAttr::default()).await;
     match made {
         Err(error) if error.kind() != ErrorKind::Exists => Err(error),
-        _ => Ok(attr(job, &at).await?.map(|made| made.id)),
-    }
-}
-
-async fn attr(job: &Job<'_>, at: &At) -> Result<Option<Attr>> {
-    match job.client.fs().walk(&job.client.call(), at, Want::default()).await {
-        Ok(walked) => Ok(Some(walked.attr)),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+        _ => Ok(job.there((Some(dir), name)).await?.map(|made| made.id)),
     }
 }
 
@@ -261,8 +237,8 @@ impl Taken {
     /// Copies all of it or nothing. What is there of the same size and time stays.
     async fn copied(self, job: &Job<'_>, server: &Server, shared: &Progress) -> Result<Outcome> {
         let Some(dir) = self.dir else { return job.report.would(self.target).map(|()| Outcome::Unchanged) };
+        let there = job.there((Some(dir), &self.name)).await?;
         let at = At::name(dir, self.name);
-        let there = attr(job, &at).await?;
         let is_same = |there: &Attr| {
             let is_alike = Some(there.size) == self.entry.length && Some(there.mtime) == self.entry.modified;
             there.kind == Kind::File && is_alike
