@@ -1,6 +1,7 @@
 //! What tells an inode from an earlier one of the same number, and finds it again.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{OFlags, StatxTimestamp};
 use rustix::io::Errno;
@@ -103,12 +104,21 @@ pub(super) fn find(
     generation: u32,
 ) -> rustix::io::Result<Option<OwnedFd>> {
     let Some(handle) = Handle::of(shape, inode, generation) else { return Ok(None) };
-    match open(&on, handle) {
-        Ok(found) => Ok(Some(found)),
-        Err(Errno::STALE | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
-        Err(other) => Err(other),
+    let mut pauses = (0..PAUSES).map(|nth| SHORTEST_PAUSE * (1 << nth));
+    loop {
+        match (open(&on, handle), pauses.next()) {
+            (Ok(found), _) => return Ok(Some(found)),
+            (Err(Errno::STALE | Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS), _) => return Ok(None),
+            (Err(Errno::NOMEM), Some(pause)) => std::thread::sleep(pause),
+            (Err(other), _) => return Err(other),
+        }
     }
 }
+
+/// `ENOMEM` is also what ext4 says of a number while another file is being made of it: microseconds, unless that
+/// waits for the disk. Each pause is twice as long as the one before, 0.2 s in all.
+const PAUSES: u32 = 12;
+const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
 /// Asks for the handle of a file; there is none where the file system gives out none, or none to us; and
 /// it will not tomorrow.

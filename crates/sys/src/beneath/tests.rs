@@ -100,6 +100,37 @@ fn devices_sockets_and_pipes_are_held_and_never_opened() {
     }
 }
 
+/// While the machine makes a file of a number, it says that it is out of memory to whoever asks for the
+/// earlier one.
+#[test]
+fn a_file_whose_number_is_being_given_out_again_is_gone() {
+    let home = tempfile::tempdir().expect("a directory");
+    let beneath = at(home.path());
+    let top = beneath.itself().expect("it is held");
+    let gone = top.make(b"f", Fresh::File, 0o600).and_then(|held| held.facts()).expect("made");
+    top.remove(b"f", false).expect("it is there");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|threads| {
+        for name in [b"f", b"g"] {
+            let (top, done) = (&top, &done);
+            threads.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    top.make(name, Fresh::File, 0o600).expect("made");
+                    top.remove(name, false).expect("it is there");
+                }
+            });
+        }
+        for _ in 0..tries() {
+            let found = beneath.by_handle(gone.inode, gone.generation).map(|held| held.is_some());
+            if found.as_ref().ok() != Some(&false) {
+                done.store(true, Ordering::Relaxed);
+                panic!("{found:?}");
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
 #[test]
 fn an_inode_is_told_from_an_earlier_one_of_its_number() {
     let home = tempfile::tempdir().expect("a directory");

@@ -22,6 +22,8 @@ struct Nginx {
 struct Understood {
     /// Its first line.
     line: String,
+    /// A later one's is higher.
+    connection: u64,
     /// 499 if whoever asked had gone: then there was no answer.
     status: String,
     /// What the door said to it; `-` if it was not asked.
@@ -57,17 +59,22 @@ impl Nginx {
         panic!("nginx does not answer");
     }
 
-    /// Returns the requests it has understood since the last of `seen`, up to the one whose first
-    /// line is `last`, without that. It writes them down in order, each once it has answered.
-    async fn understood(&self, seen: &mut usize, last: &str) -> Vec<Understood> {
+    /// Returns what it understood on the connections since `last`, up to that of the request whose first line is
+    /// `next`, and sets `last` to that. Each is written down when its connection is done with, which may be
+    /// after the next one's: so it waits for as many answers as were seen.
+    async fn understood(&self, last: &mut u64, next: &str, answers: usize) -> Vec<Understood> {
         let written = async {
             loop {
                 let log = std::fs::read_to_string(self.dir.path().join("log")).unwrap_or_default();
-                let lines: Vec<_> = log.split_inclusive('\n').skip(*seen).collect();
-                let has_last = |line: &&str| line.starts_with(last) && line.ends_with('\n');
-                if let Some(count) = lines.iter().position(has_last) {
-                    *seen += count + 1;
-                    return lines[..count].iter().map(|line| Understood::read(line)).collect();
+                let whole = log.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+                let all: Vec<_> = whole.map(Understood::read).collect();
+                if let Some(after) = all.iter().find(|one| one.line == next).map(|one| one.connection) {
+                    let between = |one: &Understood| *last < one.connection && one.connection < after;
+                    let these: Vec<_> = all.into_iter().filter(between).collect();
+                    if these.iter().filter(|one| one.answered()).count() >= answers {
+                        *last = after;
+                        return these;
+                    }
                 }
                 tokio::task::yield_now().await;
             }
@@ -78,10 +85,14 @@ impl Nginx {
 
 impl Understood {
     fn read(line: &str) -> Self {
-        let mut parts = line.trim_end().rsplitn(3, '|').map(str::to_owned);
-        let mut part = || parts.next().expect("three parts");
-        let (of_door, status, line) = (part(), part(), part());
-        Self { line, status, of_door }
+        let mut parts = line.trim_end().rsplitn(4, '|').map(str::to_owned);
+        let mut part = || parts.next().expect("four parts");
+        let (of_door, status, connection, line) = (part(), part(), part(), part());
+        Self { line, connection: connection.parse().expect("a number"), status, of_door }
+    }
+
+    fn answered(&self) -> bool {
+        self.status != "499"
     }
 }
 
@@ -97,7 +108,7 @@ fn configuration(dir: &Path, port: u16, house: &House) -> String {
     let dir = dir.display();
     format!(
         "daemon off; worker_processes 1; pid {dir}/pid; error_log {dir}/errors; events {{ worker_connections 256; }}
-         http {{ log_format understood '$request|$status|$upstream_status'; access_log {dir}/log understood; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f;
+         http {{ log_format understood '$request|$connection|$status|$upstream_status'; access_log {dir}/log understood; client_body_temp_path {dir}/b; proxy_temp_path {dir}/p; fastcgi_temp_path {dir}/f;
            uwsgi_temp_path {dir}/u; scgi_temp_path {dir}/s;
            upstream door {{ server {}; keepalive 1; }}
            server {{ listen 127.0.0.1:{port}; proxy_http_version 1.1; proxy_set_header Connection '';
@@ -184,7 +195,7 @@ async fn nginx_and_the_door_agree_where_each_request_ends() {
     let house = House::open().await;
     house.put("public/mine", "MINE").await;
     let nginx = Nginx::before(&house).await;
-    let (mut seen, mut hidden_ones) = (0, 0);
+    let (mut last, mut hidden_ones) = (0, 0);
     let count = corpus("").len();
     for number in 0..count {
         // Anybody may make it, so it is there if the door ever took it for a request.
@@ -199,8 +210,8 @@ async fn nginx_and_the_door_agree_where_each_request_ends() {
         assert!(next.ends_with("MINE") && answers(&next) == 1, "after {request:?}: {next}");
         // One answer for each request that nginx understood, and what it did not understand as a
         // request was none for the door.
-        let understood = nginx.understood(&mut seen, &mine).await;
-        let answered = understood.iter().filter(|one| one.status != "499").count();
+        let understood = nginx.understood(&mut last, &mine, answers(&through)).await;
+        let answered = understood.iter().filter(|one| one.answered()).count();
         assert_eq!(answers(&through), answered, "{request:?}: {through}\n{understood:?}");
         let passed_on = understood.iter().any(|one| one.line == hidden && one.of_door == "201");
         let done = house.read(&format!("drop/{number}")).await.is_some();
