@@ -11,6 +11,7 @@
 mod listener;
 mod names;
 mod own;
+mod queues;
 #[cfg(test)]
 mod tests;
 mod tls;
@@ -36,6 +37,7 @@ use weft_core::service::CertificateChain;
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 pub use names::resolve;
 pub use own::own_addresses;
+pub use queues::queued_bytes_max;
 pub use tls::{Tls, TlsSettings};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).

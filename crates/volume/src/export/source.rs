@@ -8,11 +8,23 @@ use weft_core::{Error, ErrorKind, Result, Time, limits};
 use weft_sys::DiskFile;
 use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
+use weft_sys::net::queued_bytes_max;
 
 use super::lease::Lease;
 
-/// As much goes out in one call together with what is said before it; of what is not pinned more is not copied.
+/// As much goes out in one call together with what is said before it; more is not copied without need.
 const COPIED_BYTES_MAX: usize = 16 << 10;
+
+/// As much of one version is copied at once: what was read is in the processor's own memory still when it is sent.
+const COPY_BYTES: usize = 256 << 10;
+
+/// What is written later shows in pages that a socket was handed, until whoever receives them has read them. So of
+/// one version as many of the last bytes are copies as all queues hold: once those are sent, and the
+/// file is what it was, what went before them has been read as it was. Twice, for a server of this machine in
+/// between that passes pages on (`splice`) and has queues of its own. Decision 031.
+fn last_bytes_copied() -> u64 {
+    queued_bytes_max().map_or(u64::MAX, |queued| 2 * queued + limits::PIECE_BYTES_MAX as u64)
+}
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
 pub(super) struct FileSource {
@@ -64,24 +76,30 @@ impl FileSource {
         Ok((!bytes.is_empty()).then(|| Piece::Bytes(bytes.into())))
     }
 
-    /// Returns the next bytes if they are all there, and in memory. Of one version they are copies: what is written
-    /// later shows in pages that a socket was handed.
+    /// Returns the next bytes if they are all there, and in memory.
     fn at_once(&self, length: usize) -> Result<Option<Piece>> {
-        let pinned = self.pinned.is_some();
-        if (pinned || length <= COPIED_BYTES_MAX)
+        let after = self.left - length as u64;
+        let must_copy = self.pinned.is_some() && after < last_bytes_copied();
+        let length = if must_copy { length.min(COPY_BYTES) } else { length };
+        if (must_copy || length <= COPIED_BYTES_MAX)
             && let Some(bytes) = self.file.read_at_once(self.at, length)
         {
             self.look()?;
             return Ok(Some(Piece::Bytes(bytes.into())));
         }
-        let end = self.at + length as u64;
-        if pinned
-            || self.file.len().map_err(Error::unplaced)? < end
-            || !self.file.resident(self.at, length as u64)
+        if must_copy || !self.reaches(self.at + length as u64)? || !self.file.resident(self.at, length as u64)
         {
             return Ok(None);
         }
         Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))
+    }
+
+    /// Returns whether the file is still as long; of one version it is, or that is said to be gone.
+    fn reaches(&self, end: u64) -> Result<bool> {
+        match self.pinned {
+            Some(_) => self.look().map(|()| true),
+            None => Ok(self.file.len().map_err(Error::unplaced)? >= end),
+        }
     }
 
     fn look(&self) -> Result<()> {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use futures_util::future::try_join;
 use weft_core::acl::Circumstance;
 use weft_core::attr::{Attr, Changed, Kind, SetAttr};
 use weft_core::form::{
@@ -97,7 +98,8 @@ impl View<'_> {
             made => made?,
         };
         let (held, hasher) = (Arc::new(held), blake3::Hasher::new());
-        Ok(StagedPart { bytes: 0, hasher, file, held, dir: dir.held.clone(), name, published: false })
+        let dir = dir.held.clone();
+        Ok(StagedPart { bytes: 0, on_its_way: 0, hasher, file, held, dir, name, published: false })
     }
 
     /// Puts staged bytes in their place.
@@ -299,20 +301,23 @@ impl ExportStage {
         if offset == 0 && part.bytes > 0 {
             let file = part.file.clone();
             self.volume.apart(call.until, move || file.set_length(0).map_err(Error::unplaced)).await?;
-            (part.bytes, part.hasher) = (0, blake3::Hasher::new());
+            (part.bytes, part.on_its_way, part.hasher) = (0, 0, blake3::Hasher::new());
         }
         if offset != part.bytes {
             return Err(Error::invalid(format!("the part goes on at byte {}", part.bytes)));
         }
         let mut lease = self.lease(call, &staging).await?;
-        while let Some(piece) = data.next(limits::PIECE_BYTES_MAX).await? {
+        let mut next = data.next(limits::PIECE_BYTES_MAX).await?;
+        while let Some(piece) = next {
             if !lease.is_good() {
                 // Refused as the next request would be: `Revoked` would say that the credential has ended.
                 lease = self.lease(call, &staging).await?;
             }
             let bytes = Piece::into_bytes(piece)?;
             check_size(part.bytes.checked_add(bytes.len() as u64).ok_or_else(too_large)?)?;
-            part = self.volume.put_piece(part, bytes).await?;
+            // While one piece lands the next is pulled.
+            let landing = self.volume.put_piece(part, bytes);
+            (part, next) = try_join(landing, data.next(limits::PIECE_BYTES_MAX)).await?;
         }
         Ok(shown(number, &part))
     }
@@ -411,6 +416,7 @@ impl Volume {
             part.file.write_at(&bytes, at).map_err(Error::unplaced)?;
             part.hasher.update(&bytes);
             part.bytes += bytes.len() as u64;
+            part.send_on_its_way();
             Ok(part)
         };
         self.apart(self.sys_deadline(), write).await

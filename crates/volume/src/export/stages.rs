@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::form::At;
 use weft_core::{CallerId, Error, ErrorKind, FileId, Name, Result, StageId, Time, limits};
+use weft_sys::DiskFile;
 use weft_sys::beneath::Held;
 use weft_sys::disk::RealFile;
 
@@ -57,6 +58,8 @@ pub(super) struct Staging {
 /// Bytes of one part.
 pub(super) struct StagedPart {
     pub(super) bytes: u64,
+    /// As many of the first of them are on their way to the disk.
+    pub(super) on_its_way: u64,
     pub(super) hasher: blake3::Hasher,
     pub(super) file: Arc<RealFile>,
     /// The file itself, whatever has its name.
@@ -159,6 +162,17 @@ impl Staging {
     /// Returns the parts by number, from one on.
     pub(super) fn parts(&self, from: u32) -> Vec<(u32, Arc<tokio::sync::Mutex<StagedPart>>)> {
         self.lock().range(from..).map(|(number, part)| (*number, part.clone())).collect()
+    }
+}
+
+impl StagedPart {
+    /// Has what came begin its way to the disk, so that a flush at the end does not find all of it left to do.
+    pub(super) fn send_on_its_way(&mut self) {
+        let length = self.bytes - self.on_its_way;
+        if length >= limits::STORE_STRETCH_BYTES {
+            self.file.write_behind(self.on_its_way, length);
+            self.on_its_way = self.bytes;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt;
 use rustix::process::Signal;
 use weft_conformance::run::{have, not_run};
 
@@ -51,6 +52,62 @@ fn a_shared_directory_is_read_and_written_by_every_way_in() {
     node.run(&["unshare", "/data"]).ok();
     assert_eq!(http.get("/data/f").status, 404);
     assert_eq!(fs::read(mine.join("f")).expect("untouched"), b"CHANGED");
+}
+
+/// More than what the queues of two sockets may hold twice, where those are not set far up.
+const LARGE_BYTES: usize = 96 << 20;
+
+/// Asks for the large file and reads all of it but the last bytes, `unread` of them.
+fn read_but(node: &Node, unread: impl FnOnce(&TcpStream) -> usize) -> (TcpStream, Vec<u8>, usize) {
+    let mut socket = node.http(Some(&node.token())).begin("GET", "/data/large", &[]);
+    sockopt::set_socket_recv_buffer_size(&socket, 4 << 20).expect("it can be set");
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        socket.read_exact(&mut byte).expect("a head");
+        head.push(byte[0]);
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head));
+    let unread = unread(&socket);
+    let mut came = vec![0; LARGE_BYTES - unread];
+    socket.read_exact(&mut came).expect("it comes");
+    (socket, came, unread)
+}
+
+/// Changes each of its bytes where they are.
+fn write_into_large(node: &Node) {
+    let mut file = fs::OpenOptions::new().write(true).open(node.path("mine/large")).expect("it is there");
+    file.write_all(&noise(4, LARGE_BYTES)).expect("written");
+}
+
+#[test]
+fn what_is_on_its_way_of_a_file_comes_as_it_was_whatever_is_written_into_it() {
+    let node = sharing();
+    let bytes = noise(3, LARGE_BYTES);
+    node.write("mine/large", &bytes);
+    let quarter = |socket: &TcpStream| {
+        sockopt::socket_recv_buffer_size(socket).expect("it has one").next_multiple_of(4) / 4
+    };
+    let (mut socket, mut came, unread) = read_but(&node, quarter);
+    soon("all of it is sent", || rustix::io::ioctl_fionread(&socket).is_ok_and(|held| held == unread as u64));
+    write_into_large(&node);
+    let before = came.len();
+    came.resize(LARGE_BYTES, 0);
+    socket.read_exact(&mut came[before..]).expect("it is there");
+    assert!(came == bytes, "bytes of two versions");
+}
+
+#[test]
+fn a_file_that_is_written_into_while_more_than_the_queues_hold_is_unread_breaks_off() {
+    let node = sharing();
+    node.write("mine/large", noise(3, LARGE_BYTES));
+    for unread in [LARGE_BYTES - (1 << 20), LARGE_BYTES / 4] {
+        let (mut socket, ..) = read_but(&node, |_| unread);
+        write_into_large(&node);
+        let mut rest = Vec::new();
+        let ended = socket.read_to_end(&mut rest);
+        println!("{} bytes came of {unread}, {ended:?}", rest.len());
+        assert!(rest.len() < unread, "whole, of two versions");
+    }
 }
 
 #[test]
