@@ -700,7 +700,7 @@ pub const STORE_SEAL_GROUPS_MAX: usize = 256;
 pub const STORE_REAP_DELAY: Duration = Duration::from_secs(1);
 /// Files of removed objects that go with one flush.
 pub const STORE_REAP_MAX: usize = 1024;
-/// Bytes in one stretch of an object that goes to the disk as soon as one pull has written it
+/// Bytes in one stretch of an object, or of an upload, that goes to the disk as soon as one pull has written it
 /// whole, so that a flush at the end does not find all of it left to do.
 pub const STORE_STRETCH_BYTES: u64 = 8 << 20;
 /// Bytes that are read, hashed or written without handing the work to another thread.

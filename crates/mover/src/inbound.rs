@@ -22,8 +22,8 @@ pub trait Incoming: Send {
     fn left(&self) -> Option<u64>;
 }
 
-/// A source of what a door receives. It waits for its share before each piece; the slot goes
-/// back when the next piece is asked for, so that storing a piece is part of its turn.
+/// A source of what a door receives. It waits for its share before each piece; the slot goes back when the next
+/// piece is asked for: who asks once a piece is stored has that in its turn as well.
 ///
 /// Only the time that the sender was waited for counts against it: whoever stores may be slow.
 pub struct Inbound<'a> {

@@ -38,7 +38,17 @@ struct Watched<'s> {
     stopped: Option<Stopped>,
 }
 
+/// As many bytes at least are worth the question how much of what is sent may lie unread.
+const LARGE_BYTES: u64 = 4 << 20;
+
 impl Watched<'_> {
+    async fn next(&mut self, unread: Option<u64>) -> Result<Option<Piece>> {
+        match unread {
+            Some(unread) => self.source.next_to_send(limits::PIECE_BYTES_MAX, unread).await,
+            None => self.source.next(limits::PIECE_BYTES_MAX).await,
+        }
+    }
+
     fn stopped(&mut self) -> &mut Stopped {
         self.stopped.get_or_insert_with(|| self.source.stopped())
     }
@@ -64,11 +74,12 @@ impl<'a> Outbound<'a> {
     /// connection must be reset, unless nothing was sent.
     pub async fn send(&mut self, head: &[u8], source: &mut dyn Source, after: More) -> Result<()> {
         let promised = source.length();
+        let unread = promised.filter(|bytes| *bytes >= LARGE_BYTES).and_then(|_| self.socket.unread_max());
         let mut watched = Watched { source, stopped: None };
         let mut pulled = 0;
         let mut head = head;
         let mut permit = self.first_permit(promised, &mut watched).await?;
-        while let Some(piece) = watched.source.next(limits::PIECE_BYTES_MAX).await? {
+        while let Some(piece) = watched.next(unread).await? {
             pulled += piece.length() as u64;
             let more = if promised == Some(pulled) { after } else { More::Follows };
             let load = Load { head, piece: Some(piece) };

@@ -11,10 +11,11 @@
 mod listener;
 mod names;
 mod own;
-mod queues;
+mod route;
 #[cfg(test)]
 mod tests;
 mod tls;
+mod unread;
 
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -37,7 +38,6 @@ use weft_core::service::CertificateChain;
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 pub use names::resolve;
 pub use own::own_addresses;
-pub use queues::queued_bytes_max;
 pub use tls::{Tls, TlsSettings};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).

@@ -85,6 +85,13 @@ pub trait Source: Send {
     /// end. After an error or the end there is nothing more.
     async fn next(&mut self, max: usize) -> Result<Option<Piece>>;
 
+    /// As [`Source::next`], for whoever hands files' pages to a socket, where somebody may write into them: `unread`
+    /// bytes of those that were handed over last may not have been read by anybody when the next piece is pulled. So
+    /// as many of the last ones must be bytes, of a source that is of one version.
+    async fn next_to_send(&mut self, max: usize, _unread: u64) -> Result<Option<Piece>> {
+        self.next(max).await
+    }
+
     /// Returns how many bytes are left, if that is known.
     fn length(&self) -> Option<u64>;
 

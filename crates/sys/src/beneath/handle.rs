@@ -116,8 +116,8 @@ pub(super) fn find(
 }
 
 /// `ENOMEM` is also what ext4 says of a number while another file is being made of it: microseconds, unless that
-/// waits for the disk. Each pause is twice as long as the one before, 0.2 s in all.
-const PAUSES: u32 = 12;
+/// waits for the disk. Each pause is twice as long as the one before, 26 ms in all: others wait behind it.
+const PAUSES: u32 = 9;
 const SHORTEST_PAUSE: Duration = Duration::from_micros(50);
 
 /// Asks for the handle of a file; there is none where the file system gives out none, or none to us; and

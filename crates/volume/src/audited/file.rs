@@ -88,16 +88,27 @@ struct AuditedSource {
     tally: Arc<Tally>,
 }
 
-#[async_trait]
-impl Source for AuditedSource {
-    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let piece = self.below.next(max).await;
+impl AuditedSource {
+    async fn counted(&mut self, piece: Result<Option<Piece>>) -> Result<Option<Piece>> {
         match &piece {
             Ok(Some(piece)) => _ = self.tally.count(piece.length() as u64),
             Ok(None) => {}
             Err(error) => self.tally.cut_off(error).await,
         }
         piece
+    }
+}
+
+#[async_trait]
+impl Source for AuditedSource {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        let piece = self.below.next(max).await;
+        self.counted(piece).await
+    }
+
+    async fn next_to_send(&mut self, max: usize, unread: u64) -> Result<Option<Piece>> {
+        let piece = self.below.next_to_send(max, unread).await;
+        self.counted(piece).await
     }
 
     fn length(&self) -> Option<u64> {

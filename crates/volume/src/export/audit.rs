@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join;
 use weft_core::form::{Ack, At, Call};
 use weft_core::service::{AuditOutcome, AuditRecord, AuditSubject};
 use weft_core::{Error, FileId, Result, Rights};
@@ -78,18 +79,25 @@ fn words(view: &View<'_>, bound: &Bound, right: Rights) -> String {
 }
 
 impl Volume {
-    /// Brings what an act changed to disk, if its answer is to say so, and records it.
+    /// Brings what an act changed to disk, if its answer is to say so, and records it meanwhile: both are there
+    /// before the answer, and whoever waits does so for one disk's flush and not for two.
     pub(super) async fn leave(self: &Arc<Self>, call: &Call, mut deed: Deed) -> Result<()> {
-        if call.ack == Ack::Durable {
-            for flush in std::mem::take(&mut deed.flush) {
+        let flushes = if call.ack == Ack::Durable { std::mem::take(&mut deed.flush) } else { Vec::new() };
+        let bring = async {
+            for flush in flushes {
                 self.flush(call, flush).await?;
             }
-        }
-        if let Some((path, id)) = &deed.fresh {
-            self.bind_fresh(path, *id).await?;
-        }
-        let Some(record) = self.record_of(call, &deed)? else { return Ok(()) };
-        self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+            match &deed.fresh {
+                // Of what is on disk only: the old place would have lost its policy if it were back after a crash.
+                Some((path, id)) => self.bind_fresh(path, *id).await,
+                None => Ok(()),
+            }
+        };
+        let record = async {
+            let Some(record) = self.record_of(call, &deed)? else { return Ok(()) };
+            self.space.write(call.ack, move |txn| txn.note(AUDITS, &record)).await.map(drop)
+        };
+        try_join(bring, record).await.map(drop)
     }
 
     async fn flush(self: &Arc<Self>, call: &Call, flush: Flush) -> Result<()> {

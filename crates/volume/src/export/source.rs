@@ -8,7 +8,6 @@ use weft_core::{Error, ErrorKind, Result, Time, limits};
 use weft_sys::DiskFile;
 use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
-use weft_sys::net::queued_bytes_max;
 
 use super::lease::Lease;
 
@@ -17,14 +16,6 @@ const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// As much of one version is copied at once: what was read is in the processor's own memory still when it is sent.
 const COPY_BYTES: usize = 256 << 10;
-
-/// What is written later shows in pages that a socket was handed, until whoever receives them has read them. So of
-/// one version as many of the last bytes are copies as all queues hold: once those are sent, and the
-/// file is what it was, what went before them has been read as it was. Twice, for a server of this machine in
-/// between that passes pages on (`splice`) and has queues of its own. Decision 031.
-fn last_bytes_copied() -> u64 {
-    queued_bytes_max().map_or(u64::MAX, |queued| 2 * queued + limits::PIECE_BYTES_MAX as u64)
-}
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
 pub(super) struct FileSource {
@@ -50,7 +41,8 @@ pub(super) fn changed_while_read() -> Error {
 }
 
 impl FileSource {
-    async fn pull(&mut self, max: usize) -> Result<Option<Piece>> {
+    /// `unread` is how many bytes of pages may not have been read yet, of whoever sends pages.
+    async fn pull(&mut self, max: usize, unread: Option<u64>) -> Result<Option<Piece>> {
         self.lease.check().await?;
         let length =
             max.clamp(1, limits::PIECE_BYTES_MAX).min(usize::try_from(self.left).unwrap_or(usize::MAX));
@@ -58,7 +50,7 @@ impl FileSource {
             return if self.lease.stalls { Ok(None) } else { self.look().map(|()| None) };
         }
         if !self.lease.stalls
-            && let Some(piece) = self.at_once(length)?
+            && let Some(piece) = self.at_once(length, unread)?
         {
             return Ok(Some(piece));
         }
@@ -77,9 +69,8 @@ impl FileSource {
     }
 
     /// Returns the next bytes if they are all there, and in memory.
-    fn at_once(&self, length: usize) -> Result<Option<Piece>> {
-        let after = self.left - length as u64;
-        let must_copy = self.pinned.is_some() && after < last_bytes_copied();
+    fn at_once(&self, length: usize, unread: Option<u64>) -> Result<Option<Piece>> {
+        let must_copy = self.pinned.is_some() && !self.may_send_pages(length, unread);
         let length = if must_copy { length.min(COPY_BYTES) } else { length };
         if (must_copy || length <= COPIED_BYTES_MAX)
             && let Some(bytes) = self.file.read_at_once(self.at, length)
@@ -87,19 +78,35 @@ impl FileSource {
             self.look()?;
             return Ok(Some(Piece::Bytes(bytes.into())));
         }
-        if must_copy || !self.reaches(self.at + length as u64)? || !self.file.resident(self.at, length as u64)
-        {
+        if must_copy {
+            return Ok(None);
+        }
+        self.look()?;
+        let end = self.at + length as u64;
+        if self.file.len().map_err(Error::unplaced)? < end || !self.file.resident(self.at, length as u64) {
             return Ok(None);
         }
         Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))
     }
 
-    /// Returns whether the file is still as long; of one version it is, or that is said to be gone.
-    fn reaches(&self, end: u64) -> Result<bool> {
-        match self.pinned {
-            Some(_) => self.look().map(|()| true),
-            None => Ok(self.file.len().map_err(Error::unplaced)? >= end),
+    /// What is written later shows in pages that a socket was handed, until they have been read. So of one version
+    /// pages go only if more bytes come after them than may be unread: once those are sent, as copies, and the file
+    /// is what it was, the pages have been read as they were. Decision 031.
+    fn may_send_pages(&self, length: usize, unread: Option<u64>) -> bool {
+        let after = self.left.saturating_sub(length as u64);
+        unread.is_some_and(|unread| after >= unread.saturating_add(limits::PIECE_BYTES_MAX as u64))
+    }
+
+    /// Notes what was handed out.
+    fn passed(&mut self, answer: Result<Option<Piece>>) -> Result<Option<Piece>> {
+        match &answer {
+            Ok(Some(piece)) => {
+                self.at += piece.length() as u64;
+                self.left = self.left.saturating_sub(piece.length() as u64);
+            }
+            Ok(None) | Err(_) => self.left = 0,
         }
+        answer.map_err(|e| e.op("read").about(self.lease.id))
     }
 
     fn look(&self) -> Result<()> {
@@ -116,15 +123,13 @@ fn look_at(file: &RealFile, pinned: Option<Stamp>) -> Result<()> {
 #[async_trait]
 impl Source for FileSource {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let answer = self.pull(max).await;
-        match &answer {
-            Ok(Some(piece)) => {
-                self.at += piece.length() as u64;
-                self.left = self.left.saturating_sub(piece.length() as u64);
-            }
-            Ok(None) | Err(_) => self.left = 0,
-        }
-        answer.map_err(|e| e.op("read").about(self.lease.id))
+        let answer = self.pull(max, None).await;
+        self.passed(answer)
+    }
+
+    async fn next_to_send(&mut self, max: usize, unread: u64) -> Result<Option<Piece>> {
+        let answer = self.pull(max, Some(unread)).await;
+        self.passed(answer)
     }
 
     fn length(&self) -> Option<u64> {

@@ -283,7 +283,9 @@ impl ExportStage {
         if !(1..=limits::STAGE_PARTS_MAX).contains(&number) {
             return Err(Error::invalid("a part's number is 1 to 10000"));
         }
-        let staging = self.may_go_on(call).await?;
+        call.check(self.volume.sys.clock())?;
+        let staging = self.staging()?;
+        let mut lease = self.lease(call, &staging).await?;
         let making = self.volume.sys.within(call.until, async { Ok(staging.making.lock().await) }).await?;
         let part = match staging.part(number) {
             Some(part) => part,
@@ -306,7 +308,6 @@ impl ExportStage {
         if offset != part.bytes {
             return Err(Error::invalid(format!("the part goes on at byte {}", part.bytes)));
         }
-        let mut lease = self.lease(call, &staging).await?;
         let mut next = data.next(limits::PIECE_BYTES_MAX).await?;
         while let Some(piece) = next {
             if !lease.is_good() {
@@ -316,7 +317,7 @@ impl ExportStage {
             let bytes = Piece::into_bytes(piece)?;
             check_size(part.bytes.checked_add(bytes.len() as u64).ok_or_else(too_large)?)?;
             // While one piece lands the next is pulled.
-            let landing = self.volume.put_piece(part, bytes);
+            let landing = self.volume.put_piece(part, bytes, lease.stalls);
             (part, next) = try_join(landing, data.next(limits::PIECE_BYTES_MAX)).await?;
         }
         Ok(shown(number, &part))
@@ -405,12 +406,14 @@ impl ExportStage {
 }
 
 impl Volume {
-    /// Adds bytes to a part: here where that does not wait for anybody, else apart.
+    /// Adds bytes to a part: few of them here, unless that may wait for a network or another program.
     async fn put_piece(
         &self,
         mut part: tokio::sync::OwnedMutexGuard<StagedPart>,
         bytes: bytes::Bytes,
+        stalls: bool,
     ) -> Result<tokio::sync::OwnedMutexGuard<StagedPart>> {
+        let is_quick = !stalls && bytes.len() as u64 <= limits::STORE_INLINE_BYTES;
         let write = move || {
             let at = part.bytes;
             part.file.write_at(&bytes, at).map_err(Error::unplaced)?;
@@ -419,7 +422,7 @@ impl Volume {
             part.send_on_its_way();
             Ok(part)
         };
-        self.apart(self.sys_deadline(), write).await
+        if is_quick { write() } else { self.apart(self.sys_deadline(), write).await }
     }
 }
 

@@ -3,8 +3,9 @@
 //! The machine stamps a change with a clock that moves in ticks of milliseconds. Of a file whose stamp
 //! is of the present tick nobody can say that it will not be written again under the same stamp: it is
 //! *young*, and has a version that is for the rest of the tick only, and another one once Weft has written
-//! it. When the tick is over, two equal stamps of one inode mean equal bytes. Whoever can wait a tick gets
-//! the lasting one.
+//! it. When the tick is over, two equal stamps of one inode mean equal bytes: but for one call of `write` that
+//! takes longer than the tick, which is stamped when it begins, and for pages that a program has mapped and written
+//! before. Whoever can wait a tick gets the lasting one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

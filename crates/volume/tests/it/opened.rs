@@ -1,10 +1,10 @@
 //! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
 
 use std::fs;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
-use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Pin, Range};
+use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Piece, Pin, Range};
 use weft_core::{ErrorKind, Rights};
 
 use super::export::Site;
@@ -92,4 +92,43 @@ async fn what_was_pulled_of_one_version_is_a_copy_of_it() {
     let piece = source.next(bytes.len()).await.works().expect("there is more");
     fs::write(&path, pattern(100_000, 2)).expect("written in place");
     assert!(piece.into_bytes().works()[..] == bytes[..], "it is on its way already");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_one_version_pages_are_sent_only_if_more_follows_than_may_be_unread() {
+    const MIB: usize = 1 << 20;
+    const UNREAD: usize = 3 * MIB;
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let (path, bytes) = (site.home.path().join("f"), pattern(8 * MIB + 1, 1));
+    fs::write(&path, &bytes).expect("written");
+    let call = request(&laws);
+    let pinned = OpenHow { pin: Pin::Version, ..how(Rights::READ) };
+    let opened = laws.fs.open(&call, &at("f"), &pinned).await.works();
+    let source = async || opened.file.read(&call, Range::ALL).await.works();
+    let (mut sent, mut to_send) = (Vec::new(), source().await);
+    while let Some(piece) = to_send.next_to_send(MIB, UNREAD as u64).await.works() {
+        let follows = bytes.len() - sent.len() - piece.length();
+        let are_pages = matches!(piece, Piece::File { .. });
+        assert_eq!(are_pages, follows >= UNREAD + MIB, "{piece:?}, {follows} follow");
+        sent.extend_from_slice(&piece.into_bytes().works());
+    }
+    assert!(sent == bytes);
+    let mut pulled = source().await;
+    while let Some(piece) = pulled.next(MIB).await.works() {
+        assert!(matches!(piece, Piece::Bytes(_)), "{piece:?} for who may keep it");
+    }
+    // Whoever has been sent pages is told of a change before the last piece.
+    let was = fs::metadata(&path).and_then(|file| file.modified()).expect("it has a time");
+    for until in [MIB, 6 * MIB, 8 * MIB] {
+        let (mut sent, mut to_send) = (0, source().await);
+        while sent < until {
+            let piece = to_send.next_to_send(MIB, UNREAD as u64).await.works();
+            sent += piece.expect("there is more").length();
+        }
+        let change = fs::OpenOptions::new().write(true).open(&path).expect("it is there");
+        change.set_modified(SystemTime::UNIX_EPOCH).expect("it can be set");
+        assert_eq!(to_send.next_to_send(MIB, UNREAD as u64).await.fails(), ErrorKind::Conflict, "{until}");
+        change.set_modified(was).expect("it can be set");
+    }
 }
