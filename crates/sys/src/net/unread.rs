@@ -22,29 +22,29 @@ impl Socket {
         }
         match (self.peer, &self.stream) {
             (Peer::Address(peer), Stream::Tcp(stream)) => unread_over(peer, stream.local_addr().ok()?),
-            _ => sent_max("wmem_default", "wmem_max"),
+            _ => buffer_max("core/wmem_default", "core/wmem_max"),
         }
     }
 }
 
 fn unread_over(peer: SocketAddr, own: SocketAddr) -> Option<u64> {
-    let sent = sent_max("../ipv4/tcp_wmem", "wmem_max")?;
+    let sent = buffer_max("ipv4/tcp_wmem", "core/wmem_max")?;
     match device_to(peer.ip().to_canonical(), own.ip().to_canonical())? {
         Device::Wire => Some(sent),
         // Twice, for a server in between that passes pages on (`splice`) and has queues of its own.
-        Device::Loopback => Some(2 * (sent + sent_max("../ipv4/tcp_rmem", "rmem_max")?)),
+        Device::Loopback => Some(2 * (sent + buffer_max("ipv4/tcp_rmem", "core/rmem_max")?)),
         Device::Other => None,
     }
 }
 
 /// Returns how large a buffer may be: what the machine makes it, or twice what a program may ask for (socket(7)).
-fn sent_max(made: &str, asked: &str) -> Option<u64> {
+fn buffer_max(made: &str, asked: &str) -> Option<u64> {
     Some(largest(made)?.max(2 * largest(asked)?))
 }
 
 /// Returns the largest number of a setting.
 fn largest(setting: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("/proc/sys/net/core/{setting}")).ok()?;
+    let text = fs::read_to_string(format!("/proc/sys/net/{setting}")).ok()?;
     text.split_ascii_whitespace().filter_map(|number| number.parse().ok()).max()
 }
 
@@ -59,7 +59,7 @@ mod tests {
         let address = listener.address().expect("it has one");
         let (there, here) = tokio::join!(Socket::connect(address), listener.accept());
         let (there, here) = (there.expect("it connects"), here.expect("it is taken"));
-        let received = largest("../ipv4/tcp_rmem").expect("Linux says so");
+        let received = largest("ipv4/tcp_rmem").expect("Linux says so");
         assert_eq!(here.unread_max(), there.unread_max());
         assert!(here.unread_max().is_some_and(|most| most > 2 * received));
         let (local, _other) = Socket::pair().expect("made");

@@ -16,8 +16,9 @@ use super::Volume;
 use super::audit::Deed;
 use super::lease::Lease;
 use super::names::{check_size, too_large};
-use super::source::{FileSource, changed_while_read, stamp_of};
+use super::source::{FileSource, stamp_of};
 use super::view::{Node, View};
+use crate::managed::changed_while_read;
 
 /// A file to read or write.
 pub(super) struct ExportFile {

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use weft_core::form::{Piece, Source, Stopped};
-use weft_core::{Error, ErrorKind, Result, Time, limits};
+use weft_core::{Error, Result, Time, limits};
 use weft_sys::DiskFile;
 use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
 
 use super::lease::Lease;
+use crate::managed::{advance, changed_while_read};
 
 /// As much goes out in one call together with what is said before it; more is not copied without need.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -34,10 +35,6 @@ pub(super) type Stamp = (u64, Time);
 
 pub(super) fn stamp_of(facts: &Facts) -> Stamp {
     (facts.size, facts.mtime)
-}
-
-pub(super) fn changed_while_read() -> Error {
-    Error::new(ErrorKind::Conflict, "the file changed while it was read")
 }
 
 impl FileSource {
@@ -83,7 +80,9 @@ impl FileSource {
         }
         self.look()?;
         let end = self.at + length as u64;
-        if self.file.len().map_err(Error::unplaced)? < end || !self.file.resident(self.at, length as u64) {
+        // The length of one version is in what was looked at.
+        let is_cut = self.pinned.is_none() && self.file.len().map_err(Error::unplaced)? < end;
+        if is_cut || !self.file.resident(self.at, length as u64) {
             return Ok(None);
         }
         Ok(Some(Piece::File { file: self.file.clone(), at: self.at, length }))
@@ -99,13 +98,7 @@ impl FileSource {
 
     /// Notes what was handed out.
     fn passed(&mut self, answer: Result<Option<Piece>>) -> Result<Option<Piece>> {
-        match &answer {
-            Ok(Some(piece)) => {
-                self.at += piece.length() as u64;
-                self.left = self.left.saturating_sub(piece.length() as u64);
-            }
-            Ok(None) | Err(_) => self.left = 0,
-        }
+        advance(&answer, &mut self.at, &mut self.left);
         answer.map_err(|e| e.op("read").about(self.lease.id))
     }
 

@@ -102,8 +102,20 @@ impl ObjectSource {
 }
 
 /// What a pinned open says where its version is gone.
-pub(super) fn changed_while_read() -> Error {
+pub(crate) fn changed_while_read() -> Error {
     Error::new(ErrorKind::Conflict, "the file changed while it was read")
+}
+
+/// Notes what was handed out of a range: where it goes on, and how much is left. After an error or the end
+/// nothing is.
+pub(crate) fn advance(answer: &Result<Option<Piece>>, at: &mut u64, left: &mut u64) {
+    match answer {
+        Ok(Some(piece)) => {
+            *at += piece.length() as u64;
+            *left = left.saturating_sub(piece.length() as u64);
+        }
+        Ok(None) | Err(_) => *left = 0,
+    }
 }
 
 #[async_trait]
@@ -116,13 +128,7 @@ impl Source for ObjectSource {
             Ok(piece) => self.unwritten().map(|()| piece),
             Err(error) => Err(error),
         };
-        match &answer {
-            Ok(Some(piece)) => {
-                self.at += piece.length() as u64;
-                self.left = self.left.saturating_sub(piece.length() as u64);
-            }
-            Ok(None) | Err(_) => self.left = 0,
-        }
+        advance(&answer, &mut self.at, &mut self.left);
         answer.map_err(|e| e.op("read").about(self.lease.id))
     }
 
