@@ -1,6 +1,7 @@
 //! WebDAV clients that nobody here wrote, against a real node: over files that it manages and over a
 //! directory that it shares in place.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -289,6 +290,56 @@ fn a_tree_that_is_removed_leaves_what_is_shared_in_it() {
         assert_eq!(fs::read_to_string(directory.join("theirs")).expect("it is there"), "stays", "{method}");
     }
     assert_eq!(http.ask("GET", "/managed/d/e/own", &[], b"").status, 404);
+}
+
+#[test]
+fn what_comes_to_a_tree_while_it_moves_to_another_volume_is_not_lost() {
+    let home = Furnished::new();
+    let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+    assert_eq!(http.ask("MKCOL", "/managed/d", &[], b"").status, 201);
+    for n in 0..150 {
+        assert_eq!(http.put(&format!("/managed/d/{n}"), b"first").status, 201);
+    }
+    let mover = http.clone();
+    let moving =
+        std::thread::spawn(move || mover.ask("MOVE", "/managed/d/", &["Destination: /shared/d"], b"").status);
+    // Some replace what is there, some come to it: what was acknowledged has to be at either place.
+    let mut put = BTreeMap::new();
+    for n in 0.. {
+        let name = if n % 2 == 0 { format!("{}", 149 - n / 2 % 150) } else { format!("late-{n}") };
+        let content = format!("content {n}").into_bytes();
+        if http.put(&format!("/managed/d/{name}"), &content).status / 100 == 2 {
+            put.insert(name, content);
+        }
+        if moving.is_finished() {
+            break;
+        }
+    }
+    let status = moving.join().expect("it answers");
+    assert!([201, 207].contains(&status) && put.len() > 2, "{status}, {} were put", put.len());
+    for (name, content) in put {
+        let places = ["managed", "shared"].map(|at| http.get(&format!("/{at}/d/{name}")).body);
+        assert!(places.contains(&content), "{name} is at neither place, after {status}");
+    }
+}
+
+#[test]
+fn a_tree_that_moves_to_another_volume_keeps_its_times_and_links() {
+    let home = Furnished::new();
+    let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+    let old = home.node.make_dir("of the machine/d");
+    home.node.make_dir("of the machine/d/below");
+    home.node.write("of the machine/d/below/f", "its bytes");
+    std::os::unix::fs::symlink("below/f", old.join("link")).expect("it can be made");
+    fs::create_dir(old.join("empty")).expect("it can be made");
+    let set = Command::new("touch").args(["-d", "@1700000000"]).arg(old.join("below/f")).status();
+    assert!(set.expect("it is installed").success());
+    assert_eq!(http.ask("MOVE", "/shared/d/", &["Destination: /managed/moved"], b"").status, 201);
+    assert!(!old.exists(), "it is gone where it was");
+    assert_eq!(http.get("/managed/moved/link").body, b"its bytes");
+    let head = http.get("/managed/moved/below/f").head;
+    assert!(head.contains("Tue, 14 Nov 2023 22:13:20 GMT"), "{head}");
+    assert_eq!(home.node.run(&["ls", "/managed/moved"]).ok().split_whitespace().count(), 3);
 }
 
 #[test]

@@ -136,11 +136,13 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
     let said = put::time_to_set(x, &At::root(asked.to.clone()), asked.mtime).await;
     let as_is =
         AsIs { mode: fresh, mtime: said.or((asked.moves && fresh).then_some(SetTime::At(from.mtime))) };
-    copied(&mut trees, asked, source, &from, as_is).await.map_err(|error| told_of(error, asked))?;
-    if asked.moves && trees.failures.is_empty() {
+    trees.moves = asked.moves;
+    let copied = copied(&mut trees, asked, source, &from, as_is).await;
+    if let Some(version) = copied.map_err(|error| told_of(error, asked))?
+        && asked.moves
+    {
         // What was written to it since it was copied stays.
-        let version = (from.kind == Kind::File).then_some(VersionIs::Exactly(from.id, from.version));
-        let guard = Guard { version, ctime: None };
+        let guard = Guard { version: Some(version), ctime: None };
         let gone = remove::one_or_tree(x, &mut trees, &asked.from, &from, &guard).await;
         gone.map_err(|error| Stopped::At(error, Act::Remove))?;
     }
@@ -198,17 +200,20 @@ async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Att
     Ok(())
 }
 
-async fn copied(trees: &mut Trees<'_>, asked: &Asked, source: &At, from: &Attr, as_is: AsIs) -> Result<()> {
-    match from.kind {
-        Kind::Directory => {
-            trees.copy(&asked.from, from, &asked.to, asked.deep).await;
-            Ok(())
-        }
-        _ => {
-            let guard = guard_of(asked.overwrites);
-            trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(|_| ())
-        }
+/// Copies it; a directory that moves is gone thereafter. Returns what of a file was copied.
+async fn copied(
+    trees: &mut Trees<'_>,
+    asked: &Asked,
+    source: &At,
+    from: &Attr,
+    as_is: AsIs,
+) -> Result<Option<VersionIs>> {
+    if from.kind == Kind::Directory {
+        trees.copy(&asked.from, from, &asked.to, asked.deep).await;
+        return Ok(None);
     }
+    let guard = guard_of(asked.overwrites);
+    trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(Some)
 }
 
 /// Tells what did not go.

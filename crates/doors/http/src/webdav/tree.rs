@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime, TagEdit, TagMust};
 use weft_core::form::{
-    At, Call, Cursor, Expect, FileSystem, Guard, LinkTarget, New, OpenHow, Page, PageMax, Pin, Range,
+    At, Call, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, New, OpenHow, Page, PageMax, Pin, Range,
     StageHint, VersionIs, Want,
 };
 use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
@@ -19,6 +19,9 @@ pub struct Trees<'a> {
     pub sys: &'a Sys,
     pub fs: &'a Arc<dyn FileSystem>,
     pub call: &'a Call,
+    /// Whether what is copied goes where it was, name by name and once its copy is on the disk: what
+    /// comes there meanwhile, or changes, is in no copy and stays.
+    pub moves: bool,
     /// What could not be done: names, whether a directory's, and why. Bounded.
     pub failures: Vec<(RelPath, bool, Error)>,
     /// How many there were.
@@ -54,12 +57,17 @@ struct Level {
 impl<'a> Trees<'a> {
     /// Begins.
     pub fn new(sys: &'a Sys, fs: &'a Arc<dyn FileSystem>, call: &'a Call) -> Self {
-        Self { sys, fs, call, failures: Vec::new(), failed: 0 }
+        Self { sys, fs, call, moves: false, failures: Vec::new(), failed: 0 }
     }
 
     /// A call for each name: a tree takes as long as it takes.
     fn call(&self) -> Call {
         self.call.renewed(self.sys.clock(), limits::CALL_DEADLINE)
+    }
+
+    /// The call that makes a copy of something: on the disk before what it is of goes.
+    fn making(&self) -> Call {
+        if self.moves { self.call().durable() } else { self.call() }
     }
 
     async fn within<T>(&self, call: &Call, work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -80,9 +88,9 @@ impl<'a> Trees<'a> {
         self.within(&call, self.fs.list(&call, &At::id(id), from, max, want)).await
     }
 
-    async fn remove_one(&self, at: &At, expect: Expect, durable: bool) -> Result<()> {
+    async fn remove_one(&self, at: &At, expect: Expect, guard: &Guard, durable: bool) -> Result<()> {
         let call = if durable { self.call().durable() } else { self.call() };
-        self.within(&call, self.fs.remove(&call, at, expect, &Guard::NONE)).await.map(|_| ())
+        self.within(&call, self.fs.remove(&call, at, expect, guard)).await.map(|_| ())
     }
 
     /// Removes a directory with all that is in it. What is in another volume is not gone into: it was
@@ -121,12 +129,16 @@ impl<'a> Trees<'a> {
             let is_last = levels.len() == 1;
             let whole = levels.pop().is_some_and(|level| level.failed_before == self.failed);
             // What still holds something is not told for itself: what it holds was.
-            if whole
-                && let Err(error) = self.remove_one(&found, Expect::Directory, is_last).await
-                && error.kind() != ErrorKind::NotFound
-            {
-                self.failed(&from, true, error);
+            if whole {
+                self.remove_emptied(&found, &from, is_last).await;
             }
+        }
+    }
+
+    async fn remove_emptied(&mut self, found: &At, from: &RelPath, is_last: bool) {
+        let removed = self.remove_one(found, Expect::Directory, &Guard::NONE, is_last).await;
+        if let Err(error) = removed.or_else(unless_gone) {
+            self.failed(from, true, error);
         }
     }
 
@@ -139,7 +151,7 @@ impl<'a> Trees<'a> {
                 continue;
             }
             let at = At::name(id, entry.name.clone());
-            let removed = self.remove_one(&at, Expect::NotDirectory, false).await;
+            let removed = self.remove_one(&at, Expect::NotDirectory, &Guard::NONE, false).await;
             if let Err(error) = removed.or_else(unless_gone) {
                 let path = above.join(&entry.name).unwrap_or_else(|_| above.clone());
                 self.failed(&path, false, error);
@@ -182,46 +194,54 @@ impl<'a> Trees<'a> {
             Ok(into) => into,
             Err(error) => return self.failed(to, true, error),
         };
-        let first = Level { into, to: to.clone(), ..Level::of(attr.id, At::root(from.clone()), from) };
+        let found = At::root(from.clone());
+        let failed_before = self.failed;
+        let first = Level { into, to: to.clone(), failed_before, ..Level::of(attr.id, found, from) };
         let mut levels = if deep { vec![first] } else { Vec::new() };
         while let Some(level) = levels.last_mut() {
-            let (id, into) = (level.id, level.into);
-            let (from, to) = (level.from.clone(), level.to.clone());
-            if let Some((below, name)) = level.directories.pop() {
-                match self.copy_below(below, into, &from, &to, &name).await {
-                    Ok(below) => levels.push(below),
-                    Err(error) => self.failed(&to.join(&name).unwrap_or(to), true, error),
+            if let Some((id, name)) = level.directories.pop() {
+                let below = Below { id, name, above: level.id, into: level.into };
+                let (from, to) = (level.from.clone(), level.to.clone());
+                // A share that lies there was put there by an administrator, and stays.
+                if self.moves && below.id.volume() != below.above.volume() {
+                    self.failed(&from.join(&below.name).unwrap_or(from), true, is_shared());
+                    continue;
+                }
+                match self.copy_below(&below, &from, &to).await {
+                    Ok(level) => levels.push(level),
+                    Err(error) => self.failed(&to.join(&below.name).unwrap_or(to), true, error),
                 }
                 continue;
             }
-            let Some(cursor) = level.next.take() else {
-                levels.pop();
-                continue;
-            };
-            match self.page(id, cursor).await {
-                Ok(page) => {
-                    let directories = self.copy_page(id, into, &to, &page).await;
-                    level.directories = directories;
-                    level.next = page.next;
+            if let Some(cursor) = level.next.take() {
+                let (id, into, to) = (level.id, level.into, level.to.clone());
+                match self.page(id, cursor).await {
+                    Ok(page) => {
+                        let directories = self.copy_page(id, into, &to, &page).await;
+                        level.directories = directories;
+                        level.next = page.next;
+                    }
+                    Err(error) => self.failed(&to, true, error),
                 }
-                Err(error) => self.failed(&to, true, error),
+                continue;
+            }
+            let is_last = levels.len() == 1;
+            if let Some(done) = levels.pop()
+                && self.moves
+                && done.failed_before == self.failed
+            {
+                self.remove_emptied(&done.found, &done.from, is_last).await;
             }
         }
     }
 
-    async fn copy_below(
-        &self,
-        id: FileId,
-        into: FileId,
-        from: &RelPath,
-        to: &RelPath,
-        name: &Name,
-    ) -> Result<Level> {
-        let (from, to) = (from.join(name)?, to.join(name)?);
-        let (call, itself) = (self.call(), At::id(id));
-        let walked = self.within(&call, self.fs.walk(&call, &itself, Want::default())).await?;
-        let into = self.copy_directory(&walked.attr, &At::name(into, name.clone())).await?;
-        Ok(Level { into, to, ..Level::of(id, itself, &from) })
+    async fn copy_below(&self, below: &Below, from: &RelPath, to: &RelPath) -> Result<Level> {
+        let (from, to) = (from.join(&below.name)?, to.join(&below.name)?);
+        let call = self.call();
+        let walked = self.within(&call, self.fs.walk(&call, &At::id(below.id), Want::default())).await?;
+        let into = self.copy_directory(&walked.attr, &At::name(below.into, below.name.clone())).await?;
+        let found = At::name(below.above, below.name.clone());
+        Ok(Level { into, to, failed_before: self.failed, ..Level::of(below.id, found, &from) })
     }
 
     async fn copy_page(
@@ -233,24 +253,37 @@ impl<'a> Trees<'a> {
     ) -> Vec<(FileId, Name)> {
         let mut directories = Vec::new();
         for entry in &page.entries {
-            let (source, target) = (At::name(id, entry.name.clone()), At::name(into, entry.name.clone()));
-            let copied = match entry.kind {
-                Kind::Directory => {
-                    directories.push((entry.id, entry.name.clone()));
-                    Ok(())
-                }
-                Kind::File => self
-                    .copy_file(&At::id(entry.id), &target, &Guard::NONE, AsIs { mode: true, mtime: None })
-                    .await
-                    .map(|_| ()),
-                Kind::Symlink => self.copy_link(&source, &target).await,
-                Kind::Fifo | Kind::Reference => Err(is_odd()),
-            };
-            if let Err(error) = copied {
+            if entry.kind == Kind::Directory {
+                directories.push((entry.id, entry.name.clone()));
+                continue;
+            }
+            if let Err(error) = self.copy_entry(id, into, entry).await {
                 self.failed(&to.join(&entry.name).unwrap_or_else(|_| to.clone()), false, error);
             }
         }
         directories
+    }
+
+    /// Copies, or moves, what is no directory.
+    async fn copy_entry(&self, above: FileId, into: FileId, entry: &Entry) -> Result<()> {
+        let (source, target) = (At::name(above, entry.name.clone()), At::name(into, entry.name.clone()));
+        let copied = match entry.kind {
+            Kind::File => {
+                let mtime = entry.attr.as_ref().filter(|_| self.moves).map(|attr| SetTime::At(attr.mtime));
+                let as_is = AsIs { mode: true, mtime };
+                Some(self.copy_file(&At::id(entry.id), &target, &Guard::NONE, as_is).await?)
+            }
+            Kind::Symlink => {
+                self.copy_link(&source, &target).await?;
+                entry.attr.as_ref().map(|attr| VersionIs::Exactly(attr.id, attr.version))
+            }
+            Kind::Directory | Kind::Fifo | Kind::Reference => return Err(is_odd()),
+        };
+        if !self.moves {
+            return Ok(());
+        }
+        let guard = Guard { version: copied, ctime: None };
+        self.remove_one(&source, Expect::NotDirectory, &guard, false).await.or_else(unless_gone)
     }
 
     async fn copy_link(&self, from: &At, to: &At) -> Result<()> {
@@ -259,12 +292,12 @@ impl<'a> Trees<'a> {
         let LinkTarget::Symlink(target) = target else {
             return Err(Error::new(ErrorKind::Unsupported, "a reference is not copied"));
         };
-        let set = SetAttr::default();
+        let (call, set) = (self.making(), SetAttr::default());
         self.within(&call, self.fs.make(&call, to, New::Symlink(target), &set)).await.map(|_| ())
     }
 
     async fn copy_directory(&self, attr: &Attr, to: &At) -> Result<FileId> {
-        let call = self.call();
+        let call = self.making();
         let set = SetAttr { mode: Some(attr.mode & 0o777 | 0o700), ..SetAttr::default() };
         let made = self.within(&call, self.fs.make(&call, to, New::Directory, &set)).await?;
         let tags = self.tags(attr.id).await?;
@@ -274,15 +307,15 @@ impl<'a> Trees<'a> {
         Ok(made.value.id)
     }
 
-    /// Copies a file: whoever looks sees nothing of it, or all. Returns whether something was replaced.
-    pub async fn copy_file(&self, from: &At, to: &At, guard: &Guard, as_is: AsIs) -> Result<bool> {
+    /// Copies a file: whoever looks sees nothing of it, or all. Returns what was copied.
+    pub async fn copy_file(&self, from: &At, to: &At, guard: &Guard, as_is: AsIs) -> Result<VersionIs> {
         let call = self.call();
         let how = OpenHow { need: Rights::READ, pin: Pin::Version, ..OpenHow::default() };
         let opened = self.within(&call, self.fs.open(&call, from, &how)).await?;
         let copied = self.copy_opened(&opened, to, guard, as_is).await;
         let call = self.call();
         let _ = self.within(&call, opened.file.close(&call)).await;
-        copied
+        copied.map(|()| VersionIs::Exactly(opened.attr.id, opened.attr.version))
     }
 
     async fn copy_opened(
@@ -291,7 +324,7 @@ impl<'a> Trees<'a> {
         to: &At,
         guard: &Guard,
         as_is: AsIs,
-    ) -> Result<bool> {
+    ) -> Result<()> {
         let call = self.call();
         let hint = StageHint { length: Some(opened.attr.size), brief: true };
         let stage = self.within(&call, self.fs.stage(&call, to, &hint)).await?;
@@ -306,13 +339,13 @@ impl<'a> Trees<'a> {
         };
         match filled.await {
             // Dropped: what it became is not told.
-            Ok(changed) if changed.file.after.is_none() => Ok(false),
+            Ok(changed) if changed.file.after.is_none() => Ok(()),
             Ok(changed) => {
                 let (tags, replaced) = (self.tags(opened.attr.id).await?, changed.file.before.is_some());
                 if replaced || !tags.is_empty() {
                     self.give_tags(changed.value.id, tags).await?;
                 }
-                Ok(replaced)
+                Ok(())
             }
             Err(error) => {
                 let call = self.call();
@@ -338,9 +371,18 @@ impl<'a> Trees<'a> {
         if edits.is_empty() {
             return Ok(());
         }
-        let call = self.call();
+        let call = self.making();
         self.within(&call, self.fs.tag(&call, &At::id(id), &edits, &Guard::NONE)).await.map(|_| ())
     }
+}
+
+/// A directory found below one that is copied.
+struct Below {
+    id: FileId,
+    name: Name,
+    above: FileId,
+    /// What the one above is copied to.
+    into: FileId,
 }
 
 impl Level {
