@@ -9,16 +9,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use weft_core::attr::Attr;
-use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Seek, Source};
+use weft_core::form::{At, OpenFile, OpenHow, Opened, Piece, Pin, Source};
 use weft_core::{Error, ErrorKind, FileId, Result, Rights, Time, limits};
 use weft_sys::local::Tags;
 use weft_sys::{Folder, Seen, Sort, fault};
 
 use super::compare::same_bytes;
+use super::contents::next_run;
 use super::local::LocalFile;
 use super::partial::Partial;
 use super::tags::tags_of;
-use super::verified::{BLOCK_BYTES, Digests, Verified};
+use super::verified::{Digests, Verified};
 use super::{Attributes, How, Outcome, Progress};
 use crate::Client;
 
@@ -238,24 +239,13 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// Returns the next blocks that hold bytes, from a place on that begins one.
+    /// Returns the next bytes that have to come, from a place on that begins a block.
     async fn next_run(&self, at: u64, sparse: bool) -> Result<Option<(u64, u64)>> {
         let size = self.attr.size;
-        if at >= size {
-            return Ok(None);
-        }
         if !sparse {
-            return Ok(Some((at, size)));
+            return Ok((at < size).then_some((at, size)));
         }
-        let seek = async |from, what| self.file.seek(&self.client.call(), from, what).await;
-        let begin = match seek(at, Seek::Data).await {
-            Ok(begin) => begin,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(e) if e.kind() == ErrorKind::Unsupported => return Ok(Some((at, size))),
-            Err(e) => return Err(e.said_of(self.from.shown)),
-        };
-        let end = seek(begin, Seek::Hole).await.map_err(|e| e.said_of(self.from.shown))?;
-        Ok(Some(((begin - begin % BLOCK_BYTES).max(at), end.next_multiple_of(BLOCK_BYTES).min(size))))
+        next_run(self.client, &**self.file, size, at).await.map_err(|e| e.said_of(self.from.shown))
     }
 
     async fn receive_run(&self, partial: &mut Partial<'_>, end: u64) -> Result<()> {

@@ -9,21 +9,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_core::attr::{Attr, SetAttr};
 use weft_core::form::{
-    At, Expect, Guard, Make, OpenFile, OpenHow, OpenedFile, Range, Replace, Shape, WriteAt,
+    At, BytesSource, Expect, Guard, Make, OpenFile, OpenHow, Piece, Range, Replace, Shape, WriteAt,
 };
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
-use weft_sys::local::next_bytes;
 
 use super::Progress;
-use super::local::{LocalFile, LocalSource, unreadable};
+use super::contents::Contents;
 use super::upload::To;
 use super::verified::{BLOCK_BYTES, Digests, damaged_on_the_way};
 use crate::Client;
 
-/// A local file with holes on its way.
+/// A file with holes on its way.
 pub(super) struct Sparse<'a> {
     pub(super) client: &'a Client,
-    pub(super) file: &'a Arc<LocalFile>,
+    pub(super) contents: &'a Contents<'a>,
     pub(super) to: &'a To<'a>,
     pub(super) size: u64,
     pub(super) set: &'a SetAttr,
@@ -87,13 +86,16 @@ impl Sparse<'_> {
         let (mut sent, mut at) = (Vec::new(), 0);
         let call = self.client.call_within(limits::TRANSFER_WITHIN);
         while at < self.size
-            && let Some((begin, end)) = next_bytes(&self.file.0, at)?
+            && let Some((begin, end)) = self.contents.next_run(self.client, at).await?
         {
             let (mut from, end) = (begin, end.min(self.size));
+            let mut source = self.contents.source(self.client, from, end).await?;
             while from < end {
-                let to = end.min(from + limits::PIECE_BYTES_MAX as u64);
-                let mut data = LocalSource::new(self.file.clone(), from, to);
-                file.write(&call, WriteAt::Offset(from), &mut data).await?;
+                let piece = source.next(limits::PIECE_BYTES_MAX).await;
+                let Some(piece) = piece.map_err(|e| self.contents.unreadable(e))? else { break };
+                let bytes = Piece::into_bytes(piece)?;
+                let to = from + bytes.len() as u64;
+                file.write(&call, WriteAt::Offset(from), &mut BytesSource::new(bytes)).await?;
                 progress.add_bytes(to - from)?;
                 from = to;
             }
@@ -108,16 +110,11 @@ impl Sparse<'_> {
 
     /// Compares each block that has bytes with what the node has got.
     async fn compare(&self, file: &Arc<dyn OpenFile>, sent: &[(u64, u64)]) -> Result<()> {
+        let mut sums = self.contents.sums(self.client);
         let (mut digests, mut next) = (Digests::new(self.client, file.clone()), 0);
         for (begin, end) in sent {
             for block in (begin / BLOCK_BYTES).max(next)..end.div_ceil(BLOCK_BYTES) {
-                let at = block * BLOCK_BYTES;
-                let mut bytes = vec![0; BLOCK_BYTES.min(self.size - at) as usize];
-                let read = self.file.read_at(&mut bytes, at).map_err(unreadable)?;
-                if read < bytes.len() {
-                    return Err(Error::new(ErrorKind::Conflict, "the local file became shorter"));
-                }
-                if *blake3::hash(&bytes).as_bytes() != digests.of(block).await? {
+                if sums.of(block, self.size).await? != digests.of(block).await? {
                     return Err(damaged_on_the_way(
                         "what the node got is not what was sent: its checksum differs",
                     ));

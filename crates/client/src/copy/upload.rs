@@ -8,7 +8,6 @@ use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, Part, Source, Stage, StageHint, Walked, Want, Whole, collect};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time, limits};
 use weft_sys::fault;
-use weft_sys::local::is_sparse;
 
 use super::compare::same_bytes;
 use super::contents::Contents;
@@ -100,7 +99,7 @@ pub async fn copy_within(
     progress: &Progress,
 ) -> Result<Outcome> {
     let opened = from.open(client).await?;
-    let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), opened.attr.size, from.shown));
+    let (attr, contents) = (opened.attr, Contents::Tree(opened.file.clone(), opened.attr, from.shown));
     let (size, mtime) = (attr.size, attr.mtime);
     let set = SetAttr { mode: Some(attr.mode), mtime: Some(SetTime::At(mtime)), ..SetAttr::default() };
     let to = To { dir, name, there: There::Unknown };
@@ -182,11 +181,9 @@ impl Sending<'_> {
     /// Returns how many bytes were there already, and the copy. If another copy to the name took the
     /// stage, all is sent again in one that nobody looks for any more: copies look when they begin.
     async fn run(&self, there: Option<&Attr>) -> Result<(u64, FileId)> {
-        if let Contents::Local(file) = &self.contents
-            && self.size > BLOCK_BYTES
-            && is_sparse(&file.0)?
-        {
-            let sparse = Sparse { client: self.client, file, to: &self.to, size: self.size, set: &self.set };
+        if self.size > BLOCK_BYTES && self.contents.is_sparse(self.client).await? {
+            let (client, contents) = (self.client, &self.contents);
+            let sparse = Sparse { client, contents, to: &self.to, size: self.size, set: &self.set };
             if let Some(id) = sparse.send(there, self.progress).await? {
                 return Ok((0, id));
             }

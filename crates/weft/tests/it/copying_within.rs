@@ -1,5 +1,7 @@
 //! `weft cp` from one place of the tree to another.
 
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
@@ -138,4 +140,34 @@ fn a_directory_is_not_copied_into_itself_however_that_is_written() {
     node.run(&["cp", "-r", "weft:/tr/a", "weft:/tr/c"]).ok();
     node.run(&["cp", "-r", "weft:/tr/a/b", "weft:/tr"]).ok();
     assert_eq!(node.run(&["cat", "/tr/c/2", "/tr/b/3"]).ok(), "/tr/a/2/tr/a/b/3");
+}
+
+#[test]
+fn holes_are_holes_in_copies_within_the_tree_and_into_a_share() {
+    let node = Node::start();
+    let directory = node.make_dir("of the machine");
+    node.run(&["share", directory.to_str().expect("plain"), "/shared"]).ok();
+    let sparse = File::create(node.path("sparse")).expect("made");
+    sparse.set_len(256 << 20).expect("long");
+    for (at, bytes) in [(0, noise(1, 5)), (100 << 20, noise(2, 3 << 20)), ((200 << 20) + 77, noise(3, 9))] {
+        sparse.write_all_at(&bytes, at).expect("written");
+    }
+    crate::node::give(&node.path("sparse"));
+    node.run(&["cp", "sparse", "weft:/one"]).ok();
+    for (from, to) in [("/one", "/two"), ("/two", "/shared/three"), ("/shared/three", "/four")] {
+        let said = node.run(&["cp", &format!("weft:{from}"), &format!("weft:{to}"), "--json"]).json();
+        assert_eq!((&said[0]["copied"], &said[0]["bytes"]), (&1.into(), &(256 << 20).into()), "{said:?}");
+        let attr = node.run(&["stat", to, "--json"]).json()[0].clone();
+        assert!(attr["used"].as_u64().is_some_and(|used| used <= 8 << 20), "{to} was filled: {attr}");
+    }
+    let blocks = fs::metadata(directory.join("three")).expect("it is there").blocks();
+    assert!(blocks * 512 <= 8 << 20, "it was filled on the machine: {blocks}");
+    node.run(&["cp", "weft:/four", "back"]).ok();
+    node.sh("cmp sparse back");
+    let names = fs::read_dir(directory).expect("it can be listed").count();
+    assert_eq!(
+        (names, node.run(&["ls", "/"]).ok().split_whitespace().count()),
+        (1, 4),
+        "nothing else is left"
+    );
 }
