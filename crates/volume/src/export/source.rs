@@ -10,13 +10,10 @@ use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
 
 use super::lease::Lease;
-use crate::managed::{advance, changed_while_read};
+use crate::managed::{COPY_BYTES, advance, changed_while_read};
 
 /// As much goes out in one call together with what is said before it; more is not copied without need.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-
-/// As much of one version is copied at once: what was read is in the processor's own memory still when it is sent.
-const COPY_BYTES: usize = 256 << 10;
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
 pub(super) struct FileSource {

@@ -112,8 +112,7 @@ impl Files {
     pub(super) fn unwritten(&self, serial: u64, object: ObjectId) -> Option<Unwritten> {
         let writing = self.of(serial);
         let strokes = writing.strokes(object);
-        let unwritten =
-            Unwritten { begun: strokes.begun.load(Ordering::Acquire), strokes, _writing: writing };
+        let unwritten = Unwritten { begun: strokes.begun.load(Ordering::Acquire), strokes, writing };
         unwritten.still().then_some(unwritten)
     }
 
@@ -181,7 +180,7 @@ impl Writing {
 #[derive(Clone)]
 pub(super) struct Unwritten {
     /// Held on to: if it were forgotten, writers would count anew.
-    _writing: Arc<Writing>,
+    writing: Arc<Writing>,
     strokes: Arc<Strokes>,
     begun: u64,
 }
@@ -190,6 +189,11 @@ impl Unwritten {
     pub(super) fn still(&self) -> bool {
         let begun = self.strokes.begun.load(Ordering::Acquire);
         begun == self.begun && self.strokes.under_way.load(Ordering::Acquire) == 0
+    }
+
+    /// Whether the file is written in place these seconds: it is marked, and not settled yet.
+    pub(super) fn is_in_use(&self) -> bool {
+        self.writing.marked.load(Ordering::Acquire)
     }
 }
 

@@ -89,7 +89,7 @@ use weft_kv::{Engine, NoteKind, Schema, Space, SpaceId, SpaceTxn};
 use weft_sys::{Sys, Task};
 
 pub(crate) use self::act::words;
-pub(crate) use self::source::{advance, changed_while_read};
+pub(crate) use self::source::{COPY_BYTES, advance, changed_while_read};
 pub(crate) use self::table::row;
 
 use self::act::Act;

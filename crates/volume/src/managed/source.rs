@@ -10,6 +10,9 @@ use weft_core::{Error, ErrorKind, Result, limits};
 use super::files::Unwritten;
 use super::lease::{Lease, is_of_another_moment};
 
+/// As much of one version is copied at once: what was read is in the processor's own memory still when it is sent.
+pub(crate) const COPY_BYTES: usize = 256 << 10;
+
 /// Zeros to hand out for what was never written.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
@@ -92,12 +95,24 @@ impl ObjectSource {
         Ok(())
     }
 
+    /// As many bytes as are handed out at once.
+    fn most(&self, max: usize) -> usize {
+        if self.copies() { max.min(COPY_BYTES) } else { max }
+    }
+
+    /// Whether pages of it could show what is written later, before they are read: decision 031.
+    fn copies(&self) -> bool {
+        self.unwritten.as_ref().is_some_and(Unwritten::is_in_use)
+    }
+
     /// A pinned open sees one version, or says that it cannot.
-    fn unwritten(&self) -> Result<()> {
-        if self.unwritten.as_ref().is_none_or(Unwritten::still) {
-            return Ok(());
-        }
-        Err(changed_while_read())
+    fn of_one_version(&self, piece: Option<Piece>) -> Result<Option<Piece>> {
+        let piece = match piece {
+            Some(piece) if self.copies() => piece.into_bytes().map(|bytes| Some(Piece::Bytes(bytes))),
+            piece => Ok(piece),
+        };
+        // After the copy: what it may have met of a later version shows by now.
+        if self.unwritten.as_ref().is_none_or(Unwritten::still) { piece } else { Err(changed_while_read()) }
     }
 }
 
@@ -124,8 +139,8 @@ impl Source for ObjectSource {
         if self.left == 0 {
             return Ok(None);
         }
-        let answer = match self.pull(max).await {
-            Ok(piece) => self.unwritten().map(|()| piece),
+        let answer = match self.pull(self.most(max)).await {
+            Ok(piece) => self.of_one_version(piece),
             Err(error) => Err(error),
         };
         advance(&answer, &mut self.at, &mut self.left);

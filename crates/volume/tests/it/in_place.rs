@@ -546,3 +546,27 @@ fn what_the_store_fails_at_is_said_of_a_file_or_its_container_and_not_in_the_sto
         }
     });
 }
+
+#[test]
+fn what_was_pulled_of_one_version_of_a_file_that_is_being_written_is_a_copy_of_it() {
+    simulate(1, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let id = published(&site, "f", &pattern(1_000_000, 1)).await;
+        let pulled = async || {
+            let opened = site.fs.open(&site.call(), &at("f"), &pinned()).await.works();
+            let mut source = opened.file.read(&site.call(), Range::ALL).await.works();
+            source.next(limits::PIECE_BYTES_MAX).await.works().expect("there is more")
+        };
+        site.write(id, 300_000, b"first").await;
+        for at in [0, 100_000] {
+            let (piece, length) = (pulled().await, 5);
+            assert!(piece.length() <= 256 << 10, "copies are made by small pieces");
+            let was = piece.clone().into_bytes().works();
+            site.write(id, at, b"later").await;
+            let place = at as usize..at as usize + length;
+            let now = piece.into_bytes().works();
+            assert!(now == was && now[place] != *b"later", "it is on its way already");
+        }
+    });
+}
