@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use weft_core::attr::{Attr, SetAttr};
 use weft_core::form::{
-    At, BytesSource, Expect, Guard, Make, OpenFile, OpenHow, Piece, Range, Replace, Shape, WriteAt,
+    At, BytesSource, Expect, Guard, Make, OpenFile, OpenHow, Piece, Range, Replace, Shape, Want, WriteAt,
 };
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Rights, limits};
 
@@ -33,6 +33,9 @@ impl Sparse<'_> {
     /// there, or what has the name is more than bytes.
     pub(super) async fn send(&self, there: Option<&Attr>, progress: &Progress) -> Result<Option<FileId>> {
         let (client, fs) = (self.client, self.client.fs());
+        if !self.may_be_sent().await? {
+            return Ok(None);
+        }
         // A name that nobody else makes: two copies at once, and whoever else may write there, keep apart.
         let hidden = At::name(self.to.dir, hidden_name(client.sys().random().u64())?);
         let make = Make { exclusive: true, set: SetAttr { mode: Some(0o600), ..SetAttr::default() } };
@@ -55,6 +58,20 @@ impl Sparse<'_> {
         }
         let id = done?;
         closed.map(|()| id)
+    }
+
+    /// Whether its sender may do all that this takes, and away with it again: else bytes would lie under
+    /// a hidden name for good.
+    async fn may_be_sent(&self) -> Result<bool> {
+        let (call, want) = (self.client.call(), Want { rights: true, ..Want::default() });
+        let walked = self.client.fs().walk(&call, &At::id(self.to.dir), want).await?;
+        let all = Rights::INSERT
+            | Rights::READ
+            | Rights::WRITE
+            | Rights::ATTR_WRITE
+            | Rights::RENAME
+            | Rights::REMOVE;
+        Ok(walked.rights.is_some_and(|rights| rights.contains(all)))
     }
 
     async fn fill_and_rename(

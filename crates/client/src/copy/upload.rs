@@ -159,7 +159,7 @@ impl Sending<'_> {
                 Sent { outcome: Outcome::Unchanged, id: attr.id, was: Some(attr), is_new: false }
             }
             None => {
-                let (resumed, id) = self.run(there.as_ref()).await?;
+                let (resumed, id) = self.run().await?;
                 let outcome = Outcome::Copied { bytes: self.size, resumed };
                 Sent { outcome, id, was: None, is_new: there.is_none() && !how.force }
             }
@@ -180,11 +180,13 @@ impl Sending<'_> {
 
     /// Returns how many bytes were there already, and the copy. If another copy to the name took the
     /// stage, all is sent again in one that nobody looks for any more: copies look when they begin.
-    async fn run(&self, there: Option<&Attr>) -> Result<(u64, FileId)> {
+    async fn run(&self) -> Result<(u64, FileId)> {
         if self.size > BLOCK_BYTES && self.contents.is_sparse(self.client).await? {
             let (client, contents) = (self.client, &self.contents);
+            // Also where nobody looked because it is replaced whatever it is: it may be more than bytes.
+            let there = self.to.look(client).await?;
             let sparse = Sparse { client, contents, to: &self.to, size: self.size, set: &self.set };
-            if let Some(id) = sparse.send(there, self.progress).await? {
+            if let Some(id) = sparse.send(there.as_ref(), self.progress).await? {
                 return Ok((0, id));
             }
         }

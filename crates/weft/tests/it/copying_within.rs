@@ -171,3 +171,38 @@ fn holes_are_holes_in_copies_within_the_tree_and_into_a_share() {
         "nothing else is left"
     );
 }
+
+#[test]
+fn a_file_with_holes_takes_nothing_away_from_what_it_replaces_and_leaves_nothing_beside_it() {
+    let node = Node::start();
+    let sparse = File::create(node.path("sparse")).expect("made");
+    sparse.set_len(8 << 20).expect("long");
+    sparse.write_all_at(b"middle", 5 << 20).expect("written");
+    crate::node::give(&node.path("sparse"));
+    node.write("small", "x");
+    let bob = node.add_user("bob", "b");
+    node.run(&["cp", "sparse", "weft:/sparse"]).ok();
+    node.run(&["cp", "small", "weft:/own"]).ok();
+    node.run(&["acl", "grant", "/own", "bob", "read"]).ok();
+    node.run(&["cp", "small", "weft:/one"]).ok();
+    node.run(&["ln", "/one", "/other"]).ok();
+    let told = |path: &str| {
+        let attr = node.run(&["stat", path, "--json"]).json()[0].clone();
+        (attr["id"].clone(), attr["container"].clone(), attr["links"].clone())
+    };
+    for to in ["/own", "/one"] {
+        let before = told(to);
+        for from in ["weft:/sparse", "sparse"] {
+            node.run(&["cp", "--force", from, &format!("weft:{to}")]).ok();
+            assert_eq!(told(to), before, "{from} to {to}");
+        }
+    }
+    node.run(&["cp", "weft:/other", "back"]).ok();
+    node.sh("cmp sparse back");
+    // Who may do no more than put files there has it filled.
+    node.run(&["mkdir", "/in"]).ok();
+    node.run(&["acl", "grant", "/in", "bob", "list,traverse,insert,=read,=write,attr-read"]).ok();
+    node.run(&["acl", "grant", "/sparse", "bob", "read,attr-read"]).ok();
+    node.run_with(&bob, &["cp", "weft:/sparse", "weft:/in/sparse"]).ok();
+    assert_eq!(node.run(&["ls", "/in", "--json"]).json().len(), 1, "nothing lies beside it");
+}

@@ -303,12 +303,17 @@ fn what_comes_to_a_tree_while_it_moves_to_another_volume_is_not_lost() {
     let mover = http.clone();
     let moving =
         std::thread::spawn(move || mover.ask("MOVE", "/managed/d/", &["Destination: /shared/d"], b"").status);
-    // Some replace what is there, some come to it: what was acknowledged has to be at either place.
+    // Some replace what is there, some come to it, on either side: what was acknowledged has to be somewhere.
     let mut put = BTreeMap::new();
     for n in 0.. {
-        let name = if n % 2 == 0 { format!("{}", 149 - n / 2 % 150) } else { format!("late-{n}") };
+        let (at, name) = match n % 3 {
+            0 => ("managed", format!("{}", 74 - n / 3 % 75)),
+            1 => ("managed", format!("late-{n}")),
+            _ => ("shared", format!("{}", 149 - n / 3 % 75)),
+        };
         let content = format!("content {n}").into_bytes();
-        if http.put(&format!("/managed/d/{name}"), &content).status / 100 == 2 {
+        let fields: &[&str] = if at == "shared" { &["If-None-Match: *"] } else { &[] };
+        if http.ask("PUT", &format!("/{at}/d/{name}"), fields, &content).status / 100 == 2 {
             put.insert(name, content);
         }
         if moving.is_finished() {
@@ -332,14 +337,58 @@ fn a_tree_that_moves_to_another_volume_keeps_its_times_and_links() {
     home.node.write("of the machine/d/below/f", "its bytes");
     std::os::unix::fs::symlink("below/f", old.join("link")).expect("it can be made");
     fs::create_dir(old.join("empty")).expect("it can be made");
+    // Just made: what it is seen as lasts for a moment only.
+    let young = || std::os::unix::fs::symlink("f", old.join("below/young")).expect("it can be made");
     let set = Command::new("touch").args(["-d", "@1700000000"]).arg(old.join("below/f")).status();
     assert!(set.expect("it is installed").success());
+    young();
     assert_eq!(http.ask("MOVE", "/shared/d/", &["Destination: /managed/moved"], b"").status, 201);
     assert!(!old.exists(), "it is gone where it was");
     assert_eq!(http.get("/managed/moved/link").body, b"its bytes");
     let head = http.get("/managed/moved/below/f").head;
     assert!(head.contains("Tue, 14 Nov 2023 22:13:20 GMT"), "{head}");
     assert_eq!(home.node.run(&["ls", "/managed/moved"]).ok().split_whitespace().count(), 3);
+    // A link by itself, onto a directory.
+    assert_eq!(http.ask("MOVE", "/managed/moved/link", &["Destination: /shared/link"], b"").status, 201);
+    assert_eq!(http.ask("MKCOL", "/managed/full", &[], b"").status, 201);
+    assert_eq!(http.put("/managed/full/f", b"goes").status, 201);
+    assert_eq!(http.ask("MOVE", "/shared/link", &["Destination: /managed/full"], b"").status, 204);
+    let link = home.node.run(&["stat", "/managed/full", "--json"]).json();
+    assert_eq!(link[0]["kind"], "symlink", "{link:?}");
+}
+
+#[test]
+fn what_cannot_move_to_another_volume_leaves_what_is_there() {
+    let home = Furnished::new();
+    let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
+    for (path, bytes) in [("secret", "s"), ("p/own", "o"), ("p/q/below", "b"), ("t/valuable", "v")] {
+        let path = format!("/managed/{path}");
+        for (at, _) in path.match_indices('/').skip(2) {
+            http.ask("MKCOL", &format!("{}/", &path[..at]), &[], b"");
+        }
+        assert_eq!(http.put(&path, bytes.as_bytes()).status, 201, "{path}");
+    }
+    assert_eq!(http.ask("COPY", "/managed/t/", &["Destination: /shared/t"], b"").status, 201);
+    // It may be moved, but not read: nobody can copy it.
+    home.node.run(&["acl", "grant", "--deny", "/managed/secret", "alice", "read"]).ok();
+    assert_eq!(http.ask("MOVE", "/managed/secret", &["Destination: /shared/t"], b"").status, 403);
+    assert_eq!(http.get("/shared/t/valuable").body, b"v", "nothing made room for it");
+    // Nobody who was kept out is let in by a move.
+    home.node.add_user("bob", "b");
+    home.node.run(&["acl", "grant", "--deny", "/managed/p/q", "bob", "all"]).ok();
+    let answer = http.ask("MOVE", "/managed/p/", &["Destination: /shared/p"], b"");
+    let said = String::from_utf8_lossy(&answer.body).into_owned();
+    assert!(answer.status == 207 && said.contains("/managed/p/q/<"), "{said}");
+    assert_eq!(http.get("/managed/p/q/below").body, b"b");
+    assert_eq!((http.get("/managed/p/own").status, http.get("/shared/p/own").status), (404, 200));
+    assert_eq!(http.ask("MOVE", "/managed/p/q/", &["Destination: /shared/q"], b"").status, 403);
+    // A share itself is copied, and never emptied.
+    assert_eq!(http.ask("COPY", "/shared/", &["Destination: /managed/whole"], b"").status, 201);
+    assert_eq!(http.get("/managed/whole/t/valuable").body, b"v");
+    home.node.run(&["share", home.node.make_dir("other").to_str().expect("plain"), "/other"]).ok();
+    home.node.run(&["acl", "grant", "/other", "alice", "all"]).ok();
+    assert_eq!(http.ask("MOVE", "/shared/", &["Destination: /other/all"], b"").status, 403);
+    assert_eq!(http.get("/shared/t/valuable").body, b"v");
 }
 
 #[test]

@@ -5,11 +5,11 @@ use std::pin::pin;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, Replace, VersionIs};
 use weft_core::name_locks::{Reach, Touch};
-use weft_core::{Error, ErrorKind, RelPath, Result, Time, limits};
+use weft_core::{Error, ErrorKind, FileId, RelPath, Result, Time, limits};
 
 use super::hold;
 use super::multistatus::{self, begin_response, end_response, write_status};
-use super::tree::{AsIs, Trees, guard_of};
+use super::tree::{AsIs, Mtime, Taking, Trees, guard_of, is_shared};
 use crate::answer::Problem;
 use crate::codec::Refusal;
 use crate::codec::condition::Conditions;
@@ -114,7 +114,8 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
     let services = &x.talk.http.services;
     let mut trees = Trees::new(&services.sys, &services.fs, &x.call);
     // Nothing is taken away for what could not come.
-    trees.could_take(source, &from, asked.moves).await.map_err(reading)?;
+    let taking = taking(x, asked, &from).await.map_err(reading)?;
+    trees.could_take(source, &from, taking).await.map_err(reading)?;
     // A file takes the place of a file in one step; anything else goes first.
     let goes_first = to.filter(|to| !(to.kind == Kind::File && from.kind == Kind::File));
     if let Some(to) = &goes_first {
@@ -134,8 +135,12 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
     }
     // What is replaced keeps its owner, who alone may set these.
     let said = put::time_to_set(x, &At::root(asked.to.clone()), asked.mtime).await;
-    let as_is =
-        AsIs { mode: fresh, mtime: said.or((asked.moves && fresh).then_some(SetTime::At(from.mtime))) };
+    let mtime = match said {
+        Some(time) => Mtime::Said(time),
+        None if asked.moves && fresh => Mtime::Kept,
+        None => Mtime::Now,
+    };
+    let as_is = AsIs { mode: fresh, mtime };
     trees.moves = asked.moves;
     let copied = copied(&mut trees, asked, source, &from, as_is).await;
     if let Some(version) = copied.map_err(|error| told_of(error, asked))?
@@ -147,6 +152,25 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
         gone.map_err(|error| Stopped::At(error, Act::Remove))?;
     }
     Ok(if trees.failures.is_empty() { made } else { Outcome::Partly(trees.failures) })
+}
+
+/// Returns what is to become of the source: nothing is renamed into another volume.
+async fn taking(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr) -> Result<Taking> {
+    if !asked.moves {
+        return Ok(Taking::Copied);
+    }
+    if is_root(from) {
+        return Err(is_shared());
+    }
+    let Some((directory, _)) = asked.to.split_last() else { return Ok(Taking::Renamed) };
+    // Where there is no such directory, whoever makes the name says so.
+    let crosses = x.found(&At::root(directory).following()).await?;
+    let crosses = crosses.is_some_and(|directory| directory.id.volume() != from.id.volume());
+    Ok(if crosses { Taking::Moved } else { Taking::Renamed })
+}
+
+fn is_root(attr: &Attr) -> bool {
+    attr.id == FileId::root_of(attr.id.volume())
 }
 
 fn told_of(error: Error, asked: &Asked) -> Stopped {
@@ -178,9 +202,11 @@ async fn renamed(x: &Exchange<'_, '_>, asked: &Asked) -> Result<()> {
 /// Checks that neither lies within the other, nor is the other, by whatever names they were reached: a
 /// link may lead there, and a directory of the machine may be shared twice.
 async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Attr>) -> Result<()> {
-    // Of two shares of one directory the volumes alone differ.
+    // Of two shares of one directory the volumes alone differ. All roots have one number: there it takes more.
     let is_same = |one: &Attr, other: &Attr| {
-        (one.id.serial(), one.id.generation()) == (other.id.serial(), other.id.generation())
+        let numbers = |attr: &Attr| (attr.id.serial(), attr.id.generation());
+        let times = |attr: &Attr| (attr.ctime, attr.mtime);
+        numbers(one) == numbers(other) && (one.id == other.id || !is_root(one) || times(one) == times(other))
     };
     let refused = || Error::not_permitted("one of source and destination is, or lies within, the other");
     if to.is_some_and(|to| is_same(to, from)) {
@@ -200,7 +226,7 @@ async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Att
     Ok(())
 }
 
-/// Copies it; a directory that moves is gone thereafter. Returns what of a file was copied.
+/// Copies it; a directory or link that moves is gone thereafter. Returns what of a file was copied.
 async fn copied(
     trees: &mut Trees<'_>,
     asked: &Asked,
@@ -211,6 +237,10 @@ async fn copied(
     if from.kind == Kind::Directory {
         trees.copy(&asked.from, from, &asked.to, asked.deep).await;
         return Ok(None);
+    }
+    if from.kind == Kind::Symlink && asked.moves {
+        trees.copy_link(source, &At::root(asked.to.clone())).await?;
+        return trees.remove_link(source, from.id).await.map(|()| None);
     }
     let guard = guard_of(asked.overwrites);
     trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(Some)

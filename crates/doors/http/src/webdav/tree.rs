@@ -9,10 +9,13 @@ use weft_core::form::{
     At, Call, Cursor, Entry, Expect, FileSystem, Guard, LinkTarget, New, OpenHow, Page, PageMax, Pin, Range,
     StageHint, VersionIs, Want,
 };
-use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, limits};
+use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result, Rights, Time, limits};
 use weft_sys::Sys;
 
 use super::dead::{self, Tags};
+
+/// How often a link is looked at again before it is left.
+const LOOKS_AT_A_LINK: u32 = 4;
 
 /// Works on trees for one request.
 pub struct Trees<'a> {
@@ -34,7 +37,29 @@ pub struct AsIs {
     /// Who may do what, by its mode.
     pub mode: bool,
     /// When its bytes changed.
-    pub mtime: Option<SetTime>,
+    pub mtime: Mtime,
+}
+
+/// When the bytes of a copy are said to have changed.
+#[derive(Clone, Copy)]
+pub enum Mtime {
+    /// When it is made.
+    Now,
+    /// When those changed that were copied.
+    Kept,
+    /// Then.
+    Said(SetTime),
+}
+
+/// What is to become of a source.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Taking {
+    /// It stays.
+    Copied,
+    /// It gets another name: nothing of it is read.
+    Renamed,
+    /// It is copied to another volume, and goes.
+    Moved,
 }
 
 /// A directory that is gone over.
@@ -52,6 +77,8 @@ struct Level {
     next: Option<Cursor>,
     /// How many failures there were before it.
     failed_before: u64,
+    /// When names in it changed, of one that moves.
+    mtime: Option<Time>,
 }
 
 impl<'a> Trees<'a> {
@@ -161,7 +188,8 @@ impl<'a> Trees<'a> {
     }
 
     /// Checks that a source could be taken, before anything makes room for it.
-    pub async fn could_take(&self, source: &At, from: &Attr, moves: bool) -> Result<()> {
+    pub async fn could_take(&self, source: &At, from: &Attr, taking: Taking) -> Result<()> {
+        let renamed = taking == Taking::Renamed;
         match from.kind {
             Kind::Directory => self.page(from.id, Cursor::Start).await.map(drop)?,
             Kind::File => {
@@ -170,18 +198,22 @@ impl<'a> Trees<'a> {
                 let opened = self.within(&call, self.fs.open(&call, source, &how)).await;
                 match opened {
                     Ok(opened) => _ = self.within(&call, opened.file.close(&call)).await,
-                    // What is moved within a volume need not be read.
-                    Err(error) if moves && error.kind() == ErrorKind::Denied => {}
+                    Err(error) if renamed && error.kind() == ErrorKind::Denied => {}
                     Err(error) => return Err(error),
                 }
             }
-            Kind::Symlink | Kind::Fifo | Kind::Reference if moves => {}
+            Kind::Symlink if taking != Taking::Copied => {}
+            Kind::Fifo | Kind::Reference if renamed => {}
             Kind::Symlink | Kind::Fifo | Kind::Reference => return Err(is_odd()),
         }
+        let moves = taking != Taking::Copied;
         let Some((directory, _)) = source.path.split_last().filter(|_| moves) else { return Ok(()) };
         let (call, at) = (self.call(), At::root(directory).following());
         let want = Want { rights: true, attr: false };
         let walked = self.within(&call, self.fs.walk(&call, &at, want)).await?;
+        if taking == Taking::Moved && from.container != walked.attr.container {
+            return Err(has_policy());
+        }
         if walked.rights.is_some_and(|rights| rights.intersects(Rights::RENAME | Rights::REMOVE)) {
             return Ok(());
         }
@@ -194,99 +226,191 @@ impl<'a> Trees<'a> {
             Ok(into) => into,
             Err(error) => return self.failed(to, true, error),
         };
-        let found = At::root(from.clone());
-        let failed_before = self.failed;
-        let first = Level { into, to: to.clone(), failed_before, ..Level::of(attr.id, found, from) };
+        let first = self.level(attr, At::root(from.clone()), from, (into, to.clone()));
         let mut levels = if deep { vec![first] } else { Vec::new() };
         while let Some(level) = levels.last_mut() {
             if let Some((id, name)) = level.directories.pop() {
-                let below = Below { id, name, above: level.id, into: level.into };
+                let (above, into) = (level.id, level.into);
                 let (from, to) = (level.from.clone(), level.to.clone());
-                // A share that lies there was put there by an administrator, and stays.
-                if self.moves && below.id.volume() != below.above.volume() {
-                    self.failed(&from.join(&below.name).unwrap_or(from), true, is_shared());
-                    continue;
-                }
-                match self.copy_below(&below, &from, &to).await {
+                match self.copy_below(id, &At::name(above, name.clone()), into, (&from, &to)).await {
                     Ok(level) => levels.push(level),
-                    Err(error) => self.failed(&to.join(&below.name).unwrap_or(to), true, error),
+                    Err(error) => self.failed(&to.join(&name).unwrap_or(to), true, error),
                 }
                 continue;
             }
             if let Some(cursor) = level.next.take() {
-                let (id, into, to) = (level.id, level.into, level.to.clone());
-                match self.page(id, cursor).await {
-                    Ok(page) => {
-                        let directories = self.copy_page(id, into, &to, &page).await;
-                        level.directories = directories;
-                        level.next = page.next;
+                let (id, into) = (level.id, level.into);
+                let (from, to) = (level.from.clone(), level.to.clone());
+                let directories = match self.page_of(&levels, id, cursor).await {
+                    Ok(page) => (self.copy_page(into, &from, &to, &page).await, page.next),
+                    Err(error) => {
+                        self.failed(if self.moves { &from } else { &to }, true, error);
+                        (Vec::new(), None)
                     }
-                    Err(error) => self.failed(&to, true, error),
+                };
+                if let Some(level) = levels.last_mut() {
+                    (level.directories, level.next) = directories;
                 }
                 continue;
             }
             let is_last = levels.len() == 1;
-            if let Some(done) = levels.pop()
-                && self.moves
-                && done.failed_before == self.failed
-            {
-                self.remove_emptied(&done.found, &done.from, is_last).await;
+            if let Some(done) = levels.pop().filter(|_| self.moves) {
+                self.moved(&done, is_last).await;
             }
         }
     }
 
-    async fn copy_below(&self, below: &Below, from: &RelPath, to: &RelPath) -> Result<Level> {
-        let (from, to) = (from.join(&below.name)?, to.join(&below.name)?);
+    /// A directory that is copied, to one that has been made.
+    fn level(&self, attr: &Attr, found: At, from: &RelPath, (into, to): (FileId, RelPath)) -> Level {
+        let mtime = self.moves.then_some(attr.mtime);
+        Level { into, to, mtime, failed_before: self.failed, ..Level::of(attr.id, found, from) }
+    }
+
+    /// Reads a page of the last level.
+    async fn page_of(&self, levels: &[Level], id: FileId, from: Cursor) -> Result<Page> {
+        // What was moved away meanwhile, with what is in it, is not taken from where it is now.
+        for level in levels.iter().filter(|_| self.moves) {
+            self.must_be_at(&level.found, level.id).await?;
+        }
+        self.page(id, from).await
+    }
+
+    async fn must_be_at(&self, found: &At, id: FileId) -> Result<()> {
         let call = self.call();
-        let walked = self.within(&call, self.fs.walk(&call, &At::id(below.id), Want::default())).await?;
-        let into = self.copy_directory(&walked.attr, &At::name(below.into, below.name.clone())).await?;
-        let found = At::name(below.above, below.name.clone());
-        Ok(Level { into, to, failed_before: self.failed, ..Level::of(below.id, found, &from) })
+        let walked = self.within(&call, self.fs.walk(&call, found, Want::default())).await?;
+        if walked.attr.id == id {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Conflict, "something else has its name by now"))
+    }
+
+    /// Ends a directory that was moved: it goes, if nothing of it is left.
+    async fn moved(&mut self, level: &Level, is_last: bool) {
+        if let Some(mtime) = level.mtime {
+            let (call, set) =
+                (self.making(), SetAttr { mtime: Some(SetTime::At(mtime)), ..SetAttr::default() });
+            let set = self.within(&call, self.fs.set(&call, &At::id(level.into), &set, &Guard::NONE)).await;
+            match set {
+                // Who may not set times moves it all the same.
+                Err(error) if !matches!(error.kind(), ErrorKind::Denied | ErrorKind::NotPermitted) => {
+                    self.failed(&level.to, true, error);
+                }
+                _ => {}
+            }
+        }
+        if level.failed_before != self.failed {
+            return;
+        }
+        match self.must_be_at(&level.found, level.id).await {
+            Ok(()) => self.remove_emptied(&level.found, &level.from, is_last).await,
+            Err(error) => self.failed(&level.from, true, error),
+        }
+    }
+
+    async fn copy_below(
+        &self,
+        id: FileId,
+        found: &At,
+        into: FileId,
+        (from, to): (&RelPath, &RelPath),
+    ) -> Result<Level> {
+        let name = found.path.split_last().ok_or_else(|| Error::internal("it was found by a name"))?.1;
+        let call = self.call();
+        let walked = self.within(&call, self.fs.walk(&call, &At::id(id), Want::default())).await?;
+        let into = self.copy_directory(&walked.attr, &At::name(into, name.clone())).await?;
+        Ok(self.level(&walked.attr, found.clone(), &from.join(&name)?, (into, to.join(&name)?)))
     }
 
     async fn copy_page(
         &mut self,
-        id: FileId,
         into: FileId,
+        from: &RelPath,
         to: &RelPath,
         page: &Page,
     ) -> Vec<(FileId, Name)> {
         let mut directories = Vec::new();
         for entry in &page.entries {
-            if entry.kind == Kind::Directory {
+            let below = |path: &RelPath| path.join(&entry.name).unwrap_or_else(|_| path.clone());
+            let is_directory = entry.kind == Kind::Directory;
+            if let Err(error) = self.goes_along(&page.dir, entry) {
+                self.failed(&below(from), is_directory, error);
+            } else if is_directory {
                 directories.push((entry.id, entry.name.clone()));
-                continue;
-            }
-            if let Err(error) = self.copy_entry(id, into, entry).await {
-                self.failed(&to.join(&entry.name).unwrap_or_else(|_| to.clone()), false, error);
+            } else {
+                let source = At::name(page.dir.id, entry.name.clone());
+                match self.copy_entry(&source, into, entry).await {
+                    Ok(copied) if self.moves => {
+                        if let Err(error) = self.remove_copied(&source, entry.id, copied).await {
+                            self.failed(&below(from), false, error);
+                        }
+                    }
+                    Ok(_) => {}
+                    Err(error) => self.failed(&below(to), false, error),
+                }
             }
         }
         directories
     }
 
-    /// Copies, or moves, what is no directory.
-    async fn copy_entry(&self, above: FileId, into: FileId, entry: &Entry) -> Result<()> {
-        let (source, target) = (At::name(above, entry.name.clone()), At::name(into, entry.name.clone()));
-        let copied = match entry.kind {
-            Kind::File => {
-                let mtime = entry.attr.as_ref().filter(|_| self.moves).map(|attr| SetTime::At(attr.mtime));
-                let as_is = AsIs { mode: true, mtime };
-                Some(self.copy_file(&At::id(entry.id), &target, &Guard::NONE, as_is).await?)
-            }
-            Kind::Symlink => {
-                self.copy_link(&source, &target).await?;
-                entry.attr.as_ref().map(|attr| VersionIs::Exactly(attr.id, attr.version))
-            }
-            Kind::Directory | Kind::Fifo | Kind::Reference => return Err(is_odd()),
-        };
+    /// Checks that what lies in a directory that is moved goes with it: what a copy would not be stays.
+    fn goes_along(&self, above: &Attr, entry: &Entry) -> Result<()> {
         if !self.moves {
             return Ok(());
         }
-        let guard = Guard { version: copied, ctime: None };
-        self.remove_one(&source, Expect::NotDirectory, &guard, false).await.or_else(unless_gone)
+        if entry.id.volume() != above.id.volume() {
+            return Err(is_shared());
+        }
+        match &entry.attr {
+            Some(attr) if attr.container == above.container => Ok(()),
+            Some(_) => Err(has_policy()),
+            None => Err(Error::denied("what it is may not be seen")),
+        }
     }
 
-    async fn copy_link(&self, from: &At, to: &At) -> Result<()> {
+    /// Removes what was copied, unless it has changed since.
+    async fn remove_copied(&self, at: &At, id: FileId, copied: Option<VersionIs>) -> Result<()> {
+        let Some(version) = copied else { return self.remove_link(at, id).await };
+        let guard = Guard { version: Some(version), ctime: None };
+        self.remove_one(at, Expect::NotDirectory, &guard, false).await.or_else(unless_gone)
+    }
+
+    /// Removes a symbolic link that was copied: nobody can have changed what has its id.
+    pub async fn remove_link(&self, at: &At, id: FileId) -> Result<()> {
+        // In a share what was made just now has a version for a moment only.
+        let mut again = 0;
+        loop {
+            let call = self.call();
+            let walked = self.within(&call, self.fs.walk(&call, at, Want::default())).await?;
+            if walked.attr.id != id {
+                return Err(Error::new(ErrorKind::Conflict, "something else has its name by now"));
+            }
+            let guard = Guard { version: Some(VersionIs::Exactly(id, walked.attr.version)), ctime: None };
+            match self.remove_one(at, Expect::NotDirectory, &guard, true).await {
+                Err(error) if error.kind() == ErrorKind::Precondition && again < LOOKS_AT_A_LINK => {
+                    again += 1
+                }
+                removed => return removed.or_else(unless_gone),
+            }
+        }
+    }
+
+    /// Copies what is no directory. There must be nothing of its name. Returns which version of it was
+    /// copied, if it is a file.
+    async fn copy_entry(&self, source: &At, into: FileId, entry: &Entry) -> Result<Option<VersionIs>> {
+        let target = At::name(into, entry.name.clone());
+        match entry.kind {
+            Kind::File => {
+                let as_is = AsIs { mode: true, mtime: if self.moves { Mtime::Kept } else { Mtime::Now } };
+                let guard = guard_of(false);
+                self.copy_file(&At::id(entry.id), &target, &guard, as_is).await.map(Some)
+            }
+            Kind::Symlink => self.copy_link(source, &target).await.map(|()| None),
+            Kind::Directory | Kind::Fifo | Kind::Reference => Err(is_odd()),
+        }
+    }
+
+    /// Copies a symbolic link, as it is. There must be nothing at `to`.
+    pub async fn copy_link(&self, from: &At, to: &At) -> Result<()> {
         let call = self.call();
         let target = self.within(&call, self.fs.target(&call, from)).await?;
         let LinkTarget::Symlink(target) = target else {
@@ -333,7 +457,12 @@ impl<'a> Trees<'a> {
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN);
             self.within(&call, stage.put(&call, 1, 0, &mut *source)).await?;
             let mode = as_is.mode.then_some(opened.attr.mode & 0o777);
-            let set = SetAttr { mode, mtime: as_is.mtime, ..SetAttr::default() };
+            let mtime = match as_is.mtime {
+                Mtime::Now => None,
+                Mtime::Kept => Some(SetTime::At(opened.attr.mtime)),
+                Mtime::Said(time) => Some(time),
+            };
+            let set = SetAttr { mode, mtime, ..SetAttr::default() };
             let call = self.call.renewed(self.sys.clock(), limits::PUBLISH_WITHIN).durable();
             self.within(&call, stage.publish(&call, &[], &set, guard)).await
         };
@@ -376,15 +505,6 @@ impl<'a> Trees<'a> {
     }
 }
 
-/// A directory found below one that is copied.
-struct Below {
-    id: FileId,
-    name: Name,
-    above: FileId,
-    /// What the one above is copied to.
-    into: FileId,
-}
-
 impl Level {
     fn of(id: FileId, found: At, from: &RelPath) -> Self {
         let (from, to) = (from.clone(), from.clone());
@@ -397,6 +517,7 @@ impl Level {
             directories: Vec::new(),
             next: Some(Cursor::Start),
             failed_before: 0,
+            mtime: None,
         }
     }
 }
@@ -415,6 +536,12 @@ pub fn guard_of(overwrites: bool) -> Guard {
     Guard { version: (!overwrites).then_some(VersionIs::Absent), ctime: None }
 }
 
-fn is_shared() -> Error {
+fn has_policy() -> Error {
+    Error::not_permitted("it has a policy of its own, which it would not have in another volume")
+        .hint("copy it, give the copy its policy, and remove it")
+}
+
+/// What is said of a share that would go.
+pub fn is_shared() -> Error {
     Error::not_permitted("a share lies there: it is taken back, not removed").hint("weft unshare")
 }
