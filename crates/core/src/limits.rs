@@ -411,7 +411,7 @@ pub const EXPORT_CONTAINERS_MAX: usize = 10_000;
 pub const EXPORT_PATHS_KNOWN: usize = 131_072;
 /// Bytes of names that are kept for the next pages of listings in the order of names, for one share; a
 /// single reading keeps half of that.
-pub const EXPORT_AHEAD_BYTES: usize = 48 << 20;
+pub const EXPORT_AHEAD_BYTES: usize = 24 << 20;
 /// Listings in the order of names that read directories of one share at once.
 pub const EXPORT_READINGS: usize = 2;
 /// New files of one share that their makers can find again by what they gave them.
