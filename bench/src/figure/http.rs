@@ -144,22 +144,34 @@ fn large(report: &mut Report, size: Size, kept: Kept) -> Result<()> {
     Ok(())
 }
 
-/// `http.get.1g.tls`: the same over TLS 1.3, both with one suite, one certificate, and curl.
+/// `http.get.1g.tls`: the same over TLS 1.3, both with one suite, one certificate, and curl; over HTTP/1.1, and over
+/// HTTP/2, which curl prefers.
 pub fn get_large_secured(report: &mut Report, size: Size) -> Result<()> {
     let Large { place, root, node, bytes, path } = Large::made(size, Kept::Managed)?;
     let (certificate, key) = certificate(node.folder());
     let server = nginx::start_secured(place.path(), &root, (&certificate, &key), tls::SUITE)?;
     let (port, header) = (node.https_port()?, node.header());
-    let ours = |connections| tls::get_rate(port, &certificate, &header, &path, bytes, connections);
-    let theirs = |connections| tls::get_rate(server.port, &certificate, "", "/large", bytes, connections);
-    for connections in [1, 4] {
-        let sides = alternate(size.rounds(), || ours(connections), || theirs(connections))?;
-        report.compare(&format!("http.get.1g.tls.{connections}"), "MB/s", Better::More, "nginx", &sides);
+    let versions = [(tls::Version::Http1, "http.get.1g.tls"), (tls::Version::Http2, "http.get.1g.tls.h2")];
+    let ours =
+        |version, connections| tls::get_rate(version, port, &certificate, &header, &path, bytes, connections);
+    let theirs = |version, connections| {
+        tls::get_rate(version, server.port, &certificate, "", "/large", bytes, connections)
+    };
+    for (version, figure) in versions {
+        for connections in [1, 4] {
+            let sides =
+                alternate(size.rounds(), || ours(version, connections), || theirs(version, connections))?;
+            report.compare(&format!("{figure}.{connections}"), "MB/s", Better::More, "nginx", &sides);
+        }
     }
-    let counts = count(&[node.pid()], place.path(), 1, || ours(1).map(drop));
-    report.counts("http.get.1g.tls", "weft", counts)?;
-    let counts = count(&family(server.pid()), place.path(), 1, || theirs(1).map(drop));
-    report.counts("http.get.1g.tls", "nginx", counts)
+    // What is counted is traced, and slow for a while: after all that is timed.
+    for (version, figure) in versions {
+        let counts = count(&[node.pid()], place.path(), 1, || ours(version, 1).map(drop));
+        report.counts(figure, "weft", counts)?;
+        let counts = count(&family(server.pid()), place.path(), 1, || theirs(version, 1).map(drop));
+        report.counts(figure, "nginx", counts)?;
+    }
+    Ok(())
 }
 
 /// Makes the machine forget the pages of every file below a folder, so that they are read from the

@@ -20,8 +20,16 @@ pub const SUITE: &str = "TLS_AES_128_GCM_SHA256";
 /// A connection that is secured.
 pub type Secured = StreamOwned<ClientConnection, TcpStream>;
 
+/// What is spoken over TLS, as curl is told.
+#[derive(Clone, Copy)]
+pub enum Version {
+    Http1,
+    Http2,
+}
+
 /// Fetches a file of so many bytes over each of some connections at once; returns MB/s of all.
 pub fn get_rate(
+    version: Version,
     port: u16,
     certificate: &Path,
     header: &str,
@@ -38,21 +46,26 @@ pub fn get_rate(
             "-o",
             "/dev/null",
             "-w",
-            "%{size_download}",
+            "%{size_download} %{http_version}",
             "--tlsv1.3",
             "--tls13-ciphers",
             SUITE,
+            match version {
+                Version::Http1 => "--http1.1",
+                Version::Http2 => "--http2",
+            },
         ]);
         command.arg("--cacert").arg(certificate).args(["-H", header]);
         command.arg(format!("https://localhost:{port}{path}")).stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn()
     });
     let fetches = fetches.collect::<std::io::Result<Vec<_>>>()?;
+    let whole = format!("{bytes} {}", if let Version::Http1 = version { "1.1" } else { "2" });
     for fetch in fetches {
         let done = fetch.wait_with_output()?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();
-        if !done.status.success() || said.trim() != bytes.to_string() {
-            return Err(format!("curl fetched {said} of {bytes} bytes: {}", done.status).into());
+        if !done.status.success() || said.trim() != whole {
+            return Err(format!("curl fetched {said}, not {whole}: {}", done.status).into());
         }
     }
     Ok(connections as f64 * bytes as f64 / 1e6 / begun.elapsed().as_secs_f64())

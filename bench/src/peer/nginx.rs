@@ -45,7 +45,7 @@ fn begin(place: &Path, root: &Path, durable: bool, tls: &str) -> Result<Server> 
 }
 
 fn configuration(place: &Path, root: &Path, port: u16, tls: &str) -> Result<String> {
-    let ssl = if tls.is_empty() { "" } else { " ssl" };
+    let ssl = if tls.is_empty() { "" } else { " ssl http2" };
     let (place, root) = (place.display(), root.display());
     let mut text = String::new();
     // As root it would drop to nobody and own nothing here.

@@ -96,7 +96,7 @@ fn the_http_door_beside_its_peers_in_small() {
         "http.get.1g",
         &["http.get.1g.first_touch", "http.get.1g.4.nginx", "http.get.1g.4.xrootd", "http.get.1g.1.iperf3"],
     );
-    measured("http.get.1g.tls", &["http.get.1g.tls.1", "http.get.1g.tls.4"]);
+    measured("http.get.1g.tls", &["http.get.1g.tls.1", "http.get.1g.tls.4", "http.get.1g.tls.h2.4"]);
     measured("http.get.170k", &["http.get.170k"]);
     measured("http.get.1k", &["http.get.1k"]);
     measured("http.put.1g", &["http.put.1g.put.c", "http.put.1g.nginx-synced"]);

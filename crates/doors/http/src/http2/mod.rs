@@ -12,6 +12,8 @@
 //!                   └─ stream ─ …                ◀═══════════════════╝
 //! ```
 //!
+//! A stream that is alone goes along in the connection's own task, which goes on while the two wake each other.
+//!
 //! So deadlines, back-pressure and fair shares are those of any socket: whoever takes nothing fills the
 //! pair, and the exchange gives up as it does on a slow reader.
 //!
@@ -22,7 +24,9 @@
 //! nobody reads. Ending a stream cleanly whose answer broke off: it is reset.
 
 mod head;
+mod insistent;
 mod pipe;
+mod streams;
 
 use std::future::poll_fn;
 use std::io;
@@ -34,7 +38,6 @@ use bytes::{Buf, Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::JoinSet;
 use weft_core::form::{Origin, one_machine};
 use weft_core::limits;
 use weft_doors_listener::{Shutdown, Stay};
@@ -48,11 +51,17 @@ use crate::connection::{Connection, Front, linger};
 use crate::exchange::{self, After};
 use crate::identity::Identity;
 
+use self::streams::Streams;
+
 /// What a client that speaks HTTP/2 begins with looks like the head of a request.
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
 /// Serves a connection on which the preface came, until it ends.
-pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
+pub async fn run(connection: Connection, shutdown: Shutdown, stay: Stay) {
+    insistent::insistent(serve(connection, shutdown, stay)).await
+}
+
+async fn serve(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
     let Connection { http, socket, origin, buffer, identity, .. } = connection;
     let certificate = identity.certificate();
     let front = Front { is_secured: socket.is_secured(), own: socket.own_address() };
@@ -70,39 +79,31 @@ pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
         }
     };
     let door = Door { http: http.clone(), origin, front, shutdown: shutdown.clone() };
-    let (mut streams, mut known) = (JoinSet::new(), vec![identity]);
+    let (mut streams, mut known) = (Streams::new(), vec![identity]);
     let mut ending = false;
     loop {
-        let is_full = streams.len() >= limits::HTTP2_STREAMS_MAX;
         let patience = if ending { limits::HTTP_LINGER } else { stay.idle() };
         tokio::select! {
             biased;
-            Some(done) = streams.join_next(), if !streams.is_empty() => match done {
+            event = poll_fn(|context| poll_event(&mut line, &mut streams, context)) => match event {
                 // A few are remembered for the next: each has a session, of which the node has only so many.
-                Ok(identity) if known.len() < limits::HTTP2_KNOWN_MAX => known.push(identity),
-                Ok(identity) => identities(&http, [identity]),
-                Err(error) => tracing::error!(%error, "a stream's task panicked: a defect"),
-            },
-            asked = poll_fn(|context| match is_full {
-                false => line.poll_accept(context),
-                true => line.poll_closed(context).map(|closed| closed.err().map(Err)),
-            }) => match asked {
-                Some(Ok((request, respond))) => {
+                Event::Ended(Some(identity)) if known.len() < limits::HTTP2_KNOWN_MAX => known.push(identity),
+                Event::Ended(identity) => identities(&http, identity),
+                Event::Asked(request, respond) => {
                     let fresh = || Identity::new(front.wire(), certificate.clone());
                     let identity = known.pop().unwrap_or_else(fresh);
-                    streams.spawn(door.clone().serve(request, respond, identity));
+                    streams.add(door.clone().serve(request, respond, identity));
                 }
-                Some(Err(error)) => {
-                    tracing::debug!(%error, "a connection broke off");
+                Event::Closed(error) => {
+                    error.inspect(|error| tracing::debug!(%error, "a connection broke off"));
                     break;
                 }
-                None => break,
             },
             () = shutdown.wait(), if !ending => {
                 ending = true;
                 line.graceful_shutdown();
             }
-            () = sys.sleep(patience), if streams.is_empty() => {
+            () = sys.sleep(patience), if streams.len() == 0 => {
                 if ending {
                     break;
                 }
@@ -113,10 +114,39 @@ pub async fn run(connection: Connection, mut shutdown: Shutdown, stay: Stay) {
     }
     drop(line);
     // What they wait for on the other side is gone: they end.
-    while let Some(done) = streams.join_next().await {
-        known.extend(done.ok());
+    while let Some(identity) = streams.next().await {
+        known.push(identity);
     }
     identities(&http, known);
+}
+
+/// What a connection comes to.
+enum Event {
+    /// A stream ended: who was known on it.
+    Ended(Option<Identity>),
+    Asked(http::Request<RecvStream>, SendResponse<Bytes>),
+    /// The connection ended, maybe for this.
+    Closed(Option<h2::Error>),
+}
+
+fn poll_event<F: Future<Output = Identity> + Send + 'static>(
+    line: &mut h2::server::Connection<Begun, Bytes>,
+    streams: &mut Streams<F>,
+    context: &mut Context<'_>,
+) -> Poll<Event> {
+    if let Poll::Ready(identity) = streams.poll_beside(context) {
+        return Poll::Ready(Event::Ended(identity));
+    }
+    let asked = match streams.len() < limits::HTTP2_STREAMS_MAX {
+        true => line.poll_accept(context),
+        false => line.poll_closed(context).map(|closed| closed.err().map(Err)),
+    };
+    match asked {
+        Poll::Ready(Some(Ok((request, respond)))) => Poll::Ready(Event::Asked(request, respond)),
+        Poll::Ready(Some(Err(error))) => Poll::Ready(Event::Closed(Some(error))),
+        Poll::Ready(None) => Poll::Ready(Event::Closed(None)),
+        Poll::Pending => streams.poll_along(context).map(Event::Ended),
+    }
 }
 
 fn identities(http: &Http, known: impl IntoIterator<Item = Identity>) {
