@@ -26,6 +26,9 @@ struct Kept {
     names: Names,
 }
 
+/// As many listings are gone on with, however little is kept for each.
+const KEPT_MAX: usize = 64;
+
 /// A name and its cookie.
 type Listed = (Vec<u8>, u64);
 
@@ -63,14 +66,18 @@ impl Ahead {
     /// Keeps names for whoever asks for those after one. Of a directory that may have changed under its
     /// stamps none are kept.
     fn keep(&self, dir: &Node, after: &[u8], names: Names) {
-        if names.left().is_empty() || is_young(&dir.facts) {
-            return;
+        if !names.left().is_empty() && !is_young(&dir.facts) {
+            self.add(Kept { dir: dir.id, stamp: stamp(dir), after: after.to_vec(), names });
         }
+    }
+
+    fn add(&self, new: Kept) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.push_back(Kept { dir: dir.id, stamp: stamp(dir), after: after.to_vec(), names });
-        while all.len() > 1
-            && all.iter().map(|kept| kept.names.bytes()).sum::<usize>() > limits::EXPORT_AHEAD_BYTES
-        {
+        // Who lists the same at once shares it.
+        all.retain(|kept| (kept.dir, &kept.after) != (new.dir, &new.after));
+        all.push_back(new);
+        let bytes = |all: &VecDeque<Kept>| all.iter().map(|kept| kept.names.bytes()).sum::<usize>();
+        while all.len() > KEPT_MAX || all.len() > 1 && bytes(&all) > limits::EXPORT_AHEAD_BYTES {
             all.pop_front();
         }
     }
@@ -208,6 +215,29 @@ mod tests {
                 return (all, readings);
             }
         }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_by_bytes_and_by_number_and_the_oldest_goes() {
+        let ahead = Ahead::default();
+        let kept = |after: u32, bytes: usize| {
+            let mut names = Names::within(usize::MAX);
+            names.text = vec![b'x'; bytes];
+            let dir = FileId::ROOT;
+            Kept { dir, stamp: Default::default(), after: after.to_be_bytes().to_vec(), names }
+        };
+        let afters = || -> Vec<_> {
+            let all = ahead.0.lock().expect("nobody panicked");
+            all.iter().map(|kept| u32::from_be_bytes(kept.after[..].try_into().expect("four"))).collect()
+        };
+        (0..1000).for_each(|_| ahead.add(kept(0, 1)));
+        assert_eq!(afters(), [0], "one of a place");
+        (1..100).for_each(|after| ahead.add(kept(after, 1)));
+        assert_eq!(afters(), Vec::from_iter(100 - KEPT_MAX as u32..100));
+        (100..104).for_each(|after| ahead.add(kept(after, limits::EXPORT_AHEAD_BYTES / 2)));
+        assert_eq!(afters(), [102, 103]);
+        ahead.add(kept(104, 2 * limits::EXPORT_AHEAD_BYTES));
+        assert_eq!(afters(), [104], "the newest stays");
     }
 
     #[test]

@@ -361,7 +361,9 @@ fn a_tree_that_moves_to_another_volume_keeps_its_times_and_links() {
 fn what_cannot_move_to_another_volume_leaves_what_is_there() {
     let home = Furnished::new();
     let http = crate::http::Http::basic(home.node.address(), "alice", PASSWORD);
-    for (path, bytes) in [("secret", "s"), ("p/own", "o"), ("p/q/below", "b"), ("t/valuable", "v")] {
+    for (path, bytes) in
+        [("secret", "s"), ("p/own", "o"), ("p/q/below", "b"), ("t/valuable", "v"), ("k/f", "k")]
+    {
         let path = format!("/managed/{path}");
         for (at, _) in path.match_indices('/').skip(2) {
             http.ask("MKCOL", &format!("{}/", &path[..at]), &[], b"");
@@ -373,6 +375,11 @@ fn what_cannot_move_to_another_volume_leaves_what_is_there() {
     home.node.run(&["acl", "grant", "--deny", "/managed/secret", "alice", "read"]).ok();
     assert_eq!(http.ask("MOVE", "/managed/secret", &["Destination: /shared/t"], b"").status, 403);
     assert_eq!(http.get("/shared/t/valuable").body, b"v", "nothing made room for it");
+    // It may be renamed and read, but not removed, which follows upon a copy.
+    home.node.run(&["acl", "grant", "--deny", "/managed/k", "alice", "remove"]).ok();
+    assert_eq!(http.ask("MOVE", "/managed/k/f", &["Destination: /shared/t"], b"").status, 403);
+    assert_eq!(http.get("/shared/t/valuable").body, b"v", "nor for that");
+    assert_eq!(http.ask("MOVE", "/managed/k/f", &["Destination: /managed/k/g"], b"").status, 201, "renamed");
     // Nobody who was kept out is let in by a move.
     home.node.add_user("bob", "b");
     home.node.run(&["acl", "grant", "--deny", "/managed/p/q", "bob", "all"]).ok();

@@ -143,9 +143,12 @@ async fn done(x: &Exchange<'_, '_>, asked: &Asked, source: &At) -> std::result::
     let as_is = AsIs { mode: fresh, mtime };
     trees.moves = asked.moves;
     let copied = copied(&mut trees, asked, source, &from, as_is).await;
-    if let Some(version) = copied.map_err(|error| told_of(error, asked))?
-        && asked.moves
-    {
+    let copied = copied.map_err(|error| told_of(error, asked))?;
+    if asked.moves && from.kind == Kind::Symlink {
+        let gone = trees.remove_link(source, from.id).await;
+        gone.map_err(|error| Stopped::At(error, Act::Remove))?;
+    }
+    if let Some(version) = copied.filter(|_| asked.moves) {
         // What was written to it since it was copied stays.
         let guard = Guard { version: Some(version), ctime: None };
         let gone = remove::one_or_tree(x, &mut trees, &asked.from, &from, &guard).await;
@@ -226,7 +229,7 @@ async fn apart(x: &Exchange<'_, '_>, asked: &Asked, from: &Attr, to: Option<&Att
     Ok(())
 }
 
-/// Copies it; a directory or link that moves is gone thereafter. Returns what of a file was copied.
+/// Copies it; a directory that moves is gone thereafter. Returns what of a file was copied.
 async fn copied(
     trees: &mut Trees<'_>,
     asked: &Asked,
@@ -239,8 +242,7 @@ async fn copied(
         return Ok(None);
     }
     if from.kind == Kind::Symlink && asked.moves {
-        trees.copy_link(source, &At::root(asked.to.clone())).await?;
-        return trees.remove_link(source, from.id).await.map(|()| None);
+        return trees.copy_link(source, &At::root(asked.to.clone())).await.map(|()| None);
     }
     let guard = guard_of(asked.overwrites);
     trees.copy_file(source, &At::root(asked.to.clone()), &guard, as_is).await.map(Some)

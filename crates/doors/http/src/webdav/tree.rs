@@ -214,10 +214,15 @@ impl<'a> Trees<'a> {
         if taking == Taking::Moved && from.container != walked.attr.container {
             return Err(has_policy());
         }
-        if walked.rights.is_some_and(|rights| rights.intersects(Rights::RENAME | Rights::REMOVE)) {
+        // What is copied is removed thereafter; a rename asks for either.
+        let (enough, named) = match renamed {
+            true => (Rights::RENAME | Rights::REMOVE, "`rename` or `remove`"),
+            false => (Rights::REMOVE, "`remove`"),
+        };
+        if walked.rights.is_some_and(|rights| rights.intersects(enough)) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Denied, "moving it needs `rename` or `remove` where it is"))
+        Err(Error::new(ErrorKind::Denied, format!("moving it needs {named} where it is")))
     }
 
     /// Copies a directory, with what is in it if `deep`. There must be nothing at `to`.
@@ -380,7 +385,10 @@ impl<'a> Trees<'a> {
         let mut again = 0;
         loop {
             let call = self.call();
-            let walked = self.within(&call, self.fs.walk(&call, at, Want::default())).await?;
+            let walked = match self.within(&call, self.fs.walk(&call, at, Want::default())).await {
+                Err(error) => return unless_gone(error),
+                walked => walked?,
+            };
             if walked.attr.id != id {
                 return Err(Error::new(ErrorKind::Conflict, "something else has its name by now"));
             }
