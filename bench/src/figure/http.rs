@@ -151,7 +151,7 @@ pub fn get_large_secured(report: &mut Report, size: Size) -> Result<()> {
     let (certificate, key) = certificate(node.folder());
     let server = nginx::start_secured(place.path(), &root, (&certificate, &key), tls::SUITE)?;
     let (port, header) = (node.https_port()?, node.header());
-    let versions = [(tls::Version::Http1, "http.get.1g.tls"), (tls::Version::Http2, "http.get.1g.tls.h2")];
+    let versions = [("1.1", "http.get.1g.tls"), ("2", "http.get.1g.tls.h2")];
     let ours =
         |version, connections| tls::get_rate(version, port, &certificate, &header, &path, bytes, connections);
     let theirs = |version, connections| {

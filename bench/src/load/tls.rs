@@ -20,16 +20,10 @@ pub const SUITE: &str = "TLS_AES_128_GCM_SHA256";
 /// A connection that is secured.
 pub type Secured = StreamOwned<ClientConnection, TcpStream>;
 
-/// What is spoken over TLS, as curl is told.
-#[derive(Clone, Copy)]
-pub enum Version {
-    Http1,
-    Http2,
-}
-
-/// Fetches a file of so many bytes over each of some connections at once; returns MB/s of all.
+/// Fetches a file of so many bytes by a version of HTTP (1.1 or 2) over each of some connections at once; returns
+/// MB/s of all.
 pub fn get_rate(
-    version: Version,
+    version: &str,
     port: u16,
     certificate: &Path,
     header: &str,
@@ -50,17 +44,14 @@ pub fn get_rate(
             "--tlsv1.3",
             "--tls13-ciphers",
             SUITE,
-            match version {
-                Version::Http1 => "--http1.1",
-                Version::Http2 => "--http2",
-            },
+            &format!("--http{version}"),
         ]);
         command.arg("--cacert").arg(certificate).args(["-H", header]);
         command.arg(format!("https://localhost:{port}{path}")).stdin(Stdio::null()).stdout(Stdio::piped());
         command.spawn()
     });
     let fetches = fetches.collect::<std::io::Result<Vec<_>>>()?;
-    let whole = format!("{bytes} {}", if let Version::Http1 = version { "1.1" } else { "2" });
+    let whole = format!("{bytes} {version}");
     for fetch in fetches {
         let done = fetch.wait_with_output()?;
         let said = String::from_utf8_lossy(&done.stdout).into_owned();

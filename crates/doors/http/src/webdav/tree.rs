@@ -280,11 +280,12 @@ impl<'a> Trees<'a> {
         self.page(id, from).await
     }
 
-    async fn must_be_at(&self, found: &At, id: FileId) -> Result<()> {
+    /// Looks at what must still have this name.
+    async fn must_be_at(&self, found: &At, id: FileId) -> Result<Attr> {
         let call = self.call();
         let walked = self.within(&call, self.fs.walk(&call, found, Want::default())).await?;
         if walked.attr.id == id {
-            return Ok(());
+            return Ok(walked.attr);
         }
         Err(Error::new(ErrorKind::Conflict, "something else has its name by now"))
     }
@@ -307,7 +308,7 @@ impl<'a> Trees<'a> {
             return;
         }
         match self.must_be_at(&level.found, level.id).await {
-            Ok(()) => self.remove_emptied(&level.found, &level.from, is_last).await,
+            Ok(_) => self.remove_emptied(&level.found, &level.from, is_last).await,
             Err(error) => self.failed(&level.from, true, error),
         }
     }
@@ -384,15 +385,11 @@ impl<'a> Trees<'a> {
         // In a share what was made just now has a version for a moment only.
         let mut again = 0;
         loop {
-            let call = self.call();
-            let walked = match self.within(&call, self.fs.walk(&call, at, Want::default())).await {
+            let attr = match self.must_be_at(at, id).await {
                 Err(error) => return unless_gone(error),
-                walked => walked?,
+                Ok(attr) => attr,
             };
-            if walked.attr.id != id {
-                return Err(Error::new(ErrorKind::Conflict, "something else has its name by now"));
-            }
-            let guard = Guard { version: Some(VersionIs::Exactly(id, walked.attr.version)), ctime: None };
+            let guard = Guard { version: Some(VersionIs::Exactly(id, attr.version)), ctime: None };
             match self.remove_one(at, Expect::NotDirectory, &guard, true).await {
                 Err(error) if error.kind() == ErrorKind::Precondition && again < LOOKS_AT_A_LINK => {
                     again += 1
