@@ -216,7 +216,8 @@ fn a_copy_to_where_another_is_under_way_says_so_and_spoils_nothing() {
 #[test]
 fn of_two_copies_to_one_name_of_the_tree_both_end_well_and_the_last_wins() {
     let node = Node::start();
-    let (one, two) = (noise(1, 70 << 20), noise(2, 70 << 20));
+    // What is left of it when it is stopped takes longer than the look that finds it far enough.
+    let (one, two) = (noise(1, 300 << 20), noise(2, 70 << 20));
     node.write("one", &one);
     node.write("two", &two);
     let http = node.http(Some(&node.token()));
