@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use weft_core::{Error, ErrorKind, Result};
 
 use crate::disk::RealFile;
-use crate::fault;
+use crate::{fault, mounts};
 
 pub use clock::{coarse_now, coarse_rest};
 pub use held::{Facts, Held};
@@ -168,6 +168,15 @@ impl Beneath {
             0x2fc1_2fc1, /* ZFS */
         ];
         fs::fstatfs(&self.root).map_or(true, |stat| !ALWAYS_HERE.contains(&(stat.f_type as u64)))
+    }
+
+    /// Returns whether its file system is of those that stamp a file which was looked at since its last change
+    /// finer than the machine's clock ticks, where the machine can (Linux 6.13): such stamps are ahead of [`coarse_now`].
+    /// So may others be, for none is earlier than one that was given before: they do not tell.
+    pub fn may_stamp_finely(&self) -> bool {
+        // By name: ext2 and ext3 look like ext4 in all else.
+        const FINELY: [&[u8]; 4] = [b"ext4", b"xfs", b"btrfs", b"tmpfs"];
+        mounts::file_system(&self.root).is_some_and(|name| FINELY.contains(&&name[..]))
     }
 }
 

@@ -1,8 +1,12 @@
-//! Where directories lie on their file systems: what is mounted in a second place is the same there.
+//! Where directories lie on their file systems, and what sort of file system that is: what is mounted in a
+//! second place is the same there.
 
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
 
 /// Where something lies: on which file system, and where on that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,13 +19,12 @@ impl Spot {
     /// Returns where the machine's list of mounts says that a path lies, an absolute one without links.
     /// None if that is not told.
     pub fn of(path: &Path) -> Option<Self> {
-        Self::among(&std::fs::read("/proc/self/mountinfo").ok()?, path)
+        Self::among(&list()?, path)
     }
 
     fn among(mounts: &[u8], path: &Path) -> Option<Self> {
-        let mounts = mounts.split(|byte| *byte == b'\n').filter_map(Mount::read);
         // Of several on one place, the last lies on top.
-        let on = mounts.filter(|mount| path.starts_with(&mount.at));
+        let on = each(mounts).filter(|mount| path.starts_with(&mount.at));
         let on = on.max_by_key(|mount| mount.at.components().count())?;
         let below = path.strip_prefix(&on.at).ok()?;
         Some(Self { device: on.device, path: on.top.join(below) })
@@ -33,19 +36,44 @@ impl Spot {
     }
 }
 
-/// A line of the list of mounts.
+/// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.
+pub(crate) fn file_system(open: impl AsFd) -> Option<Vec<u8>> {
+    let stat = statx(open, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
+    file_system_of(&list()?, told.then_some(stat.stx_mnt_id)?)
+}
+
+fn file_system_of(mounts: &[u8], id: u64) -> Option<Vec<u8>> {
+    each(mounts).find(|mount| mount.id == id).map(|mount| mount.kind)
+}
+
+fn list() -> Option<Vec<u8>> {
+    std::fs::read("/proc/self/mountinfo").ok()
+}
+
+fn each(mounts: &[u8]) -> impl Iterator<Item = Mount> {
+    mounts.split(|byte| *byte == b'\n').filter_map(Mount::read)
+}
+
+/// A line of the list of mounts (`proc_pid_mountinfo(5)`).
 struct Mount {
+    id: u64,
     device: Vec<u8>,
     /// What of the file system is shown.
     top: PathBuf,
     at: PathBuf,
+    /// The file system's name.
+    kind: Vec<u8>,
 }
 
 impl Mount {
     fn read(line: &[u8]) -> Option<Self> {
-        let mut fields = line.split(|byte| *byte == b' ').skip(2);
+        let mut fields = line.split(|byte| *byte == b' ');
+        let (id, _above) = (std::str::from_utf8(fields.next()?).ok()?.parse().ok()?, fields.next()?);
         let (device, top, at) = (fields.next()?, fields.next()?, fields.next()?);
-        Some(Self { device: device.to_vec(), top: plain(top), at: plain(at) })
+        // Options, and fields of no certain number up to a dash.
+        let kind = fields.skip(1).skip_while(|field| *field != b"-").nth(1)?;
+        Some(Self { id, device: device.to_vec(), top: plain(top), at: plain(at), kind: kind.to_vec() })
     }
 }
 
@@ -80,7 +108,11 @@ mod tests {
         assert!(!spot("/srv/node").is_within(&data), "the same path of another file system");
         assert!(!spot("/nodes").is_within(&data));
         assert_eq!(spot("/srv/deep/x"), Spot { device: b"0:27".to_vec(), path: "/old/x".into() });
+        let kind = |id| file_system_of(mounts, id).map(|kind| String::from_utf8(kind).expect("text"));
+        assert_eq!((kind(22).as_deref(), kind(30).as_deref(), kind(29)), (Some("ext4"), Some("tmpfs"), None));
         assert_eq!(Spot::among(b"", Path::new("/")), None);
         assert!(Spot::of(Path::new("/")).is_some());
+        let proc = std::fs::File::open("/proc/self/status").expect("there");
+        assert_eq!(file_system(proc).as_deref(), Some(&b"proc"[..]));
     }
 }

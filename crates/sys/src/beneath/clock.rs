@@ -5,7 +5,8 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
 use weft_core::Time;
 
-/// Returns the time that a file which is changed just now is stamped with.
+/// Returns the time that a file which is changed just now is stamped with, where stamps are not finer
+/// ([`may_stamp_finely`](super::Beneath::may_stamp_finely)).
 pub fn coarse_now() -> Time {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     Time::from_unix(now.tv_sec, now.tv_nsec as u32)

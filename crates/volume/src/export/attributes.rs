@@ -152,7 +152,7 @@ impl View<'_> {
     pub(super) fn space(&self, at: &At) -> Result<Space> {
         let node = self.existing(at)?;
         self.need_any(&node)?;
-        let holds = self.root.holds()?;
+        let holds = self.root.beneath.holds()?;
         Ok(Space { bytes_total: holds.bytes_total, bytes_free: holds.bytes_free, files: holds.files })
     }
 }

@@ -37,7 +37,7 @@ impl Lease {
                 Ok(granted) => {
                     let held = Mutex::new(Held { granted, seen: view.seen });
                     let (volume, call) = (view.volume.clone(), view.call.clone());
-                    return Ok(Self { volume, call, id: node.id, op: *op, stalls: view.slow, held });
+                    return Ok(Self { volume, call, id: node.id, op: *op, stalls: view.root.stalls, held });
                 }
                 Err(error) => refused = Some(error),
             }

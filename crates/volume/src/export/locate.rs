@@ -79,7 +79,7 @@ impl View<'_> {
             false => self.node(at.base)?.path,
         };
         let path = join_path(&base, at.path.as_bytes());
-        let Ok(held) = self.root.find(&path) else { return Ok(None) };
+        let Ok(held) = self.root.beneath.find(&path) else { return Ok(None) };
         let node = self.node_of(path, held, bound)?;
         Ok(node.filter(|node| node.kind != Kind::Symlink || at.follow == Follow::Never))
     }

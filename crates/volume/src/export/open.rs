@@ -15,7 +15,7 @@ use super::audit::Deed;
 use super::file::{ExportFile, Held, Looked};
 use super::names::taken;
 use super::opens::OpenInode;
-use super::version::{GROWTHS_AWAITED, is_young, until_grown};
+use super::version::{GROWTHS_AWAITED, is_of_this_tick, until_grown};
 use super::view::{Node, View, hidden};
 
 /// An open that is begun, and ends unless something is opened.
@@ -143,7 +143,7 @@ impl Volume {
         let (Found { mut node, file, made, parent, .. }, mut seen) = self.find_to_open(call, at, how).await?;
         let pins = how.pin == Pin::Version;
         for _ in 0..GROWTHS_AWAITED {
-            if !pins || !is_young(&node.facts) {
+            if !pins || !is_of_this_tick(&node.facts) {
                 break;
             }
             self.sys.real_sleep(until_grown()).await;

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -32,6 +32,7 @@ pub(super) struct Rooted {
     pub(super) beneath: Beneath,
     /// Whether it lies on a network or behind another program.
     pub(super) stalls: bool,
+    finely: OnceLock<bool>,
 }
 
 impl Root {
@@ -52,7 +53,7 @@ impl Root {
             let another = "another directory lies where the shared one was; its disk may not be mounted";
             return Err(Error::new(ErrorKind::Unavailable, another).hint("mount it, or share it again"));
         }
-        Ok(Rooted { stalls: beneath.may_stall(), beneath })
+        Ok(Rooted { stalls: beneath.may_stall(), finely: OnceLock::new(), beneath })
     }
 }
 
@@ -68,6 +69,11 @@ pub(super) fn open_for(directory: &Path, user: Option<&User>) -> Result<Beneath>
 }
 
 impl Rooted {
+    /// Returns whether changes in it may be stamped finer than the machine's clock ticks.
+    pub(super) fn may_stamp_finely(&self) -> bool {
+        *self.finely.get_or_init(|| !self.stalls && self.beneath.may_stamp_finely())
+    }
+
     /// Checks that the directory is still that user's whose rights limit the share.
     fn must_belong(&self, user: &User) -> Result<()> {
         if self.beneath.owner()? == user.uid {

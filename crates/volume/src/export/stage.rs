@@ -25,7 +25,7 @@ use super::locate::{Spot, not_directory};
 use super::names::{SET_ID, check_size, mode_of, must_be_free, set_times, too_large};
 use super::stages::{StagedPart, Staging};
 use super::user::{SEARCH, WRITE};
-use super::version::{GROWTHS_AWAITED, is_young, until_grown};
+use super::version::{GROWTHS_AWAITED, LastLook, is_of_this_tick, lasts, until_grown};
 use super::view::{Node, View, hidden};
 
 /// A stage by its id.
@@ -129,6 +129,10 @@ impl View<'_> {
         }
         set_times(&staged, set, self)?;
         let onto = if spot.held.is_some() { Onto::Anything } else { Onto::Nothing };
+        let last = match self.root.may_stamp_finely() {
+            true => Some(LastLook::of(&staged.facts()?)),
+            false => None,
+        };
         part.dir.rename(&part.name, &spot.dir.held, spot.name.as_bytes(), onto)?;
         part.published = true;
         if let Some(old) = &spot.held {
@@ -136,6 +140,9 @@ impl View<'_> {
         }
         let path = self.below(&spot.dir, &spot.name);
         let node = self.node_of(path, staged, &spot.dir.bound)?.ok_or_else(hidden)?;
+        if last.is_some_and(|last| last.tells_apart(&node.facts)) {
+            self.volume.versions.settle(node.id, &node.facts);
+        }
         let by = match &spot.held {
             Some(old) => (old, Rights::WRITE),
             None => (&spot.dir, Rights::INSERT),
@@ -301,9 +308,13 @@ impl ExportStage {
         drop(making);
         let mut part = self.volume.sys.within(call.until, async { Ok(part.lock_owned().await) }).await?;
         if offset == 0 && part.bytes > 0 {
-            let file = part.file.clone();
-            self.volume.apart(call.until, move || file.set_length(0).map_err(Error::unplaced)).await?;
-            (part.bytes, part.on_its_way, part.hasher) = (0, 0, blake3::Hasher::new());
+            // Whoever gives it up leaves the part to it: a cut that comes late finds nothing published.
+            let empty = move || {
+                part.file.set_length(0).map_err(Error::unplaced)?;
+                (part.bytes, part.on_its_way, part.hasher) = (0, 0, blake3::Hasher::new());
+                Ok(part)
+            };
+            part = self.volume.apart(call.until, empty).await?;
         }
         if offset != part.bytes {
             return Err(Error::invalid(format!("the part goes on at byte {}", part.bytes)));
@@ -395,12 +406,18 @@ impl ExportStage {
 
     /// Returns what a published file looks like once its version is one that lasts.
     async fn lasting(&self, call: &Call, node: Node) -> Result<Attr> {
+        let node = Arc::new(node);
         for _ in 0..GROWTHS_AWAITED {
-            if !is_young(&node.facts) {
-                break;
+            let attr = self.shown(call, node.clone()).await?;
+            if lasts(attr.version) || !is_of_this_tick(&node.facts) {
+                return Ok(attr);
             }
             self.volume.sys.real_sleep(until_grown()).await;
         }
+        self.shown(call, node).await
+    }
+
+    async fn shown(&self, call: &Call, node: Arc<Node>) -> Result<Attr> {
         self.volume.look_whenever(call, move |view| Ok(view.attr(&node))).await
     }
 }

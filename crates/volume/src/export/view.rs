@@ -10,7 +10,7 @@ use weft_core::attr::{Attr, Before, Kind, Wcc};
 use weft_core::form::{Call, Guard};
 use weft_core::proof::{Granted, Objects};
 use weft_core::{CallerId, Error, ErrorKind, FileId, Moment, Name, ObjectId, Result, Rights};
-use weft_sys::beneath::{Beneath, Facts, Held};
+use weft_sys::beneath::{Facts, Held};
 use weft_sys::folder::Sort;
 
 use super::Volume;
@@ -23,13 +23,11 @@ use crate::granted::Wanted;
 /// A call's look at one moment.
 pub(super) struct View<'a> {
     pub(super) volume: &'a Arc<Volume>,
-    pub(super) root: &'a Beneath,
+    pub(super) root: &'a Rooted,
     pub(super) call: &'a Call,
     /// The user of the machine whose rights limit the share, if any do.
     pub(super) user: Option<User>,
     pub(super) policies: Arc<Policies>,
-    /// Whether the machine stamps changes here by a clock that it does not know.
-    pub(super) slow: bool,
     /// The count of policy changes just before the policies were taken.
     pub(super) seen: u64,
     pub(super) now: Moment,
@@ -66,23 +64,17 @@ impl Node {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(
-        volume: &'a Arc<Volume>,
-        rooted: &'a Rooted,
-        user: Option<User>,
-        call: &'a Call,
-    ) -> Self {
-        let (root, slow) = (&rooted.beneath, rooted.stalls);
+    pub(super) fn of(volume: &'a Arc<Volume>, root: &'a Rooted, user: Option<User>, call: &'a Call) -> Self {
         let seen = volume.policy_changes.load(Ordering::Acquire);
         let (policies, now) = (volume.policies(), volume.sys.clock().moment());
-        Self { volume, root, call, user, slow, seen, policies, now, confined_to: OnceLock::new() }
+        Self { volume, root, call, user, seen, policies, now, confined_to: OnceLock::new() }
     }
 
     /// Finds what is at a path, if the user whose rights limit the share may go there; to them nothing
     /// is where they may not. Whoever looks for policies looks whatever they may.
     pub(super) fn find(&self, path: &[u8]) -> Result<Held> {
-        let Some(user) = &self.user else { return self.root.find(path) };
-        let mut here = self.root.itself()?;
+        let Some(user) = &self.user else { return self.root.beneath.find(path) };
+        let mut here = self.root.beneath.itself()?;
         for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
             if user::access(user, &here, &here.facts()?) & SEARCH == 0 {
                 return Err(hidden());
@@ -119,7 +111,7 @@ impl<'a> View<'a> {
     }
 
     pub(super) fn root_node(&self) -> Result<Node> {
-        let node = self.node_of(Vec::new(), self.root.itself()?, self.policies.root())?;
+        let node = self.node_of(Vec::new(), self.root.beneath.itself()?, self.policies.root())?;
         node.ok_or_else(|| Error::internal("the share's root is no directory"))
     }
 
@@ -158,7 +150,7 @@ impl<'a> View<'a> {
         if !self.volume.handles {
             return Ok(None);
         }
-        let held = self.root.by_handle(id.serial(), id.generation())?;
+        let held = self.root.beneath.by_handle(id.serial(), id.generation())?;
         held.map_or(Ok(None), |held| self.where_held(id, &held))
     }
 
@@ -212,7 +204,7 @@ impl<'a> View<'a> {
         }
         for place in std::iter::successors(Some(path), |path| above(path)) {
             // Only what is not there has no policy of its own: whoever cannot look refuses.
-            let facts = found(self.root.find(place))?.map(|held| held.facts()).transpose()?;
+            let facts = found(self.root.beneath.find(place))?.map(|held| held.facts()).transpose()?;
             if let Some(bound) = self.policies.at(place, facts.map(|facts| self.id_at(place, &facts))) {
                 return Ok(bound.clone());
             }
@@ -258,7 +250,7 @@ impl<'a> View<'a> {
             mtime: facts.mtime,
             ctime: facts.ctime,
             btime: facts.btime.unwrap_or(facts.ctime),
-            version: self.volume.versions.of(id, facts, self.slow),
+            version: self.volume.versions.of(id, facts, self.root.stalls),
             change: facts.ctime.nanos() as u64,
             container: bound.container,
         }

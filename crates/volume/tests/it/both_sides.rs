@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bytes::Bytes;
 use weft_conformance::file_system::Subject;
@@ -12,11 +13,13 @@ use weft_conformance::file_system::site::{
     Dice, Outcome, Site as Laws, at, free, how, name, pinned, read_of, who, write_to,
 };
 use weft_core::acl::AclEntry;
-use weft_core::attr::{Kind, SetAttr, TagEdit, TagMust, TagName};
+use weft_core::attr::{Kind, SetAttr, SetTime, TagEdit, TagMust, TagName};
 use weft_core::form::{
     At, BytesSource, Cursor, Expect, New, PageMax, Range, Replace, StageHint, Want, WriteAt,
 };
-use weft_core::{ErrorKind, FileId, RelPath, Rights};
+use weft_core::{ErrorKind, FileId, RelPath, Rights, Time};
+use weft_sys::beneath::coarse_now;
+use weft_sys::{Beneath, DiskFile};
 
 use super::export::Site;
 
@@ -274,6 +277,60 @@ async fn a_read_sees_one_version_or_says_that_it_cannot() {
     let (_opened, mut source) = begin().await;
     fs::write(home.join("f"), "short").expect("written");
     assert_eq!(weft_core::form::collect(&mut *source, 4 << 20).await.fails(), ErrorKind::Conflict);
+}
+
+/// The directory as a program of the machine has it.
+fn top_of(site: &Site) -> Beneath {
+    Beneath::open(&site.home.path().canonicalize().expect("there")).expect("it opens")
+}
+
+/// Whether files that are looked at get another stamp at their next change, be it within a tick of the clock.
+fn is_stamped_finely(top: &Beneath) -> bool {
+    let (held, file) = top.itself().expect("there").make_open(b"stamped", 0o600).expect("made");
+    let stamp = || {
+        file.write_at(b"x", 0).expect("written");
+        held.facts().expect("there").ctime
+    };
+    top.may_stamp_finely() && (0..100).all(|_| stamp() != stamp())
+}
+
+/// Puts a file and changes it, a hundred times over: returns how often it had a version that lasts before a tick of
+/// the clock was over.
+async fn put_and_change(site: &Site) -> u32 {
+    let (laws, top, mut soon) = (Laws::of(site), top_of(site), 0);
+    for round in 0..100 {
+        let stage = laws.fs.stage(&laws.call(), &at("f"), &StageHint::default()).await.works();
+        stage.put(&laws.call(), 1, 0, &mut BytesSource::new(&b"of Weft"[..])).await.works();
+        let mtime = (round % 2 == 0).then_some(SetTime::At(Time::EPOCH));
+        let set = SetAttr { mtime, ..SetAttr::default() };
+        let published = stage.publish(&laws.call(), &[], &set, &free()).await.works();
+        let (id, attr) = (published.value.id, published.value.attr.expect("asked for"));
+        soon += u32::from(coarse_now() <= attr.ctime);
+        let first = attr.version;
+        assert_eq!(laws.attr(id).await.version, first, "at once, round {round}");
+        while round % 10 == 0 && coarse_now() <= attr.ctime {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        assert_eq!(laws.attr(id).await.version, first, "when the tick is over, round {round}");
+        let file = top.find(b"f").and_then(|held| held.open(true)).expect("there");
+        file.write_at(b"another", 0).expect("written");
+        let second = laws.attr(id).await.version;
+        assert_ne!(second, first, "written by a program, round {round}");
+        laws.write(id, 0, b"of Weft").await;
+        assert!(![first, second].contains(&laws.attr(id).await.version), "through Weft, round {round}");
+    }
+    soon
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_published_has_a_version_that_lasts_and_another_after_every_write() {
+    put_and_change(&Site::fresh(9).await).await;
+    match Site::in_memory(9).await {
+        Some(site) if is_stamped_finely(&top_of(&site)) => {
+            assert!(put_and_change(&site).await > 0, "nobody waits for the tick where stamps are finer");
+        }
+        _ => weft_conformance::run::not_run("both_sides::stamps", "no file is stamped finer than by ticks"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,21 +97,31 @@ pub struct Site {
 
 impl Site {
     pub async fn fresh(seed: u64) -> Self {
-        Self::shared(seed, None, false).await
+        Self::shared(seed, None, false, Self::home()).await
+    }
+
+    /// A directory in memory: nothing waits for a disk. None where there is no such file system.
+    pub async fn in_memory(seed: u64) -> Option<Self> {
+        let home = tempfile::tempdir_in("/dev/shm").ok()?;
+        Some(Self::shared(seed, None, false, home).await)
+    }
+
+    fn home() -> tempfile::TempDir {
+        tempfile::tempdir().expect("a directory")
     }
 
     /// A directory whose files are found by handle, if these tests may.
     pub async fn with_handles(seed: u64) -> Self {
-        Self::shared(seed, None, true).await
+        Self::shared(seed, None, true, Self::home()).await
     }
 
     /// A directory that its owner shared: of somebody else where these tests may make one.
     pub async fn of_owner(seed: u64) -> Self {
         let own = weft_sys::process::uid();
-        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own }), true).await
+        Self::shared(seed, Some(if own == 0 { SOMEBODY } else { own }), true, Self::home()).await
     }
 
-    async fn shared(seed: u64, owner: Option<u32>, handles: bool) -> Self {
+    async fn shared(seed: u64, owner: Option<u32>, handles: bool, home: tempfile::TempDir) -> Self {
         let sys = Sys::simulated(seed);
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0)]);
@@ -127,7 +137,6 @@ impl Site {
             handles,
             first: VolumeId(0),
         };
-        let home = tempfile::tempdir().expect("a directory");
         let shares = Shares::open(config.clone()).await.expect("its tables open");
         let by = domain.name(ADMINISTRATOR);
         let acl = Acl::new(vec![AclEntry::allow(Who::Caller(by.clone()), Rights::ALL)]);
