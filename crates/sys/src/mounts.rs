@@ -39,8 +39,10 @@ impl Spot {
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.
 pub(crate) fn file_system(open: impl AsFd) -> Option<Vec<u8>> {
     let stat = statx(open, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
-    let told = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID);
-    file_system_of(&list()?, told.then_some(stat.stx_mnt_id)?)
+    if !StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::MNT_ID) {
+        return None;
+    }
+    file_system_of(&list()?, stat.stx_mnt_id)
 }
 
 fn file_system_of(mounts: &[u8], id: u64) -> Option<Vec<u8>> {

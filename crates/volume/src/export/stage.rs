@@ -399,25 +399,22 @@ impl ExportStage {
         drop(turn);
         volume.stages.end(self.id);
         volume.leave(&Call { ack: Ack::Durable, ..call.clone() }, deed).await?;
-        let attr = self.lasting(call, node).await?;
+        let attr = match changed.value.attr.filter(|attr| lasts(attr.version)) {
+            Some(attr) => attr,
+            None => self.lasting(call, node).await?,
+        };
         (changed.value.attr, changed.file.after) = (Some(attr), Some(attr));
         Ok(changed)
     }
 
     /// Returns what a published file looks like once its version is one that lasts.
     async fn lasting(&self, call: &Call, node: Node) -> Result<Attr> {
-        let node = Arc::new(node);
         for _ in 0..GROWTHS_AWAITED {
-            let attr = self.shown(call, node.clone()).await?;
-            if lasts(attr.version) || !is_of_this_tick(&node.facts) {
-                return Ok(attr);
+            if !is_of_this_tick(&node.facts) {
+                break;
             }
             self.volume.sys.real_sleep(until_grown()).await;
         }
-        self.shown(call, node).await
-    }
-
-    async fn shown(&self, call: &Call, node: Arc<Node>) -> Result<Attr> {
         self.volume.look_whenever(call, move |view| Ok(view.attr(&node))).await
     }
 }

@@ -168,4 +168,4 @@ pub(super) fn access(user: &User, held: &Held, facts: &Facts) -> u16 {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

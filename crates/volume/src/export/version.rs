@@ -156,41 +156,21 @@ pub(super) fn until_grown() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use weft_sys::folder::Sort;
-
     use super::*;
+    use crate::export::user::tests::facts;
 
     const SECOND: i64 = 1_000_000_000;
     const TICK: i64 = 4_000_000;
 
-    fn at(nanos: i64) -> Time {
-        Time::from_unix(nanos / SECOND, (nanos % SECOND) as u32)
-    }
-
     fn stamped(mtime: Time, ctime: Time) -> Facts {
-        Facts {
-            inode: 1,
-            generation: 1,
-            sort: Sort::File,
-            mode: 0o644,
-            links: 1,
-            uid: 1,
-            gid: 1,
-            size: 0,
-            used: 0,
-            atime: mtime,
-            mtime,
-            ctime,
-            btime: None,
-            is_mount: false,
-        }
+        Facts { mtime, ctime, ..facts(1, 1, 0o644) }
     }
 
     #[test]
     fn what_is_settled_is_shown_as_it_will_be_for_as_long_as_it_is_not_changed() {
         let (id, versions) = (FileId::ROOT, Versions::new(&Sys::simulated(1)));
-        let (young, old) = (coarse_now().plus(Duration::from_secs(600)), at(SECOND + 1));
-        let facts = |changed| stamped(at(1), changed);
+        let (young, old) = (coarse_now().plus(Duration::from_secs(600)), Time::from_nanos(SECOND + 1));
+        let facts = |changed| stamped(Time::EPOCH, changed);
         assert!(!lasts(versions.of(id, &facts(young), false)));
         versions.settle(id, &facts(young));
         let shown = versions.of(id, &facts(young), false);
@@ -213,6 +193,7 @@ mod tests {
             (7 * SECOND, 8 * SECOND - 1, true),
             (7 * SECOND, 8 * SECOND, false),
         ];
+        let at = Time::from_nanos;
         for (stamp, now, young) in cases {
             assert_eq!(is_young_at(at(stamp), at(now)), young, "stamped {stamp}, at {now}");
         }
@@ -230,6 +211,7 @@ mod tests {
             ("somebody wrote since the look", (base, base + 1), (base, base), base + 2, false),
             ("the clock was set back", (base, base), (base, base - TICK), base, false),
         ];
+        let at = Time::from_nanos;
         for (case, (wrote, written), (then, now), stamp, told) in cases {
             let last = LastLook { mtime: at(wrote), clock: at(then) };
             assert_eq!(last.tells_apart_at(&stamped(at(written), at(stamp)), at(now)), told, "{case}");

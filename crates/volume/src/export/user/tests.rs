@@ -11,7 +11,8 @@ fn user(uid: u32, groups: Option<&[u32]>) -> User {
     User { uid, member }
 }
 
-fn facts(uid: u32, gid: u32, mode: u16) -> Facts {
+/// What the machine tells of some file.
+pub(in crate::export) fn facts(uid: u32, gid: u32, mode: u16) -> Facts {
     Facts {
         inode: 1,
         generation: 1,
