@@ -376,12 +376,12 @@ impl Inner {
             (state.skipped, state.ahead) = (false, Ahead::default());
             state.found.get_mut(&object).into_iter().for_each(Found::begin_look);
         }
-        let Some(live) = self.taken_up(object).await? else {
+        let Some(borrowed) = self.taken_up(object).await? else {
             self.next_after(object, None).await?;
             return Ok(limits::SCRUB_OBJECT_BYTES);
         };
-        let cost = self.scrub_live(&live, block).await;
-        self.give_back(live);
+        let cost = self.scrub_live(&borrowed.live, block).await;
+        self.give_back(borrowed);
         cost
     }
 
@@ -442,23 +442,35 @@ impl Inner {
     }
 
     /// Returns an object as a reader would have it.
-    async fn borrow(&self, object: ObjectId) -> Result<Arc<Live>> {
+    async fn borrow(&self, object: ObjectId) -> Result<Borrowed> {
         let known = self.table().get(&object).cloned();
-        match known {
-            Some(live) => Ok(live),
-            None => self.take_up(object).await,
+        if let Some(live) = known {
+            return Ok(Borrowed { live, taken_up: None });
         }
+        let live = self.take_up(object).await?;
+        let taken_up = Some(live.used.load(Ordering::Relaxed));
+        Ok(Borrowed { live, taken_up })
     }
 
-    /// Lets an object go that nobody else has in use: what readers will want again is more worth its place.
-    fn give_back(&self, live: Arc<Live>) {
+    /// Lets an object go that was taken up for this, and that nobody else has used since: what readers will want
+    /// again is more worth its place. Whatever was in use before stays, with what is known of its blocks.
+    fn give_back(&self, Borrowed { live, taken_up }: Borrowed) {
         let mut table = self.table();
         // The table has it, and we; and whoever writes has it too.
-        if Arc::strong_count(&live) == 2 && table.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, &live))
+        if taken_up == Some(live.used.load(Ordering::Relaxed))
+            && Arc::strong_count(&live) == 2
+            && table.get(&live.id).is_some_and(|known| Arc::ptr_eq(known, &live))
         {
             table.remove(&live.id);
         }
     }
+}
+
+/// An object that the scrubber looks at.
+struct Borrowed {
+    live: Arc<Live>,
+    /// When it was last looked up, if it was taken up for this.
+    taken_up: Option<u64>,
 }
 
 /// Returns how long reading so many bytes may take.

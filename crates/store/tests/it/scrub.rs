@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_conformance::object_store::bench::{BLOCK, Bench, OBJECT, pattern};
-use weft_core::form::{BytesSource, Shape, WriteAt};
+use weft_core::form::{BytesSource, Piece, Shape, WriteAt};
 use weft_core::service::{ObjectStore, Scrub, Severity};
 use weft_core::{ErrorKind, ObjectId, limits};
 use weft_store::{Check, Options};
@@ -538,5 +538,38 @@ fn readers_are_served_no_bytes_that_the_scrubber_brought_into_memory_unseen() {
             weft_core::form::Range { at: 2 * BLOCK, length: Some(100) },
         );
         assert_eq!(answer.await.map_err(|e| e.kind()), Err(ErrorKind::Corrupt));
+    });
+}
+
+#[test]
+fn what_readers_use_stays_as_it_was_checked_while_the_scrubber_goes_over_it() {
+    const BLOCKS: u64 = 16;
+    node::on_disk(async |node| {
+        let bench = Bench::of(&node);
+        make(&bench, OBJECT, &pattern(1, (BLOCKS * BLOCK) as usize)).await;
+        let sent_from_the_file = async || {
+            let everything = weft_core::form::Range::ALL;
+            let mut source = bench.store.read(&bench.all, OBJECT, everything).await.expect("a source");
+            let mut files = 0;
+            while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await.expect("sound") {
+                files += u64::from(matches!(piece, Piece::File { .. }));
+            }
+            files
+        };
+        sent_from_the_file().await;
+        assert_eq!(sent_from_the_file().await, BLOCKS, "all of it was checked");
+        node.directory().set_scrub_rate(16 * MIB);
+        node.directory().scrub_now().expect("it is switched on");
+        let scrub = || node.directory().scrub().expect("it can tell");
+        let mut seen = std::collections::BTreeSet::new();
+        while scrub().ended.is_none() {
+            let sent = sent_from_the_file().await;
+            // But for the block that it looks at just now.
+            assert!(sent + 1 >= BLOCKS, "{sent} blocks of {BLOCKS} after {} bytes", scrub().bytes);
+            seen.insert(scrub().bytes);
+            node.sys.sleep(Duration::from_millis(20)).await;
+        }
+        assert!(seen.len() > 4, "it was read between the scrubber's steps: {seen:?}");
+        assert_eq!(told(&scrub()), []);
     });
 }

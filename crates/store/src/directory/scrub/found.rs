@@ -5,7 +5,6 @@
 //! reader was refused.
 
 use std::collections::btree_map::Entry;
-use std::sync::Arc;
 
 use weft_core::form::Ack;
 use weft_core::{Error, ErrorKind, ObjectId, Result, limits};
@@ -15,9 +14,9 @@ use super::super::Inner;
 use super::super::live::Live;
 use super::super::rows::{DAMAGED, ObjectRow, WRITING, object_key};
 use super::super::seals::blocks_in;
-use super::Scrubber;
 use super::look::{Ahead, Looked};
 use super::record::{Bad, Found, Written};
+use super::{Borrowed, Scrubber};
 
 impl Scrubber {
     /// Has it look soon at a block that somebody was refused, or at an object that somebody could not open.
@@ -71,11 +70,11 @@ impl Inner {
 
     /// Takes an object up as a reader would. `None` if it was removed a moment ago, or if it cannot be: then
     /// that is noted.
-    pub(super) async fn taken_up(&self, object: ObjectId) -> Result<Option<Arc<Live>>> {
+    pub(super) async fn taken_up(&self, object: ObjectId) -> Result<Option<Borrowed>> {
         match self.borrow(object).await {
-            Ok(live) => {
+            Ok(borrowed) => {
                 self.lessen(object, |found| found.lost = false).await?;
-                Ok(Some(live))
+                Ok(Some(borrowed))
             }
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) if self.is_of_object(&error) => {
@@ -206,18 +205,19 @@ impl Inner {
 
     /// Looks at a block out of its turn. Returns what that cost.
     pub(super) async fn look_again(&self, object: ObjectId, block: u64) -> Result<u64> {
-        let Some(live) = self.taken_up(object).await? else { return Ok(limits::SCRUB_OBJECT_BYTES) };
+        let Some(borrowed) = self.taken_up(object).await? else { return Ok(limits::SCRUB_OBJECT_BYTES) };
+        let live = &borrowed.live;
         let looked = if block < blocks_in(live.state().size) {
-            self.look_at(&live, block, &mut Ahead::default()).await
+            self.look_at(live, block, &mut Ahead::default()).await
         } else {
             // It was cut off.
             Ok(Looked::Whole(0))
         };
         let read = match looked {
-            Ok(looked) => self.note_look(&live, block, looked).await,
+            Ok(looked) => self.note_look(live, block, looked).await,
             Err(error) => Err(error),
         };
-        self.give_back(live);
+        self.give_back(borrowed);
         Ok(limits::SCRUB_OBJECT_BYTES + read?)
     }
 
