@@ -76,7 +76,7 @@ impl Held {
 
     /// Returns what the machine knows of it.
     pub fn facts(&self) -> Result<Facts> {
-        facts(&self.0, c"", AtFlags::EMPTY_PATH).map_err(refused)
+        facts(&self.0, c"", Ask::Itself).map_err(refused)
     }
 
     /// Opens a regular file, or `Invalid`: a device would act, and a pipe wait, when it is opened.
@@ -145,14 +145,12 @@ impl Held {
         fs::syncfs(self.open_directory().map_err(refused)?).map_err(refused)
     }
 
-    /// Returns what the machine knows of what a name in a directory stands for; `None` if it is gone.
-    pub fn look(&self, name: &[u8]) -> Result<Option<Facts>> {
+    /// Returns what the machine knows of what a name in a directory stands for; `None` if it is gone. Where looking
+    /// `stalls` anyway ([`Beneath::may_stall`](super::Beneath::may_stall)) the file system is asked anew. Elsewhere
+    /// nobody waits, for what is mounted on the name either: it may never answer.
+    pub fn look(&self, name: &[u8], stalls: bool) -> Result<Option<Facts>> {
         let name = CString::new(name).map_err(|_| Error::invalid("a name contains NUL"))?;
-        match facts(&self.0, &name, AtFlags::empty()) {
-            Ok(facts) => Ok(Some(facts)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(refused(errno)),
-        }
+        facts_of_name(&self.0, &name, stalls)
     }
 
     /// Returns where a symbolic link leads.
@@ -276,13 +274,40 @@ fn names_in(list: &[u8]) -> Vec<Vec<u8>> {
     list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-pub(super) fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<Facts> {
+/// What is asked for facts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    /// What is held.
+    Itself,
+    /// What has a name in it, by what the machine has in memory of it: local file systems have all there.
+    Name,
+    /// What has a name in it, on a network or behind another program.
+    NameAnew,
+}
+
+pub(super) fn facts_of_name(dir: impl AsFd, name: &CStr, stalls: bool) -> Result<Option<Facts>> {
+    match facts(dir, name, if stalls { Ask::NameAnew } else { Ask::Name }) {
+        Ok(facts) => Ok(Some(facts)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(refused(errno)),
+    }
+}
+
+fn facts(dir: impl AsFd, name: &CStr, ask: Ask) -> rustix::io::Result<Facts> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    let flags = match ask {
+        Ask::Itself => AtFlags::EMPTY_PATH,
+        Ask::Name => AtFlags::STATX_DONT_SYNC,
+        Ask::NameAnew => AtFlags::empty(),
+    };
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    let ask = || handle::generation(dir, name, stat.stx_ino, btime);
-    let generation = generations::generation(&stat, btime, ask)?;
+    if ask == Ask::Name && stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+        return Ok(Facts::of(&stat, 0, btime));
+    }
+    let find = || handle::generation(dir, name, stat.stx_ino, btime);
+    let generation = generations::generation(&stat, btime, find)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

@@ -3,11 +3,11 @@
 use std::mem::MaybeUninit;
 use std::ops::ControlFlow;
 
-use rustix::fs::{self, AtFlags, RawDir, SeekFrom};
+use rustix::fs::{self, RawDir, SeekFrom};
 use rustix::io::Errno;
 use weft_core::Result;
 
-use super::held::{Facts, Held, facts};
+use super::held::{Facts, Held, facts_of_name};
 use super::refused;
 use crate::folder::Sort;
 
@@ -30,13 +30,9 @@ impl Listed<'_> {
         self.name.to_bytes()
     }
 
-    /// Returns what the machine knows of what it stands for; `None` if it is gone by now.
-    pub fn facts(&self) -> Result<Option<Facts>> {
-        match facts(self.dir, self.name, AtFlags::empty()) {
-            Ok(facts) => Ok(Some(facts)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(refused(errno)),
-        }
+    /// Returns what the machine knows of what it stands for, as [`Held::look`] does; `None` if it is gone by now.
+    pub fn facts(&self, stalls: bool) -> Result<Option<Facts>> {
+        facts_of_name(self.dir, self.name, stalls)
     }
 }
 

@@ -3,11 +3,12 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use weft_core::attr::{Attr, Version, Wcc};
 use weft_core::form::{
     Call, Door, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
 };
-use weft_core::{Error, FileId, Result, Rights, Tick, TraceId, limits};
+use weft_core::{Error, FileId, Result, Rights, Tick, Time, TraceId, limits};
 use weft_sys::DiskFile;
 use weft_sys::beneath::Facts;
 use weft_sys::disk::RealFile;
@@ -45,6 +46,10 @@ pub(super) struct Looked {
     /// The count of policy changes before.
     pub(super) seen: u64,
     pub(super) node: Node,
+    /// The bytes of the one version that it opened, if they were read before the look.
+    pub(super) bytes: Option<Bytes>,
+    /// The machine's clock before it looked, if the descriptor may be kept for others.
+    pub(super) kept_as_of: Option<Time>,
 }
 
 impl ExportFile {
@@ -58,12 +63,17 @@ impl ExportFile {
 
     /// Takes up the first of some rights that both the file carries and the policy gives.
     async fn lease(&self, call: &Call, any_of: &[Rights]) -> Result<(Arc<Lease>, Node)> {
-        self.lease_by(call, any_of, None).await
+        let (lease, node, _) = self.lease_by(call, any_of, None).await?;
+        Ok((lease, node))
     }
 
-    /// Takes up a right to read: what opened the file may go by what it saw then.
-    async fn lease_to_read(&self, call: &Call) -> Result<(Arc<Lease>, Node)> {
-        self.lease_by(call, &[Rights::READ, Rights::EXECUTE], self.looked(call)).await
+    /// Returns a range of the file for whoever may read it: what opened it may go by what it saw then.
+    async fn source(&self, call: &Call, range: Range) -> Result<FileSource> {
+        let any_of = [Rights::READ, Rights::EXECUTE];
+        let (lease, node, bytes) = self.lease_by(call, &any_of, self.looked(call)).await?;
+        let pinned = self.pinned().map(|(facts, _)| stamp_of(facts));
+        let (at, left) = range.within(pinned.map_or(node.facts.size, |(size, _)| size));
+        Ok(FileSource { lease, file: self.file.clone(), at, left, pinned, bytes })
     }
 
     async fn lease_by(
@@ -71,19 +81,21 @@ impl ExportFile {
         call: &Call,
         any_of: &[Rights],
         looked: Option<Looked>,
-    ) -> Result<(Arc<Lease>, Node)> {
+    ) -> Result<(Arc<Lease>, Node, Option<Bytes>)> {
         self.is_open()?;
         let any_of: Vec<_> = any_of.iter().copied().filter(|op| self.need.contains(*op)).collect();
-        let id = self.id;
+        let (id, file) = (self.id, self.file.clone());
         let look = move |view: &View<'_>| {
-            let node = match looked.filter(|looked| looked.seen == view.seen) {
-                Some(looked) => looked.node,
-                None => view.node(id)?,
+            let (node, bytes) = match looked.filter(|looked| looked.seen == view.seen) {
+                Some(looked) => {
+                    view.keep(&looked, &file);
+                    (looked.node, looked.bytes)
+                }
+                None => (view.node(id)?, None),
             };
-            Ok((Lease::take(view, &node, &any_of)?, node))
+            Ok((Arc::new(Lease::take(view, &node, &any_of)?), node, bytes))
         };
-        let (lease, node) = self.volume.look(call, look).await?;
-        Ok((Arc::new(lease), node))
+        self.volume.look(call, look).await
     }
 
     /// Returns what this very request saw when it opened the file, once. Native clients choose the traces of their
@@ -99,12 +111,6 @@ impl ExportFile {
         self.open.as_ref().and_then(|open| open.pinned.as_ref())
     }
 
-    fn source(&self, lease: Arc<Lease>, node: &Node, range: Range) -> FileSource {
-        let pinned = self.pinned().map(|(facts, _)| stamp_of(facts));
-        let (at, left) = range.within(pinned.map_or(node.facts.size, |(size, _)| size));
-        FileSource { lease, file: self.file.clone(), at, left, pinned }
-    }
-
     /// Waits until nobody else appends.
     async fn tail(&self, call: &Call) -> Result<tokio::sync::OwnedMutexGuard<()>> {
         let (sys, tails) = (&self.volume.sys, &self.volume.tails);
@@ -112,7 +118,7 @@ impl ExportFile {
     }
 
     /// Writes a piece. Returns where it went.
-    async fn put(&self, at: WriteAt, bytes: bytes::Bytes) -> Result<u64> {
+    async fn put(&self, at: WriteAt, bytes: Bytes) -> Result<u64> {
         let file = self.file.clone();
         let write = move || match at {
             WriteAt::Offset(at) => file.write_at(&bytes, at).map(|()| at).map_err(Error::unplaced),
@@ -214,18 +220,12 @@ impl OpenFile for ExportFile {
     }
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
-        let read = async {
-            let (lease, node) = self.lease_to_read(call).await?;
-            Ok(Box::new(self.source(lease, &node, range)) as Box<dyn Source>)
-        };
+        let read = async { Ok(Box::new(self.source(call, range).await?) as Box<dyn Source>) };
         read.await.map_err(|e: Error| e.op("read"))
     }
 
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
-        let read = async {
-            let (lease, node) = self.lease_to_read(call).await?;
-            digests_of(&mut self.source(lease, &node, digested_range(block))).await
-        };
+        let read = async { digests_of(&mut self.source(call, digested_range(block)).await?).await };
         read.await.map_err(|e: Error| e.op("read"))
     }
 

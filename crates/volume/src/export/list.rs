@@ -85,7 +85,7 @@ impl<'a> Shower<'a> {
         let next = page.last().filter(|_| more).map(|(name, _)| Name::new(name.clone()).map(Cursor::After));
         let mut entries = Vec::with_capacity(page.len());
         for (name, cookie) in &page {
-            if let Some(facts) = self.dir.held.look(name)? {
+            if let Some(facts) = self.dir.held.look(name, self.view.root.stalls)? {
                 entries.extend(self.entry(name, *cookie, &facts)?);
             }
         }
@@ -97,7 +97,7 @@ impl<'a> Shower<'a> {
         if listed.sort.is_some_and(|sort| shown_kind(sort).is_none()) {
             return Ok(None);
         }
-        listed.facts()
+        listed.facts(self.view.root.stalls)
     }
 
     fn entry(&self, name: &[u8], cookie: u64, facts: &Facts) -> Result<Option<Entry>> {

@@ -61,11 +61,16 @@ impl View<'_> {
     /// that: one policy for all, no user of the machine whose rights differ from step to step, a right to pass that
     /// it gives, no link, and something at the end.
     fn straight(&self, at: &At) -> Result<Option<Node>> {
-        if !self.policies.is_one() || self.user.is_some() || self.call.caller.is_confined() {
-            return Ok(None);
-        }
-        let bound = self.policies.root();
-        if !self.rights_at(&[], bound, Rights::TRAVERSE).contains(Rights::TRAVERSE)
+        let Some(path) = self.straight_path(at)? else { return Ok(None) };
+        let Ok(held) = self.root.beneath.find(&path) else { return Ok(None) };
+        let node = self.node_of(path, held, self.policies.root())?;
+        Ok(node.filter(|node| node.kind != Kind::Symlink || at.follow == Follow::Never))
+    }
+
+    /// Returns the path that is at an address, where none of its steps needs a look of its own.
+    pub(super) fn straight_path(&self, at: &At) -> Result<Option<Vec<u8>>> {
+        if !self.goes_straight()
+            || !self.rights_at(&[], self.policies.root(), Rights::TRAVERSE).contains(Rights::TRAVERSE)
             || at.path.names().any(|name| is_reserved(&name))
         {
             return Ok(None);
@@ -78,10 +83,12 @@ impl View<'_> {
             true => Vec::new(),
             false => self.node(at.base)?.path,
         };
-        let path = join_path(&base, at.path.as_bytes());
-        let Ok(held) = self.root.beneath.find(&path) else { return Ok(None) };
-        let node = self.node_of(path, held, bound)?;
-        Ok(node.filter(|node| node.kind != Kind::Symlink || at.follow == Follow::Never))
+        Ok(Some(join_path(&base, at.path.as_bytes())))
+    }
+
+    /// Returns whether what the caller may do is the same wherever in the share it is.
+    pub(super) fn goes_straight(&self) -> bool {
+        self.policies.is_one() && self.user.is_none() && !self.call.caller.is_confined()
     }
 
     /// Finds a directory and a name in it, where nothing stands in the way of the directory as of what is

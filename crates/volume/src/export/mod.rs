@@ -51,6 +51,7 @@ mod open;
 mod opens;
 mod policies;
 mod protect;
+mod recent;
 mod rename;
 mod replay;
 mod root;

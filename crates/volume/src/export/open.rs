@@ -2,12 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use bytes::Bytes;
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::New;
 use weft_core::form::{
-    At, BytesSource, Call, Copied, OpenFile, OpenHow, Opened, Pin, Range, WriteAt, check_carried, collect,
+    At, BytesSource, Call, Copied, Door, OpenFile, OpenHow, Opened, Pin, Range, WriteAt, check_carried,
+    collect,
 };
 use weft_core::{Error, FileId, Result, Rights, limits};
+use weft_sys::beneath::coarse_now;
+use weft_sys::disk::RealFile;
 
 use super::Volume;
 use super::attributes::must_have_bytes;
@@ -15,6 +19,7 @@ use super::audit::Deed;
 use super::file::{ExportFile, Held, Looked};
 use super::names::taken;
 use super::opens::OpenInode;
+use super::recent::Read;
 use super::version::{GROWTHS_AWAITED, is_of_this_tick, until_grown};
 use super::view::{Node, View, hidden};
 
@@ -42,10 +47,20 @@ impl Drop for Opening {
 /// What opening found or made.
 struct Found {
     node: Node,
-    file: Arc<weft_sys::disk::RealFile>,
+    file: Arc<RealFile>,
     made: bool,
     parent: Option<Wcc>,
     deed: Option<Deed>,
+    /// Whether others may read by the same descriptor.
+    shares: bool,
+    /// The bytes of what was read a moment ago, if they are few.
+    bytes: Option<Bytes>,
+}
+
+impl Found {
+    fn there(node: Node, file: Arc<RealFile>) -> Self {
+        Self { node, file, made: false, parent: None, deed: None, shares: false, bytes: None }
+    }
 }
 
 /// What was opened, as one look saw it.
@@ -59,6 +74,13 @@ impl View<'_> {
     fn open(&self, at: &At, how: &OpenHow) -> Result<Found> {
         let needs = if how.truncate { how.need | Rights::WRITE } else { how.need };
         let writes = needs.intersects(Rights::WRITE | Rights::APPEND);
+        // Whoever reads one version flushes nothing: others need a descriptor of their own to be told what was lost.
+        // And native clients keep open for long what they open.
+        let only_reads = how.pin == Pin::Version && !writes && how.make.is_none();
+        let shares = only_reads && self.call.from.door != Door::Native && self.goes_straight();
+        if shares && let Some(found) = self.reopen(at, needs)? {
+            return Ok(found);
+        }
         let node = match &how.make {
             None => self.existing(at)?,
             Some(make) => {
@@ -90,9 +112,32 @@ impl View<'_> {
         if how.truncate {
             file.set_length(0)?;
             self.volume.versions.written(node.id);
-            return Ok(Found { node: self.again(&node)?, file, made: false, parent: None, deed });
+            return Ok(Found { deed, ..Found::there(self.again(&node)?, file) });
         }
-        Ok(Found { node, file, made: false, parent: None, deed })
+        Ok(Found { deed, shares, ..Found::there(node, file) })
+    }
+
+    /// Opens what was read a moment ago and is there unchanged, for whoever may read it; all else goes the long way.
+    fn reopen(&self, at: &At, needs: Rights) -> Result<Option<Found>> {
+        let Some(path) = self.straight_path(at)? else { return Ok(None) };
+        let Some(kept) = self.root.recent.kept(&path) else { return Ok(None) };
+        let bound = self.policies.root();
+        if needs.is_empty() || !self.rights_at(&path, bound, needs).contains(needs) {
+            return Ok(None);
+        }
+        let Some((Read { held, facts, file }, bytes)) = self.root.recent.read(&path, kept) else {
+            return Ok(None);
+        };
+        let node = self.seen(path, held, facts, bound);
+        Ok(node.map(|node| Found { bytes, ..Found::there(node, file) }))
+    }
+
+    /// Keeps open what a request reads that it opened, for whoever reads it next.
+    pub(super) fn keep(&self, looked: &Looked, file: &Arc<RealFile>) {
+        let Some(clock) = looked.kept_as_of.filter(|_| !self.root.stalls) else { return };
+        let Node { path, held, facts, .. } = &looked.node;
+        let read = Read { held: held.clone(), facts: *facts, file: file.clone() };
+        self.root.recent.keep(path, &read, clock);
     }
 
     /// Makes a file and opens it. Its mode bits do not bind the open that makes it: so it is opened
@@ -114,10 +159,10 @@ impl View<'_> {
         let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
         let deed = deed.fresh(&node);
         let parent = Some(self.wcc(dir, Some(above)));
-        Ok(Found { node, file, made: true, parent, deed: Some(deed) })
+        Ok(Found { made: true, parent, deed: Some(deed), ..Found::there(node, file) })
     }
 
-    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Arc<weft_sys::disk::RealFile>)> {
+    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Arc<RealFile>)> {
         let node = self.node(id)?;
         if need.is_empty() {
             self.need_any(&node)?;
@@ -140,7 +185,9 @@ impl Volume {
         how.check()?;
         let opening = Opening { volume: self.clone(), number: Some(self.opens.begin(call.session)?) };
         let when = self.sys.clock().tick();
-        let (Found { mut node, file, made, parent, .. }, mut seen) = self.find_to_open(call, at, how).await?;
+        let clock = coarse_now();
+        let (found, mut seen) = self.find_to_open(call, at, how).await?;
+        let Found { mut node, file, made, parent, shares, mut bytes, .. } = found;
         let pins = how.pin == Pin::Version;
         for _ in 0..GROWTHS_AWAITED {
             if !pins || !is_of_this_tick(&node.facts) {
@@ -152,11 +199,15 @@ impl Volume {
                 Ok((view.attr(&node), node))
             };
             (seen.attr, node) = self.look_whenever(call, look).await?;
+            // They were read before that look, and may be of another version.
+            bytes = None;
         }
         let number = opening.opened(&node)?;
         let pinned = pins.then_some((node.facts, seen.attr.version));
         let id = node.id;
-        let looked = Mutex::new(Some(Looked { by: call.trace, when, seen: seen.policies, node }));
+        let kept_as_of = shares.then_some(clock);
+        let looked = Looked { by: call.trace, when, seen: seen.policies, node, bytes, kept_as_of };
+        let looked = Mutex::new(Some(looked));
         let open = Some(Held { number, pinned, looked });
         let file = ExportFile { volume: self.clone(), id, need: how.need, file, open };
         Ok(Opened { file: Arc::new(file), attr: seen.attr, made, parent })

@@ -4,7 +4,7 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -13,6 +13,7 @@ use weft_core::{Deadline, Error, ErrorKind, Result, Tick, limits};
 use weft_sys::Beneath;
 
 use super::Volume;
+use super::recent::Recent;
 use super::user::{self, User};
 use super::view::View;
 
@@ -32,6 +33,7 @@ pub(super) struct Rooted {
     pub(super) beneath: Beneath,
     /// Whether it lies on a network or behind another program.
     pub(super) stalls: bool,
+    pub(super) recent: Recent,
     finely: OnceLock<bool>,
 }
 
@@ -46,14 +48,20 @@ impl Root {
         }
     }
 
+    fn lock(&self) -> MutexGuard<'_, Option<(Arc<Rooted>, Tick)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn open(directory: &Path, inode: (u64, u32), user: Option<&User>) -> Result<Rooted> {
         let beneath = open_for(directory, user).map_err(away)?;
-        let facts = beneath.itself().and_then(|held| held.facts()).map_err(away)?;
+        let top = beneath.itself().map_err(away)?;
+        let facts = top.facts().map_err(away)?;
         if (facts.inode, facts.generation) != inode {
             let another = "another directory lies where the shared one was; its disk may not be mounted";
             return Err(Error::new(ErrorKind::Unavailable, another).hint("mount it, or share it again"));
         }
-        Ok(Rooted { stalls: beneath.may_stall(), finely: OnceLock::new(), beneath })
+        let (stalls, recent) = (beneath.may_stall(), Recent::below(top));
+        Ok(Rooted { stalls, recent, finely: OnceLock::new(), beneath })
     }
 }
 
@@ -120,7 +128,7 @@ impl Volume {
     /// Returns the directory: as it is held, or opened anew.
     async fn held_root(self: &Arc<Self>, until: &Deadline, user: Option<&User>) -> Result<Arc<Rooted>> {
         let now = self.sys.clock().tick();
-        let held = self.root.held.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let held = self.root.lock().clone();
         if let Some((rooted, since)) = held
             && now.since(since) < limits::EXPORT_ROOT_HELD
         {
@@ -129,7 +137,8 @@ impl Volume {
         let (directory, inode, user) = (self.root.directory.clone(), self.root.inode, user.cloned());
         let open = move || Root::open(&directory, inode, user.as_ref());
         let rooted = Arc::new(self.apart(*until, open).await?);
-        *self.root.held.lock().unwrap_or_else(PoisonError::into_inner) = Some((rooted.clone(), now));
+        let before = self.root.lock().replace((rooted.clone(), now));
+        self.let_go(before.map(|(rooted, _)| rooted));
         self.let_go_behind();
         Ok(rooted)
     }
@@ -140,12 +149,19 @@ impl Volume {
         drop(self.sys.spawn(async move {
             sys.sleep(limits::EXPORT_ROOT_HELD).await;
             let Some(volume) = volume.upgrade() else { return };
-            let mut held = volume.root.held.lock().unwrap_or_else(PoisonError::into_inner);
             let now = sys.clock().tick();
-            if held.as_ref().is_some_and(|(_, since)| now.since(*since) >= limits::EXPORT_ROOT_HELD) {
-                *held = None;
-            }
+            let is_over =
+                |(_, since): &mut (Arc<Rooted>, Tick)| now.since(*since) >= limits::EXPORT_ROOT_HELD;
+            let over = volume.root.lock().take_if(is_over);
+            volume.let_go(over.map(|(rooted, _)| rooted));
         }));
+    }
+
+    /// Lets go of what was kept open below the directory, whoever has that still: of a file that was removed meanwhile
+    /// that frees the bytes, and nobody waits for it.
+    fn let_go(&self, rooted: Option<Arc<Rooted>>) {
+        let kept = rooted.map(|rooted| rooted.recent.let_go()).filter(|kept| !kept.is_empty());
+        kept.into_iter().for_each(|kept| drop(self.sys.blocking(move || drop(kept))));
     }
 
     /// Does what may wait for the machine on a thread of its own, until a deadline: what does not

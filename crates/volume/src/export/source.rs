@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
 use weft_core::{Error, Result, Time, limits};
 use weft_sys::DiskFile;
@@ -13,7 +14,7 @@ use super::lease::Lease;
 use crate::managed::{COPY_BYTES, advance, changed_while_read};
 
 /// As much goes out in one call together with what is said before it; more is not copied without need.
-const COPIED_BYTES_MAX: usize = 16 << 10;
+pub(super) const COPIED_BYTES_MAX: usize = 16 << 10;
 
 /// A range of a file. Others may cut it meanwhile: then it ends there.
 pub(super) struct FileSource {
@@ -23,6 +24,8 @@ pub(super) struct FileSource {
     pub(super) left: u64,
     /// For a pinned open: what the file looked like.
     pub(super) pinned: Option<Stamp>,
+    /// For a pinned open: the bytes of the whole version, if they were read when it was opened.
+    pub(super) bytes: Option<Bytes>,
 }
 
 /// What a pinned open compares: the length, and when bytes were last changed. Not the time of any change,
@@ -43,6 +46,9 @@ impl FileSource {
         if length == 0 {
             return if self.lease.stalls { Ok(None) } else { self.look().map(|()| None) };
         }
+        if let Some(piece) = self.of_version(length) {
+            return Ok(Some(piece));
+        }
         if !self.lease.stalls
             && let Some(piece) = self.at_once(length, unread)?
         {
@@ -60,6 +66,12 @@ impl FileSource {
         let volume = &self.lease.volume;
         let bytes = volume.apart(volume.sys_deadline(), read).await?;
         Ok((!bytes.is_empty()).then(|| Piece::Bytes(bytes.into())))
+    }
+
+    /// Returns the next bytes if those of the version are known.
+    fn of_version(&self, length: usize) -> Option<Piece> {
+        let (bytes, at) = (self.bytes.as_ref()?, usize::try_from(self.at).ok()?);
+        bytes.get(at..at.checked_add(length)?).map(|piece| Piece::Bytes(bytes.slice_ref(piece)))
     }
 
     /// Returns the next bytes if they are all there, and in memory.

@@ -112,7 +112,7 @@ pub(super) fn is_young(facts: &Facts) -> bool {
     is_young_at(facts.ctime, coarse_now())
 }
 
-fn is_young_at(stamp: Time, now: Time) -> bool {
+pub(super) fn is_young_at(stamp: Time, now: Time) -> bool {
     // File systems of few bytes an inode (ext4 of 128) stamp whole seconds, and do not say so.
     let by_seconds = stamp.subsec_nanos() == 0 && now.since(stamp) < Duration::from_secs(1);
     stamp >= now || by_seconds

@@ -1,6 +1,7 @@
 //! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
@@ -129,4 +130,112 @@ async fn of_one_version_pages_are_sent_only_if_more_follows_than_may_be_unread()
         fs::write(&path, &bytes).expect("written");
         assert_eq!(to_send.next_to_send(MIB, UNREAD as u64).await.fails(), ErrorKind::Conflict, "{until}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_read_a_moment_ago_is_read_again_as_it_is_now_and_let_go_with_the_root() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let alice = laws.user("alice");
+    laws.allow("", &alice, Rights::READ | Rights::TRAVERSE).await;
+    let call = Call { from: request(&laws).from, ..laws.call_of(&alice, 2) };
+    let pinned = OpenHow { pin: Pin::Version, ..how(Rights::READ) };
+    let path = site.home.path().join("f");
+    let open = async || laws.fs.open(&call, &at("f"), &pinned).await;
+    let once = async || {
+        let opened = open().await?;
+        let bytes = read_of(&*opened.file, &call, Range::ALL).await?;
+        opened.file.close(&call).await?;
+        Ok((bytes, opened.attr.version))
+    };
+    // The first look may be at a file too young to be kept, and the next is the first that counts.
+    let read = async || {
+        let read = once().await.works();
+        assert_eq!((once().await.works(), once().await.works()), (read.clone(), read.clone()));
+        let kept = open_below(&path);
+        assert!(kept > 0, "it is kept");
+        let again = open().await.works();
+        assert_eq!(open_below(&path), kept, "and not opened anew");
+        let native = Call { from: laws.call().from, ..call.clone() };
+        let own = laws.fs.open(&native, &at("f"), &pinned).await.works();
+        assert!(open_below(&path) > kept, "but for who may hold on to it");
+        own.file.close(&native).await.works();
+        again.file.close(&call).await.works();
+        read
+    };
+    fs::write(&path, b"first").expect("written");
+    let (bytes, first) = read().await;
+    assert_eq!(bytes[..], *b"first");
+    fs::write(&path, b"second").expect("written in place");
+    let (bytes, second) = read().await;
+    assert!(bytes[..] == *b"second" && second != first);
+    fs::write(site.home.path().join("new"), b"third").expect("written");
+    fs::rename(site.home.path().join("new"), &path).expect("another file has the name");
+    let (bytes, third) = read().await;
+    assert!(bytes[..] == *b"third" && third != second);
+    laws.forbid("", &alice).await;
+    assert_eq!(open().await.fails(), ErrorKind::NotFound, "nothing is shown to who may not read it any more");
+    laws.allow("", &alice, Rights::TRAVERSE).await;
+    assert_eq!(open().await.fails(), ErrorKind::Denied);
+    laws.allow("", &alice, Rights::READ).await;
+    read().await;
+    laws.allow("", &alice, Rights::WRITE).await;
+    let emptied = OpenHow { truncate: true, ..pinned.clone() };
+    if let Ok(opened) = laws.fs.open(&call, &at("f"), &emptied).await {
+        assert_eq!(opened.attr.size, 0, "it is not taken for a read");
+        opened.file.close(&call).await.works();
+    }
+    fs::write(&path, b"fourth").expect("written");
+    read().await;
+    let opened = open().await.works();
+    laws.forbid("", &alice).await;
+    let late = read_of(&*opened.file, &call, Range::ALL).await;
+    assert!(late.is_err(), "though its bytes were read when it was opened");
+    opened.file.close(&call).await.works();
+    drop(opened);
+    laws.allow("", &alice, Rights::READ | Rights::TRAVERSE).await;
+    read().await;
+    fs::remove_file(&path).expect("removed");
+    assert_eq!(once().await.fails(), ErrorKind::NotFound);
+
+    let home = site.home.path();
+    assert!(open_below(home) > 2, "the root, and what was removed");
+    for _ in 0..2000 {
+        site.clock.step(Duration::from_secs(2));
+        if open_below(home) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    panic!("{} descriptors are open still", open_below(home));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_nobody_reads_or_a_native_client_does_or_that_is_not_of_one_version_is_not_kept_open() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let path = site.home.path().join("f");
+    fs::write(&path, b"bytes").expect("written");
+    let of = |pin: Pin| OpenHow { pin, ..how(Rights::READ) };
+    let cases = [
+        ("nobody reads it", request(&laws), of(Pin::Version), false),
+        ("a native client", laws.call(), of(Pin::Version), true),
+        ("no one version", request(&laws), of(Pin::None), true),
+    ];
+    for (what, call, how, reads) in cases {
+        for _ in 0..5 {
+            let opened = laws.fs.open(&call, &at("f"), &how).await.works();
+            if reads {
+                assert_eq!(read_of(&*opened.file, &call, Range::ALL).await.works()[..], *b"bytes");
+            }
+            opened.file.close(&call).await.works();
+        }
+        assert_eq!(open_below(&path), 0, "{what}");
+    }
+}
+
+/// Descriptors of this process on something at or below a place.
+fn open_below(place: &Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").expect("listed").flatten();
+    all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(place))).count()
 }
