@@ -210,4 +210,5 @@ fn last(path: &[u8]) -> &[u8] {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "programs of the machine change what is kept")]
 mod tests;
