@@ -76,6 +76,12 @@ pub fn brought(test: &str, name: &str) -> Option<PathBuf> {
     None
 }
 
+/// Returns how many descriptors of this process are on something at or below a place.
+pub fn open_below(place: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").expect("a process sees its own").flatten();
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(place))).count()
+}
+
 /// Counts a test as not run, in the file that `WEFT_NOT_RUN` names. Fails it where nobody counts.
 pub fn not_run(test: &str, why: &str) {
     let Some(list) = std::env::var_os("WEFT_NOT_RUN") else { panic!("{test}: {why}") };

@@ -76,7 +76,7 @@ impl Held {
 
     /// Returns what the machine knows of it.
     pub fn facts(&self) -> Result<Facts> {
-        facts(&self.0, c"", Ask::Itself).map_err(refused)
+        facts(&self.0, c"", AtFlags::EMPTY_PATH).map_err(refused)
     }
 
     /// Opens a regular file, or `Invalid`: a device would act, and a pipe wait, when it is opened.
@@ -274,40 +274,26 @@ fn names_in(list: &[u8]) -> Vec<Vec<u8>> {
     list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// What is asked for facts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ask {
-    /// What is held.
-    Itself,
-    /// What has a name in it, by what the machine has in memory of it: local file systems have all there.
-    Name,
-    /// What has a name in it, on a network or behind another program.
-    NameAnew,
-}
-
+/// Looks at a name as [`Held::look`] does. Local file systems have in memory what there is to be told.
 pub(super) fn facts_of_name(dir: impl AsFd, name: &CStr, stalls: bool) -> Result<Option<Facts>> {
-    match facts(dir, name, if stalls { Ask::NameAnew } else { Ask::Name }) {
+    match facts(dir, name, if stalls { AtFlags::empty() } else { AtFlags::STATX_DONT_SYNC }) {
         Ok(facts) => Ok(Some(facts)),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(refused(errno)),
     }
 }
 
-fn facts(dir: impl AsFd, name: &CStr, ask: Ask) -> rustix::io::Result<Facts> {
+fn facts(dir: impl AsFd, name: &CStr, flags: AtFlags) -> rustix::io::Result<Facts> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
-    let flags = match ask {
-        Ask::Itself => AtFlags::EMPTY_PATH,
-        Ask::Name => AtFlags::STATX_DONT_SYNC,
-        Ask::NameAnew => AtFlags::empty(),
-    };
     let stat = fs::statx(&dir, name, flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT, wanted)?;
     let has_btime = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     let btime = has_btime.then_some(stat.stx_btime);
-    if ask == Ask::Name && stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
+    // Its handle would be asked of what is mounted there.
+    if flags.contains(AtFlags::STATX_DONT_SYNC) && stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) {
         return Ok(Facts::of(&stat, 0, btime));
     }
-    let find = || handle::generation(dir, name, stat.stx_ino, btime);
-    let generation = generations::generation(&stat, btime, find)?;
+    let ask = || handle::generation(dir, name, stat.stx_ino, btime);
+    let generation = generations::generation(&stat, btime, ask)?;
     Ok(Facts::of(&stat, generation, btime))
 }
 

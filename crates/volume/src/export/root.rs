@@ -138,7 +138,7 @@ impl Volume {
         let open = move || Root::open(&directory, inode, user.as_ref());
         let rooted = Arc::new(self.apart(*until, open).await?);
         let before = self.root.lock().replace((rooted.clone(), now));
-        self.let_go(before.map(|(rooted, _)| rooted));
+        self.let_go(before);
         self.let_go_behind();
         Ok(rooted)
     }
@@ -153,15 +153,18 @@ impl Volume {
             let is_over =
                 |(_, since): &mut (Arc<Rooted>, Tick)| now.since(*since) >= limits::EXPORT_ROOT_HELD;
             let over = volume.root.lock().take_if(is_over);
-            volume.let_go(over.map(|(rooted, _)| rooted));
+            volume.let_go(over);
         }));
     }
 
     /// Lets go of what was kept open below the directory, whoever has that still: of a file that was removed meanwhile
     /// that frees the bytes, and nobody waits for it.
-    fn let_go(&self, rooted: Option<Arc<Rooted>>) {
-        let kept = rooted.map(|rooted| rooted.recent.let_go()).filter(|kept| !kept.is_empty());
-        kept.into_iter().for_each(|kept| drop(self.sys.blocking(move || drop(kept))));
+    fn let_go(&self, held: Option<(Arc<Rooted>, Tick)>) {
+        let Some((rooted, _)) = held else { return };
+        let kept = rooted.recent.let_go();
+        if !kept.is_empty() {
+            drop(self.sys.blocking(move || drop(kept)));
+        }
     }
 
     /// Does what may wait for the machine on a thread of its own, until a deadline: what does not

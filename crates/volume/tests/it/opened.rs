@@ -1,10 +1,10 @@
 //! What a request opened in a share it reads as it found it; whatever is asked later looks anew.
 
 use std::fs;
-use std::path::Path;
 use std::time::Duration;
 
 use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
+use weft_conformance::run::open_below;
 use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Piece, Pin, Range};
 use weft_core::{ErrorKind, Rights};
 
@@ -232,10 +232,4 @@ async fn what_nobody_reads_or_a_native_client_does_or_that_is_not_of_one_version
         }
         assert_eq!(open_below(&path), 0, "{what}");
     }
-}
-
-/// Descriptors of this process on something at or below a place.
-fn open_below(place: &Path) -> usize {
-    let all = fs::read_dir("/proc/self/fd").expect("listed").flatten();
-    all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(place))).count()
 }

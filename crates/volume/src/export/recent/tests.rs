@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, unmount};
-use weft_conformance::run::not_run;
+use weft_conformance::run::{not_run, open_below};
 use weft_sys::Beneath;
 use weft_sys::beneath::{coarse_now, coarse_rest};
 
@@ -49,12 +49,6 @@ fn is_found(recent: &Recent, read: &Read) -> bool {
     let Some((found, bytes)) = found else { return false };
     assert!(Arc::ptr_eq(&found.file, &read.file) && bytes.is_some_and(|bytes| bytes[..] == *b"bytes"));
     true
-}
-
-/// Descriptors of this process on something below a directory.
-fn descriptors(home: &Path) -> usize {
-    let all = fs::read_dir("/proc/self/fd").expect("listed").flatten();
-    all.filter(|fd| fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(home))).count()
 }
 
 #[test]
@@ -164,12 +158,12 @@ fn what_is_kept_open_is_bounded_and_let_go_with_the_root() {
     }
     assert!(found > KEPT_MAX / 4, "{found} were found again");
     drop(beneath);
-    let there = descriptors(home.path());
+    let there = open_below(home.path());
     assert!(there > KEPT_MAX && there <= 2 * KEPT_MAX + 1, "{there} descriptors");
     let kept = recent.let_go();
     assert!(!kept.is_empty());
     drop(kept);
-    assert_eq!(descriptors(home.path()), 1, "the root's own");
+    assert_eq!(open_below(home.path()), 1, "the root's own");
     let beneath = Beneath::open(home.path()).expect("it is there");
     keep(&recent, PATH, &opened(&beneath, PATH));
     assert!(recent.kept(PATH).is_none(), "and nothing is kept after that");
