@@ -1,5 +1,6 @@
 //! Wall time, monotonic time and deadlines, and the clock they come from.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -97,6 +98,14 @@ pub struct Civil {
     pub minute: u8,
     /// The second, 0 to 59: leap seconds are not counted.
     pub second: u8,
+}
+
+/// To the second, as people read it: `2026-11-26 12:00:01`.
+impl fmt::Display for Civil {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { year, month, day, hour, minute, second } = self;
+        write!(f, "{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")
+    }
 }
 
 /// A point on the monotonic clock of one process: nanoseconds since an arbitrary
@@ -205,6 +214,7 @@ mod tests {
             let found = [civil.month, civil.day, civil.hour, civil.minute, civil.second].map(i64::from);
             assert_eq!([&[civil.year], &found[..]].concat(), date, "{seconds}");
         }
+        assert_eq!(Time::from_unix(-1, 0).civil().to_string(), "1969-12-31 23:59:59");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! What an open file of this machine has besides its bytes: holes, and attributes of its user's.
+//! What a file of this machine has besides its bytes: holes, and attributes of its user's.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use rustix::fs::{SeekFrom, XattrFlags};
 use rustix::io::Errno;
@@ -66,6 +67,18 @@ pub fn tags(file: impl AsFd) -> Result<Tags> {
     Ok(tags)
 }
 
+/// Returns one user attribute of what is at a path, as the machine answers; `None` if there is none.
+pub fn tag_at(path: &Path, own: &[u8]) -> io::Result<Option<Vec<u8>>> {
+    let name = [USER, own].concat();
+    let mut value = vec![0; limits::TAGS_BYTES_MAX];
+    match rustix::fs::getxattr(path, &name[..], &mut value[..]) {
+        Ok(length) => value.truncate(length),
+        Err(Errno::NODATA | Errno::OPNOTSUPP) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    Ok(Some(value))
+}
+
 /// Gives a file a user attribute, or takes it away. One that is not there is no error.
 pub fn set_tag(file: impl AsFd, own: &[u8], value: Option<&[u8]>) -> Result<()> {
     let name = [USER, own].concat();
@@ -103,5 +116,8 @@ mod tests {
         set_tag(&file, b"a", None).expect("removed");
         set_tag(&file, b"a", None).expect("not there");
         assert_eq!(tags(&file).expect("read"), [(b"b".to_vec(), b"2".to_vec())]);
+        let at = |own| tag_at(&path, own).expect("read");
+        assert_eq!((at(b"b"), at(b"a")), (Some(b"2".to_vec()), None));
+        assert!(tag_at(&dir.path().join("none"), b"b").is_err());
     }
 }

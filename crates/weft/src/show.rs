@@ -62,9 +62,7 @@ pub fn kind(kind: Kind) -> &'static str {
 
 /// Shows a time in UTC to the second: `2026-11-21 13:37:00`.
 pub fn time(time: Time) -> String {
-    let at = time.civil();
-    let (date, clock) = ((at.year, at.month, at.day), (at.hour, at.minute, at.second));
-    format!("{:04}-{:02}-{:02} {:02}:{:02}:{:02}", date.0, date.1, date.2, clock.0, clock.1, clock.2)
+    time.civil().to_string()
 }
 
 /// Shows what a check found: what is wrong, and what became of it or is to be done, if anything.

@@ -33,11 +33,13 @@ impl Inner {
         if before.epoch > lost {
             return Ok(before);
         }
+        self.note_lost(None);
         let mut losses = 0;
         loop {
             let remote = self.dial(call.until).await?;
             match self.take_back(remote.clone(), &mut dialled, call).await {
-                Err(_) if remote.connection().ended().is_some() && losses < limits::RECONNECTS_MAX => {
+                Err(error) if remote.connection().ended().is_some() && losses < limits::RECONNECTS_MAX => {
+                    self.note_lost(Some(&error));
                     losses += 1;
                 }
                 outcome => return outcome,
@@ -85,8 +87,9 @@ impl Inner {
             match self.dial_once(until).await {
                 Ok(connection) => return Ok(Arc::new(Remote::new(connection, As::Connection))),
                 Err(error) if until.left(self.sys.clock()) <= pause => return Err(error),
-                Err(_) => self.sys.sleep(pause).await,
+                Err(error) => self.note_lost(Some(&error)),
             }
+            self.sys.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }

@@ -32,7 +32,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weft_core::form::Call;
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
-use weft_core::{Error, FileId, Result, SessionId};
+use weft_core::{Error, FileId, Result, SessionId, Time};
 use weft_rpc::Remote;
 use weft_sys::Sys;
 
@@ -53,6 +53,17 @@ struct Inner {
     dialling: tokio::sync::Mutex<Dialled>,
     locks: Mutex<Locks>,
     files: Mutex<Files>,
+    /// While there is no line.
+    lost: Mutex<Option<Lost>>,
+}
+
+/// Since when a node is not reached, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// When the line was found to be gone.
+    pub since: Time,
+    /// What came of the last attempt to have another.
+    pub because: String,
 }
 
 /// What came of dialling so far, whether or not it came to be the link.
@@ -96,6 +107,7 @@ impl Steady {
             dialling: tokio::sync::Mutex::default(),
             locks: Mutex::default(),
             files: Mutex::default(),
+            lost: Mutex::default(),
         }))
     }
 
@@ -110,7 +122,34 @@ impl Steady {
     }
 }
 
+impl Steady {
+    /// Returns since when the node is not reached, and why; `None` while it is, as far as is known.
+    pub fn lost(&self) -> Option<Lost> {
+        // Held while the link is looked at: another that comes now takes back what is noted here.
+        let mut lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.0.link().has_ended() {
+            lost.get_or_insert_with(|| Lost::now(&self.0.sys));
+        }
+        lost.clone()
+    }
+}
+
+impl Lost {
+    fn now(sys: &Sys) -> Self {
+        Self { since: sys.clock().now(), because: String::from("the line to the node was lost") }
+    }
+}
+
 impl Inner {
+    /// Notes that there is no line, and what came of an attempt to have another.
+    fn note_lost(&self, failed: Option<&Error>) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = lost.get_or_insert_with(|| Lost::now(&self.sys));
+        if let Some(error) = failed {
+            lost.because = with_causes(error);
+        }
+    }
+
     fn link(&self) -> Arc<Link> {
         self.link.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -118,6 +157,7 @@ impl Inner {
     fn replace(&self, link: Link) -> Arc<Link> {
         let link = Arc::new(link);
         *self.link.write().unwrap_or_else(PoisonError::into_inner) = link.clone();
+        *self.lost.lock().unwrap_or_else(PoisonError::into_inner) = None;
         link
     }
 
@@ -146,6 +186,16 @@ impl Inner {
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns what an error says, and its causes.
+fn with_causes(error: &Error) -> String {
+    let (mut said, mut below) = (error.to_string(), std::error::Error::source(error));
+    while let Some(cause) = below {
+        said += &format!(": {cause}");
+        below = cause.source();
+    }
+    said
 }
 
 impl Link {

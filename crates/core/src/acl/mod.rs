@@ -19,6 +19,7 @@ mod decide;
 mod modes;
 mod settled;
 mod subject;
+mod text;
 
 use std::fmt;
 
@@ -29,6 +30,7 @@ pub use decide::{Ask, Decision, Stored, Upon, decide};
 pub use modes::{Modes, Owned, narrow};
 pub use settled::{Because, Settled, explain};
 pub use subject::Subject;
+pub use text::Edited;
 
 use crate::caller::CallerName;
 use crate::error::{Error, ErrorKind, Result};
@@ -56,6 +58,24 @@ impl Who {
             Self::Anyone => true,
         }
     }
+
+    /// Reads whom people mean: a caller's name as [`CallerName::parse`] reads it, `domain:ID` or
+    /// `anyone`. Fails with `Invalid`.
+    pub fn parse(text: &str, home: DomainId) -> Result<Self> {
+        match text.strip_prefix("domain:") {
+            Some(domain) => Ok(Self::Domain(domain.parse()?)),
+            None if text == "anyone" => Ok(Self::Anyone),
+            None => CallerName::parse(text, home).map(Self::Caller).map_err(|error| error.about(text)),
+        }
+    }
+
+    /// Shows them as someone of `home` would write it: a caller's domain only if foreign.
+    pub fn seen_from(&self, home: DomainId) -> String {
+        match self {
+            Self::Caller(name) => name.seen_from(home),
+            Self::Domain(_) | Self::Anyone => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Who {
@@ -75,6 +95,16 @@ pub enum Effect {
     Allow,
     /// Withholds them, whatever other entries give.
     Deny,
+}
+
+impl Effect {
+    /// Returns the word for it: `allow` or `deny`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
 }
 
 /// One line of an ACL.

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
 use weft_core::{
-    CallerId, Clock, ContainerId, Deadline, FileId, Name, Result, Time, TraceId, VolumeId, limits,
+    CallerId, Clock, ContainerId, Deadline, Error, FileId, Name, Result, Time, TraceId, VolumeId, limits,
 };
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
@@ -18,9 +18,10 @@ use crate::abi::request::{Header, Request};
 use crate::abi::{self, mode};
 use crate::device::Device;
 use crate::errno::Failure;
+use crate::failures::Failures;
 use crate::handles::Handles;
 use crate::nodes::Nodes;
-use crate::{CallSource, OVERFLOW_ID};
+use crate::{Away, CallSource, OVERFLOW_ID};
 use lockers::Lockers;
 
 mod attributes;
@@ -29,6 +30,7 @@ mod listing;
 mod lockers;
 mod locks;
 mod names;
+mod own;
 mod tags;
 
 /// One mount's door.
@@ -40,9 +42,11 @@ pub(crate) struct Door {
     gid: u32,
     root: FileId,
     patience: Duration,
+    away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub(crate) device: Device,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
+    pub(crate) failures: Failures,
     lockers: Lockers,
     /// Whether changes by others are being pushed, so that what the kernel keeps may be
     /// believed for long.
@@ -60,6 +64,7 @@ pub(crate) struct DoorParts {
     pub uid: u32,
     pub gid: u32,
     pub patience: Duration,
+    pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub device: Device,
     pub root: Attr,
     pub refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
@@ -95,12 +100,13 @@ pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
     pub(crate) fn new(parts: DoorParts) -> Self {
-        let DoorParts { fs, calls, clock, uid, gid, patience, device, root, refused } = parts;
+        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, root, refused } = parts;
         let trace = AtomicU64::new(clock.now().nanos() as u64);
         Self {
             nodes: Nodes::new(&root),
             root: root.id,
             handles: Handles::default(),
+            failures: Failures::default(),
             lockers: Lockers::default(),
             watching: AtomicBool::new(false),
             fs,
@@ -109,16 +115,26 @@ impl Door {
             uid,
             gid,
             patience,
+            away,
             device,
             refused,
             trace,
         }
     }
 
-    /// Answers one request.
+    /// Answers one request. What fails is said of the name that the program gave.
     pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes) -> Outcome {
-        let node = header.node;
-        match Request::read(header.opcode, body)? {
+        let request = Request::read(header.opcode, body)?;
+        let name = request.name().cloned();
+        let outcome = self.answer(header.node, request).await;
+        outcome.map_err(|failure| match name {
+            Some(name) => failure.said_of(&name),
+            None => failure,
+        })
+    }
+
+    async fn answer(self: &Arc<Self>, node: u64, request: Request) -> Outcome {
+        match request {
             Request::Lookup { name } => self.lookup(node, name).await,
             Request::GetAttr { handle } => self.get_attr(node, handle).await,
             Request::SetAttr(set) => self.set_attr(node, &set).await,
@@ -309,6 +325,14 @@ impl Door {
         match change.after {
             Some(attr) => Ok(attr),
             None => Ok(self.fs.walk(&self.call(), at, weft_core::form::Want::default()).await?.attr),
+        }
+    }
+
+    /// Notes why a request failed, for whoever asks later.
+    pub(crate) fn note_failure(&self, header: &Header, error: &Error) {
+        if let Ok(file) = self.nodes.file(header.node) {
+            let request = abi::opcode::name(header.opcode);
+            self.failures.note((header.node, file), request, error, self.clock.now());
         }
     }
 

@@ -1,7 +1,7 @@
 //! Every kind of error as the number a program on the mount sees. The one table.
 
 use rustix::io::Errno;
-use weft_core::{Error, ErrorKind};
+use weft_core::{Error, ErrorKind, Shown};
 
 /// Why a request of the kernel is not answered with what it asked for.
 #[derive(Debug)]
@@ -22,10 +22,18 @@ impl Failure {
     }
 
     /// Returns the kind, if the file system gave one.
-    pub(crate) fn kind(&self) -> Option<ErrorKind> {
+    fn kind(&self) -> Option<ErrorKind> {
         match self {
             Self::Refused(error) => Some(error.kind()),
             Self::Door(_) => None,
+        }
+    }
+
+    /// Says it of a name as the program gave it, which knows no ids.
+    pub(crate) fn said_of(self, name: &[u8]) -> Self {
+        match self {
+            Self::Refused(error) => Self::Refused(error.said_of(Shown(name))),
+            door @ Self::Door(_) => door,
         }
     }
 

@@ -12,7 +12,8 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `session` how requests run,
 //! `door` what each means in the form, `nodes` and `handles` what the kernel holds,
-//! `watch` what it must be told. `errno` is the one table of errors.
+//! `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
+//! them afterwards.
 //!
 //! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
 //! wait for a lock must be killable and bytes must cross once
@@ -34,6 +35,7 @@ mod abi;
 mod device;
 mod door;
 mod errno;
+mod failures;
 mod handles;
 mod nodes;
 mod pending;
@@ -50,7 +52,7 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch as signal};
 use weft_core::form::{At, FileSystem, Supports, Want};
 use weft_core::proof::Caller;
-use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, TraceId, limits};
+use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
 
 pub use errno::of_kind as errno_of;
 
@@ -76,6 +78,15 @@ pub trait CallSource: Send + Sync {
     fn once(&self) -> Option<RequestId> {
         None
     }
+}
+
+/// What keeps a mount from its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Away {
+    /// When the line was lost.
+    pub since: Time,
+    /// What came of the last attempt to reach it again.
+    pub because: String,
 }
 
 /// One caller in one session, for as long as the mount stands.
@@ -113,6 +124,8 @@ pub struct MountSettings {
     pub clock: Arc<dyn Clock>,
     /// How long one call may take; [`limits::CALL_DEADLINE`] at most.
     pub patience: Duration,
+    /// Since when the files' node is not reached; `None` while it is. Must not wait.
+    pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
 }
 
 /// A mount that stands. Dropping it takes it away lazily: nobody finds it any more, and
@@ -130,7 +143,7 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, name, fs, root, calls, uid, gid, clock, patience } = settings;
+    let MountSettings { mountpoint, name, fs, root, calls, uid, gid, clock, patience, away } = settings;
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*calls, &*clock, patience, TraceId(0));
@@ -147,7 +160,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
         }
     });
     let device = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))??;
-    let parts = DoorParts { fs, calls, clock, uid, gid, patience, device, root: walked.attr, refused };
+    let parts = DoorParts { fs, calls, clock, uid, gid, patience, away, device, root: walked.attr, refused };
     let door = Arc::new(Door::new(parts));
     let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;

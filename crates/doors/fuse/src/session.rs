@@ -18,7 +18,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, oneshot, watch};
-use weft_core::{ErrorKind, limits};
+use weft_core::{Error, ErrorKind, limits};
 
 use crate::abi::request::{self, Header};
 use crate::abi::{IN_HEADER_BYTES, opcode};
@@ -137,14 +137,16 @@ impl Session {
         self.runtime.spawn(async move {
             let given_up = async {
                 tokio::select! {
-                    () = wished => Errno::INTR,
-                    () = tokio::time::sleep(patience) => Errno::TIMEDOUT,
+                    () = wished => Failure::Door(Errno::INTR),
+                    () = tokio::time::sleep(patience) => {
+                        Failure::Refused(Error::new(ErrorKind::Deadline, "no answer came in time"))
+                    }
                 }
             };
             tokio::select! {
                 biased;
                 outcome = work => ticket.answer(outcome),
-                errno = given_up => ticket.answer(Err(Failure::Door(errno))),
+                failure = given_up => ticket.answer(Err(failure)),
             }
             drop(permit);
         });
@@ -207,9 +209,10 @@ impl Ticket {
                 }
             }
             Err(failure) => {
-                report(&self.header, &failure);
-                if let Some(kind) = failure.kind() {
-                    door.note_refusal(&self.header, kind);
+                if let Failure::Refused(error) = &failure {
+                    report(&self.header, error);
+                    door.note_failure(&self.header, error);
+                    door.note_refusal(&self.header, error.kind());
                 }
                 door.device.answer(self.header.unique, Err(failure.errno()));
             }
@@ -227,8 +230,7 @@ impl Drop for Ticket {
 }
 
 /// Says in the log what a person has to look at, and the rest to whoever debugs.
-fn report(header: &Header, failure: &Failure) {
-    let Failure::Refused(error) = failure else { return };
+fn report(header: &Header, error: &Error) {
     let Header { opcode, node, pid, .. } = *header;
     match error.kind() {
         ErrorKind::Internal | ErrorKind::Corrupt => {

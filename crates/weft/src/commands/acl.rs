@@ -7,7 +7,7 @@ use weft_client::Client;
 use weft_core::acl::{Acl, AclEntry, Condition, Effect, Modes, Who};
 use weft_core::form::{At, Protected, Scope};
 use weft_core::policy::{AuditReads, Policy, PolicyEdit};
-use weft_core::{CallerName, ContainerId, DomainId, Error, ErrorKind, RelPath, Result, Rights, Time};
+use weft_core::{ContainerId, DomainId, Error, ErrorKind, RelPath, Result, Rights, Time};
 
 use crate::context::Context;
 use crate::output::{note, out};
@@ -212,14 +212,6 @@ async fn edit(client: &Client, args: &EditArgs, change: impl Fn(&mut Acl) -> Res
     }
 }
 
-fn who(args: &EditArgs, home: DomainId) -> Result<Who> {
-    Ok(match args.who.strip_prefix("domain:") {
-        Some(domain) => Who::Domain(domain.parse()?),
-        None if args.who == "anyone" => Who::Anyone,
-        None => Who::Caller(CallerName::parse(&args.who, home).map_err(|e| e.about(&args.who))?),
-    })
-}
-
 fn entry(args: &EditArgs, home: DomainId) -> Result<AclEntry> {
     let time = |seconds: i64| Time::from_unix(seconds, 0);
     let when = [
@@ -228,7 +220,7 @@ fn entry(args: &EditArgs, home: DomainId) -> Result<AclEntry> {
         args.network.map(Condition::Network),
     ];
     Ok(AclEntry {
-        who: who(args, home)?,
+        who: Who::parse(&args.who, home)?,
         effect: if args.deny { Effect::Deny } else { Effect::Allow },
         rights: Rights::parse(&args.rights)?,
         when: when.into_iter().flatten().collect(),
@@ -276,7 +268,7 @@ fn revoke(acl: &mut Acl, entry: &AclEntry, home: DomainId) -> Result<()> {
         }
     }
     if found.is_empty() {
-        let (who, rights) = (shown(&entry.who, home), entry.rights);
+        let (who, rights) = (entry.who.seen_from(home), entry.rights);
         let does = if entry.effect == Effect::Allow { "gives" } else { "withholds from" };
         return Err(Error::not_found(format!("no such entry {does} {who} any of this: {rights}")));
     }
@@ -368,18 +360,8 @@ impl Changes {
     }
 }
 
-/// Shows whom an entry speaks of, as it is typed here.
-fn shown(who: &Who, home: DomainId) -> String {
-    match who {
-        Who::Caller(name) => name.seen_from(home),
-        Who::Domain(domain) => format!("domain:{domain}"),
-        Who::Anyone => "anyone".into(),
-    }
-}
-
 fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
-    let who = |who: &Who| shown(who, home);
-    let effect = |effect: Effect| if effect == Effect::Allow { "allow" } else { "deny" };
+    let who = |who: &Who| who.seen_from(home);
     let modes = if policy.modes == Modes::Owner { "owner" } else { "classes" };
     let reads = if policy.audit_reads == AuditReads::All { "all" } else { "off" };
     if context.json() {
@@ -390,7 +372,7 @@ fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
             .map(|e| {
                 serde_json::json!({
                     "who": who(&e.who),
-                    "effect": effect(e.effect),
+                    "effect": e.effect.name(),
                     "rights": e.rights.to_string(),
                     "when": e.when.iter().map(ToString::to_string).collect::<Vec<_>>(),
                 })
@@ -419,7 +401,7 @@ fn print(context: &Context, home: DomainId, policy: &Policy) -> Result<()> {
     for entry in &policy.acl.entries {
         let when: Vec<_> = entry.when.iter().map(ToString::to_string).collect();
         let when = if when.is_empty() { String::new() } else { format!(" when {}", when.join(" and ")) };
-        out!("  {:5} {:24} {}{when}", effect(entry.effect), who(&entry.who), entry.rights)?;
+        out!("  {:5} {:24} {}{when}", entry.effect.name(), who(&entry.who), entry.rights)?;
     }
     Ok(())
 }

@@ -80,8 +80,8 @@ pub enum Command {
     /// Show how a node is configured, and find mistakes
     #[command(subcommand)]
     Config(config::ConfigCommand),
-    /// Show how a node is: exits with 1 if it is not well
-    Status,
+    /// Show how a node, or a mount, is: exits with 1 if it is not well
+    Status(status::StatusArgs),
     /// Write man pages and completions, for a package
     #[command(hide = true)]
     Manual(manual::ManualArgs),
@@ -205,7 +205,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Scrub(args) => return scrub::run(context, &args),
         Command::Restore(args) => backup::restore(context, &args),
         Command::Config(command) => return config::run(context, &command),
-        Command::Status => return status::run(context),
+        Command::Status(args) => return status::run(context, &args),
         Command::Manual(args) => manual::run(&args),
         Command::Doctor(args) => return doctor::run(context, &args),
         Command::Login(args) => login::run(context, &args),

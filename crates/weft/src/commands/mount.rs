@@ -1,6 +1,6 @@
 //! `weft mount` and `weft umount`
 
-mod mountpoint;
+pub mod mountpoint;
 
 use std::ffi::OsString;
 use std::os::unix::fs::OpenOptionsExt;
@@ -11,12 +11,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
-use weft_client::steady::Steady;
+use weft_client::steady::{Lost, Steady};
 use weft_client::tree;
 use weft_client::{Client, Place};
 use weft_core::proof::{Attenuation, Caller, Confines};
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
-use weft_doors_fuse::{CallSource, MountSettings, mount};
+use weft_doors_fuse::{Away, CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
 
 use crate::commands::up::{LOG_FILE, run_detached};
@@ -83,9 +83,10 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let place = context.place()?;
     let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
     let client = Client::connect(context.sys(), &place).await?;
-    let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
     let steady = Steady::new(client.remote().clone(), &place, client.session());
+    let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
     steady.begin(&calls.who().0).await?;
+    let line = steady.clone();
     let settings = MountSettings {
         mountpoint: args.dir.clone(),
         name: String::from("weft"),
@@ -96,6 +97,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         gid: process::gid(),
         clock: Arc::new(context.sys().clone()),
         patience: limits::CALL_DEADLINE,
+        away: Box::new(move || line.lost().map(|Lost { since, because }| Away { since, because })),
     };
     // Before there is a mount: a signal that ends the process by itself would leave it behind, dead.
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));

@@ -1,8 +1,12 @@
 //! `weft status`
 
+mod mounted;
+
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::Args;
 use serde_json::json;
 use weft_client::Client;
 use weft_core::form::Space;
@@ -13,6 +17,13 @@ use crate::context::Context;
 use crate::output::out;
 use crate::paths::TreePath;
 use crate::show;
+
+/// Options of `weft status`.
+#[derive(Args)]
+pub struct StatusArgs {
+    /// A mount, or something in one: show how that mount is instead
+    dir: Option<PathBuf>,
+}
 
 /// What is shown.
 struct Shown {
@@ -25,8 +36,12 @@ struct Shown {
     shares: Vec<(Share, Option<Space>)>,
 }
 
-/// Exits with 0 if the node is well, and with 1 if it is not ready or something of it does not work.
-pub fn run(context: &Context) -> Result<ExitCode> {
+/// Exits with 0 if the node, or the mount, is well, and with 1 if it is not ready or something of it does not
+/// work.
+pub fn run(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
+    if let Some(dir) = &args.dir {
+        return mounted::run(context, dir);
+    }
     context.wait(async {
         let shown = look(&context.client().await?).await?;
         if context.json() {

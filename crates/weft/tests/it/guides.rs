@@ -34,6 +34,7 @@ guides! {
     the_commands_on_https_work: "docs/guides/https.md",
     the_commands_on_issuers_work: "docs/guides/issuers.md",
     the_commands_on_links_work: "docs/guides/links.md",
+    the_commands_on_mounting_work: "docs/guides/mounting.md",
     the_commands_on_moving_data_work: "docs/guides/moving-data.md",
     the_commands_on_operating_work: "docs/guides/operating.md",
     the_commands_on_sharing_work: "docs/guides/sharing.md",
@@ -42,7 +43,8 @@ guides! {
     the_commands_on_users_and_tokens_work: "docs/guides/users.md",
 }
 
-const PROGRAMS: &[&str] = &["unshare", "ip", "setpriv", "bash", "curl", "openssl", "rclone", "gfal-copy"];
+const PROGRAMS: &[&str] =
+    &["unshare", "ip", "setpriv", "bash", "curl", "openssl", "rclone", "gfal-copy", "getfattr"];
 
 #[test]
 fn every_guide_with_commands_is_run() {

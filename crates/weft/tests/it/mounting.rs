@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weft_conformance::run::have;
 
-use crate::node::{Node, signal, wait};
+use crate::node::{Node, signal, soon, wait};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is text")
@@ -61,6 +61,74 @@ fn a_mount_that_died_is_called_dead_and_taken_away_lazily() {
     node.run(&["mount", "/", text(&at)]).fails(1, &["error:", "a dead mount is there", &lazily]);
     node.run(&["umount", "--lazy", text(&at)]).ok();
     node.run(&["umount", "--lazy", text(&at)]).fails(1, &["error:", "not a mount of weft"]);
+}
+
+#[test]
+fn a_mount_says_how_it_is_whatever_became_of_it_or_its_node() {
+    if !have("mounting::status", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    let at = node.mount("mnt");
+    node.sh("mkdir mnt/d; echo x > mnt/d/f");
+    node.run(&["status", "data"]).fails(1, &["error:", "in no mount of weft", "findmnt"]);
+    let status = |place: &str, code: i32| {
+        let said = node.run(&["--json", "status", place]);
+        assert_eq!(said.code, code, "{}{}", said.out, said.err);
+        serde_json::from_str::<serde_json::Value>(&said.out).expect("one object")
+    };
+    let well = status("mnt/d/f", 0);
+    assert_eq!((&well["at"], &well["mount"]), (&text(&at).into(), &"served".into()), "{well}");
+    assert_eq!(
+        (&well["standing"]["node"], &well["failure"]),
+        (&"answers".into(), &serde_json::Value::Null),
+        "{well}"
+    );
+    // An owner's right to write is as its mode says.
+    node.sh("chmod 0400 mnt/d/f; ! echo y 2>/dev/null > mnt/d/f");
+    let failure = &status("mnt", 0)["failure"];
+    assert_eq!((&failure["failed"], &failure["kind"]), (&"open".into(), &"denied".into()), "{failure}");
+    assert!(node.run(&["status", "mnt"]).ok().contains("kind       denied"));
+    let pid = well["standing"]["pid"].as_str().and_then(|pid| pid.parse().ok()).expect("a number");
+    let mount = rustix::process::Pid::from_raw(pid).expect("a process");
+    let tell = |signal| rustix::process::kill_process(mount, signal).expect("it is ours");
+
+    tell(rustix::process::Signal::STOP);
+    // A name that the machine has to ask the mount for.
+    node.run(&["mkdir", "/new"]).ok();
+    std::os::unix::fs::symlink(at.join("new"), node.path("link")).expect("made");
+    assert_eq!(status("mnt/d", 1)["mount"], "silent");
+    node.run(&["status", "link"]).fails(4, &["error:", "does not answer"]);
+    tell(rustix::process::Signal::CONT);
+    assert_eq!(status("link", 0)["mount"], "served");
+
+    node.kill();
+    let away = std::cell::RefCell::new(serde_json::Value::Null);
+    let status = |place: &str| {
+        let said = node.run(&["--json", "status", place]);
+        (said.code, serde_json::from_str::<serde_json::Value>(&said.out).expect("one object"))
+    };
+    soon("the mount finds its node gone", || {
+        let (code, said) = status("mnt");
+        *away.borrow_mut() = said["standing"].clone();
+        code == 1
+    });
+    let said = away.into_inner();
+    assert_eq!(said["node"], "does not answer", "{said}");
+    soon("it says what comes of dialling", || {
+        status("mnt").1["standing"]["said"].as_str().is_some_and(|said| said.contains("node.sock"))
+    });
+    let since = said["away-since"].clone();
+    assert_eq!((status("mnt").1["standing"]["away-since"].clone(), since.is_string()), (since, true));
+    node.up();
+    soon("the node is found again", || node.run(&["status", "mnt"]).code == 0);
+
+    tell(rustix::process::Signal::KILL);
+    soon("the mount is dead", || {
+        let said = node.run(&["--json", "status", "mnt"]);
+        said.code == 1 && said.out.contains(r#""mount":"dead""#)
+    });
+    assert!(node.run(&["status", "mnt"]).out.contains("weft umount --lazy"));
 }
 
 #[test]

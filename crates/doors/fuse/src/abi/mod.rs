@@ -71,6 +71,46 @@ pub(crate) mod opcode {
     pub(crate) const LSEEK: u32 = 46;
     pub(crate) const COPY_FILE_RANGE: u32 = 47;
 
+    /// Returns what a request is called in `<linux/fuse.h>`, as manuals and traces know it.
+    pub(crate) fn name(opcode: u32) -> &'static str {
+        match opcode {
+            LOOKUP => "lookup",
+            GETATTR => "getattr",
+            SETATTR => "setattr",
+            READLINK => "readlink",
+            SYMLINK => "symlink",
+            MKNOD => "mknod",
+            MKDIR => "mkdir",
+            UNLINK => "unlink",
+            RMDIR => "rmdir",
+            RENAME | RENAME2 => "rename",
+            LINK => "link",
+            OPEN => "open",
+            READ => "read",
+            WRITE => "write",
+            STATFS => "statfs",
+            RELEASE => "release",
+            FSYNC => "fsync",
+            SETXATTR => "setxattr",
+            GETXATTR => "getxattr",
+            LISTXATTR => "listxattr",
+            REMOVEXATTR => "removexattr",
+            FLUSH => "flush",
+            OPENDIR => "opendir",
+            READDIR | READDIRPLUS => "readdir",
+            RELEASEDIR => "releasedir",
+            FSYNCDIR => "fsyncdir",
+            GETLK => "getlk",
+            SETLK | SETLKW => "setlk",
+            ACCESS => "access",
+            CREATE => "create",
+            FALLOCATE => "fallocate",
+            LSEEK => "lseek",
+            COPY_FILE_RANGE => "copy_file_range",
+            _ => "request",
+        }
+    }
+
     /// Whether a request changes something, so that it must not be made a second time because
     /// it seemed not to have been made.
     pub(crate) fn changes(opcode: u32) -> bool {

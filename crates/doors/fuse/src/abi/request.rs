@@ -117,6 +117,25 @@ impl Request {
             .unwrap_or(Err(Errno::NOSYS))
     }
 
+    /// Returns the name that the request is about, if it gives one.
+    pub(crate) fn name(&self) -> Option<&Bytes> {
+        match self {
+            Self::Lookup { name }
+            | Self::Symlink { name, .. }
+            | Self::MakeNode { name, .. }
+            | Self::MakeDirectory { name, .. }
+            | Self::Unlink { name }
+            | Self::RemoveDirectory { name }
+            | Self::Rename { name, .. }
+            | Self::Link { name, .. }
+            | Self::Create { name, .. }
+            | Self::SetTag { name, .. }
+            | Self::GetTag { name, .. }
+            | Self::RemoveTag { name } => Some(name),
+            _ => None,
+        }
+    }
+
     /// Requests on names; `None` for others.
     fn read_named(opcode: u32, fields: &mut Fields) -> Option<Result<Self, Errno>> {
         Some(match opcode {

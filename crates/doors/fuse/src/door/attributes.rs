@@ -90,7 +90,8 @@ impl Door {
         let shown = self.attr_out(&self.attr(node, asked.handle).await?);
         let other = (asked.valid & fattr::UID != 0 && asked.uid != shown.uid)
             || (asked.valid & fattr::GID != 0 && asked.gid != shown.gid);
-        if other { Err(Errno::PERM.into()) } else { Ok(()) }
+        let refused = || Error::not_permitted("a mount changes no owner and no group, whoever asks");
+        if other { Err(refused().into()) } else { Ok(()) }
     }
 
     /// Clears set-id bits, as a write or a cut has to, and returns what came of it. Those who

@@ -1,5 +1,5 @@
-//! Extended attributes: the `user.` ones are Weft's user attributes, and there are no
-//! others.
+//! Extended attributes: the `user.` ones are Weft's user attributes, but for the few that Weft
+//! itself answers ([`Own`]), and there are no others.
 
 use bytes::{BufMut, Bytes};
 use rustix::fs::XattrFlags;
@@ -8,6 +8,7 @@ use weft_core::ErrorKind;
 use weft_core::attr::{TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard};
 
+use super::own::{Own, unchangeable};
 use super::{Door, Outcome, done, refuse};
 use crate::abi::reply;
 use crate::errno::Failure;
@@ -23,11 +24,18 @@ impl Door {
             Some(XattrFlags::REPLACE) => TagMust::Exist,
             _ => return refuse(Errno::INVAL),
         };
+        if let Some(own) = Own::named(&name) {
+            return self.set_own(node, own, &value, must).await;
+        }
         self.edit_tag(node, TagEdit::Put { name, value, must }).await
     }
 
     pub(super) async fn remove_tag(&self, node: u64, name: &Bytes) -> Outcome {
-        self.edit_tag(node, TagEdit::Remove(tag_name(name)?)).await
+        let name = tag_name(name)?;
+        if Own::named(&name).is_some() {
+            return Err(unchangeable());
+        }
+        self.edit_tag(node, TagEdit::Remove(name)).await
     }
 
     async fn edit_tag(&self, node: u64, edit: TagEdit) -> Outcome {
@@ -39,6 +47,9 @@ impl Door {
 
     pub(super) async fn get_tag(&self, node: u64, name: &Bytes, size: u32) -> Outcome {
         let name = tag_name(name)?;
+        if let Some(own) = Own::named(&name) {
+            return sized(self.own(node, own).await?.into_bytes(), size);
+        }
         let tags = self.all_tags(&self.at(node)?).await?;
         let value = tags.into_iter().find(|(other, _)| *other == name).ok_or(Errno::NODATA)?.1;
         sized(value.to_vec(), size)
@@ -46,7 +57,8 @@ impl Door {
 
     pub(super) async fn list_tags(&self, node: u64, size: u32) -> Outcome {
         let mut names = Vec::new();
-        for (name, _) in self.all_tags(&self.at(node)?).await? {
+        let tags = self.all_tags(&self.at(node)?).await?;
+        for (name, _) in tags.into_iter().filter(|(name, _)| Own::named(name).is_none()) {
             names.put_slice(PREFIX);
             names.put_slice(name.as_bytes());
             names.put_u8(0);

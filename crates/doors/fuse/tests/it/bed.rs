@@ -10,7 +10,9 @@ use weft_conformance::run::have;
 use weft_conformance::{Sharing, TestDomain};
 use weft_core::acl::{AclEntry, Who};
 use weft_core::attr::SetAttr;
-use weft_core::form::{At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, WriteAt, collect};
+use weft_core::form::{
+    At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, Walked, Want, WriteAt, collect,
+};
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
 use weft_core::{Clock, RelPath, Rights, SessionId, Tick, VolumeId, limits};
@@ -128,6 +130,7 @@ impl Bed {
             gid: rustix::process::getgid().as_raw(),
             clock: self.domain.clock().clone(),
             patience: limits::CALL_DEADLINE,
+            away: Box::new(|| None),
         }
     }
 
@@ -156,6 +159,13 @@ impl Bed {
             let mut source = opened.file.read(&call, Range::ALL).await.expect("read");
             collect(&mut *source, usize::MAX).await.expect("read").to_vec()
         })
+    }
+
+    /// Returns what alice is told of a file, past the mount.
+    pub fn walked(&self, path: &str) -> Walked {
+        let at = At::root(path.try_into().expect("a path"));
+        let want = Want { attr: true, rights: true };
+        self.runtime.block_on(self.model.walk(&self.call("alice", 99), &at, want)).expect("it is there")
     }
 
     /// Replaces a file's bytes as another client would, past the mount.

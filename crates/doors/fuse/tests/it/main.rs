@@ -14,5 +14,6 @@ mod posix;
 mod programs;
 mod raw;
 mod sharing;
+mod told;
 mod unprivileged;
 mod unwatched;

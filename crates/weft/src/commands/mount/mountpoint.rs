@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::ErrorKind as Io;
 use std::os::unix::ffi::OsStringExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use weft_core::{Error, ErrorKind, Result};
 use weft_sys::fault;
@@ -38,14 +38,42 @@ pub fn check(dir: &Path) -> Result<()> {
 
 /// Returns whether something of ours is mounted at a path, be it dead.
 pub fn is_mounted(dir: &Path) -> Result<bool> {
+    let place = resolved(dir)?;
+    Ok(mounts()?.any(|(at, ours)| ours && at == place))
+}
+
+/// Returns the mount of ours that a path lies in, be it dead. Looks at the path itself only where its
+/// names alone lead to none: that would wait for what is mounted there.
+pub fn around(path: &Path) -> Result<Option<PathBuf>> {
+    let whole = std::path::absolute(path).map_err(|e| fault::error(e, "look at", path.display()))?;
+    let is_plain = !whole.components().any(|part| part == Component::ParentDir);
+    match innermost(&whole)?.filter(|_| is_plain) {
+        Some(at) => Ok(Some(at)),
+        None => innermost(&resolved(path)?),
+    }
+}
+
+/// Returns the mount that a path without links lies in, if it is of ours.
+fn innermost(path: &Path) -> Result<Option<PathBuf>> {
+    // Of several at one place the last covers the others.
+    let found =
+        mounts()?.filter(|(at, _)| path.starts_with(at)).max_by_key(|(at, _)| at.components().count());
+    Ok(found.filter(|(_, ours)| *ours).map(|(at, _)| at))
+}
+
+/// Returns where something is mounted, and whether it is of ours, in the order of the machine's table.
+fn mounts() -> Result<impl Iterator<Item = (PathBuf, bool)>> {
     const TABLE: &str = "/proc/self/mounts";
     let table = std::fs::read(TABLE).map_err(|e| fault::error(e, "read", TABLE))?;
-    let place = resolved(dir)?;
-    Ok(table.split(|byte| *byte == b'\n').any(|line| {
-        let mut fields = line.split(|byte| *byte == b' ').skip(1);
-        let (at, kind) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-        kind == TYPE.as_bytes() && unescaped(at) == place
-    }))
+    let lines: Vec<_> = table
+        .split(|byte| *byte == b'\n')
+        .map(|line| {
+            let mut fields = line.split(|byte| *byte == b' ').skip(1);
+            let (at, kind) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+            (unescaped(at), kind == TYPE.as_bytes())
+        })
+        .collect();
+    Ok(lines.into_iter())
 }
 
 /// Returns a path without links. The last name may be of a mount that is dead, where nothing

@@ -1,0 +1,55 @@
+//! Bounds and paces of a mount.
+
+use std::time::Duration;
+
+use super::{ONCE_RING, PIECE_BYTES_MAX, RPC_CALLS_MAX};
+
+/// Threads that take the kernel's requests on a mount.
+pub const MOUNT_READERS_MAX: usize = 8;
+/// Bytes in one write of a mount; reads and readahead come in as many.
+pub const MOUNT_WRITE_BYTES_MAX: usize = PIECE_BYTES_MAX;
+/// Bytes of a write from which on its buffer is handed over instead of copied.
+pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
+/// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
+pub const MOUNT_BUFFERS_KEPT: usize = 16;
+/// Requests of a mount that wait for their answer, waits for locks apart.
+pub const MOUNT_CALLS_MAX: usize = 448;
+/// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's
+/// one connection, and whoever holds the lock needs room to give it up.
+pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
+/// How long a mount rests before it tries again to give up a lock that nobody holds any more.
+pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
+/// How long an unmount waits for the kernel to let go: it does at once, unless another mount
+/// namespace has a copy of the mount.
+pub const MOUNT_END_WAIT: Duration = Duration::from_secs(5);
+/// Bytes of one `copy_file_range`: who asks for more is told how many it were, and asks again.
+pub const MOUNT_COPY_BYTES_MAX: u64 = 64 << 20;
+/// How long a program may wait for bytes to be on the disk.
+pub const MOUNT_SYNC_WITHIN: Duration = Duration::from_secs(600);
+/// Readahead and other requests nobody waits for that the kernel may have under way.
+pub const MOUNT_BACKGROUND_MAX: u16 = 64;
+/// How long a call goes on for a program that was interrupted: signals that are no
+/// wish to stop must not fail a call that is about to end.
+pub const MOUNT_INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+/// How long a mount believes names and attributes without being told of changes.
+pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
+/// The same while it is told.
+pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
+/// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
+pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
+/// How long a mount rests between two pages of changes, so that its own come together.
+pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
+/// How long a mount rests after changes were refused it, and at least between two times it drops all.
+pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
+/// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
+pub const MOUNT_REFUSALS_MAX: usize = 64;
+/// Files of a mount of which it is known what failed last.
+pub const MOUNT_FAILURES_KEPT: usize = 256;
+/// How long is waited for a mount to say how it is.
+pub const MOUNT_TELLS_WITHIN: Duration = Duration::from_secs(5);
+
+const _: () =
+    assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
+// Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
+const _: () = assert!(MOUNT_CALLS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
+const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);
