@@ -9,9 +9,9 @@ use tokio::runtime::Runtime;
 use weft_conformance::run::have;
 use weft_conformance::{Sharing, TestDomain};
 use weft_core::acl::{AclEntry, Who};
-use weft_core::attr::SetAttr;
+use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
-    At, BytesSource, Call, FileSystem, Make, OpenHow, Range, Scope, Walked, Want, WriteAt, collect,
+    At, BytesSource, Call, FileSystem, Guard, Make, OpenHow, Range, Scope, Walked, Want, WriteAt, collect,
 };
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
@@ -166,6 +166,15 @@ impl Bed {
         let at = At::root(path.try_into().expect("a path"));
         let want = Want { attr: true, rights: true };
         self.runtime.block_on(self.model.walk(&self.call("alice", 99), &at, want)).expect("it is there")
+    }
+
+    /// Gives a file a user attribute, past the mount.
+    pub fn tag(&self, path: &str, name: &'static str, value: &'static str) {
+        let at = At::root(path.try_into().expect("a path"));
+        let (name, value) = (TagName::new(name).expect("a name"), value.into());
+        let edits = [TagEdit::Put { name, value, must: TagMust::Any }];
+        let call = self.call("alice", 99);
+        self.runtime.block_on(self.model.tag(&call, &at, &edits, &Guard::NONE)).expect("tagged");
     }
 
     /// Replaces a file's bytes as another client would, past the mount.

@@ -44,6 +44,7 @@ mounted! {
         assert_eq!(line(&standing, "for"), Some(&*bed.domain.name("alice").to_string()), "{standing}");
         assert_eq!(line(&standing, "pid"), Some(&*std::process::id().to_string()), "{standing}");
         assert_eq!(line(&standing, "node"), Some("answers"), "{standing}");
+        bed.tag("f", "weft.acl", "by another door");
         let mut names = [0_u8; 1000];
         let length = rustix::fs::listxattr(&file, &mut names[..]).expect("listed");
         assert_eq!(&names[..length], b"user.mine\0");
@@ -74,6 +75,8 @@ mounted! {
         for wrong in ["", "allow bob read", "allow alice fly", "hello", "version 1 2"] {
             assert_eq!(set(&directory, name, wrong), Err(Errno::INVAL), "{wrong}");
         }
+        let said = get(&directory, "user.weft.why").expect("told");
+        assert!(line(&said, "because").is_some_and(|because| because.starts_with("user.weft.acl: line 1: ")), "{said}");
         assert_eq!(get(&directory, name).as_deref(), Ok(&*after));
         let without_bob: String = after.lines().filter(|l| !l.contains("bob") && !l.starts_with("version"))
             .map(|l| format!("{l}\n")).collect();
