@@ -6,6 +6,7 @@ mod form;
 mod http;
 mod kv;
 mod limits;
+mod mount;
 mod moving;
 mod rows;
 mod share;
@@ -125,6 +126,20 @@ pub const FIGURES: &[Figure] = &[
     figure("share.list", "a directory served in place, listed whole, beside `find`", share::list),
     figure("import.src", "50 000 small files brought into a node, beside `rsync -a`", moving::source_tree),
     figure("import.pdb", "12 000 files as in the Protein Data Bank, beside `cp -r`", moving::protein_data),
+    figure(
+        "mount.read",
+        "1 GiB, and 4 KiB of it at a time, through a mount, beside passthrough_hp",
+        mount::read,
+    ),
+    figure("mount.write", "1 GiB written through a mount and flushed, beside the same", mount::write),
+    figure(
+        "mount.names",
+        "files made and looked at through a mount, beside the same and bindfs",
+        mount::names,
+    ),
+    figure("mount.tree", "50 000 files untarred and walked through a mount, beside the same", mount::tree),
+    figure("mount.clone", "this repository cloned onto a mount, beside the bare directory", mount::clone),
+    figure("mount.memory", "memory of a mount that reads a file without bytes", mount::memory),
     figure("idle", "memory, threads and 10 000 idle connections, beside nginx", standing::idle),
     figure("start", "from `weft up` after kill -9 to the first answer", standing::start),
 ];

@@ -58,7 +58,7 @@ impl Scene {
     fn make(count: u64, file: impl Fn(&mut Dice, u64) -> (String, u64)) -> Result<Self> {
         let place = Place::new()?;
         let (source, copies) = (place.folder("source")?, place.folder("copies")?);
-        let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+        let mut dice = Dice::new();
         for n in 0..count {
             let (path, bytes) = file(&mut dice, n);
             let path = source.join(path);
@@ -96,7 +96,8 @@ impl Scene {
     }
 }
 
-fn run(command: &mut Command) -> Result<()> {
+/// Runs a program whose output nobody wants; fails unless it succeeds.
+pub(super) fn run(command: &mut Command) -> Result<()> {
     let done = command.stdout(Stdio::null()).stderr(Stdio::inherit()).status();
     let name = command.get_program().to_string_lossy().into_owned();
     match done {
@@ -113,7 +114,7 @@ fn flush(directory: &Path) -> Result<()> {
 }
 
 /// Sizes of a source tree: half of them below 3 KiB, few above 12.
-fn small(dice: &mut Dice) -> u64 {
+pub(super) fn small(dice: &mut Dice) -> u64 {
     let (one, other) = (dice.part(), dice.part());
     (one * other * 12_288.0) as u64
 }
@@ -127,7 +128,7 @@ fn pdb_size(dice: &mut Dice) -> u64 {
 }
 
 /// Writes so many bytes of lines as a file of coordinates has them.
-fn write_atoms(path: &Path, bytes: u64, dice: &mut Dice) -> Result<()> {
+pub(super) fn write_atoms(path: &Path, bytes: u64, dice: &mut Dice) -> Result<()> {
     let (mut out, mut left, mut serial) = (BufWriter::new(File::create(path)?), bytes as usize, 0_u64);
     while left > 0 {
         serial += 1;
@@ -145,11 +146,15 @@ fn write_atoms(path: &Path, bytes: u64, dice: &mut Dice) -> Result<()> {
 }
 
 /// Xorshift, always the same.
-struct Dice(u64);
+pub(super) struct Dice(u64);
 
 impl Dice {
+    pub(super) fn new() -> Self {
+        Self(0x9E37_79B9_7F4A_7C15)
+    }
+
     /// Returns a number from 0 to below 1.
-    fn part(&mut self) -> f64 {
+    pub(super) fn part(&mut self) -> f64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -69,7 +69,7 @@ fn first_line(folder: &Path) -> Result<f64> {
 }
 
 /// Returns the most memory that a process ever had, in MiB.
-fn most_memory(pid: u32) -> Result<f64> {
+pub(super) fn most_memory(pid: u32) -> Result<f64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let line = line.ok_or_else(|| Missing("the machine does not tell peaks of memory".into()))?;
