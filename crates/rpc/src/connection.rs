@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
-use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, limits};
+use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, Time, limits};
 use weft_sys::{Sys, Task};
 
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
@@ -64,7 +64,14 @@ struct Streams {
     opens_given_up: HashMap<u32, u32>,
     /// What was to be said while there was no room, to be sent as soon as there is.
     unsaid: Vec<Frame>,
-    closed: Option<ErrorReport>,
+    closed: Option<Closed>,
+}
+
+/// Why the line has ended, and since when.
+#[derive(Clone)]
+struct Closed {
+    why: ErrorReport,
+    since: Time,
 }
 
 /// Who waits for a stream's messages.
@@ -98,8 +105,8 @@ impl Connection {
         let welcome = sys.within(until, greet).await?;
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let streams = Arc::<Mutex<Streams>>::default();
-        drop(sys.spawn(write_all(to, queue, streams.clone())));
-        let reader = sys.spawn(read_all(frames, streams.clone(), out.clone()));
+        drop(sys.spawn(write_all(sys.clone(), to, queue, streams.clone())));
+        let reader = sys.spawn(read_all(sys.clone(), frames, streams.clone(), out.clone()));
         let numbers = AtomicU32::new(NUMBERS_FROM);
         Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader, numbers })))
     }
@@ -116,7 +123,12 @@ impl Connection {
 
     /// Returns why the connection ended, if it has.
     pub fn ended(&self) -> Option<Error> {
-        self.streams().closed.clone().map(Error::from)
+        self.streams().closed.clone().map(|closed| closed.why.into())
+    }
+
+    /// Returns when that was.
+    pub fn ended_at(&self) -> Option<Time> {
+        self.streams().closed.as_ref().map(|closed| closed.since)
     }
 
     /// Returns a number that nothing was presented under on this connection.
@@ -212,8 +224,8 @@ impl Connection {
         let (failed, failure) = watch::channel(None);
         let number = {
             let mut streams = self.streams();
-            if let Some(report) = &streams.closed {
-                return Err(report.clone().into());
+            if let Some(closed) = &streams.closed {
+                return Err(closed.why.clone().into());
             }
             if streams.waiting.len() >= limits::RPC_CALLS_MAX {
                 return Err(Error::new(ErrorKind::Busy, "too many calls are under way on this connection"));
@@ -243,8 +255,10 @@ impl Connection {
 
 impl Streams {
     /// Says to everybody that the line has ended.
-    fn close(&mut self, why: &Error) {
-        *self = Self { closed: Some(why.into()), ..Self::default() };
+    fn close(&mut self, why: &Error, now: Time) {
+        // The one who found out first says since when.
+        let since = self.closed.as_ref().map_or(now, |closed| closed.since);
+        *self = Self { closed: Some(Closed { why: why.into(), since }), ..Self::default() };
     }
 
     /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
@@ -411,6 +425,7 @@ fn closed() -> Error {
 }
 
 async fn write_all(
+    sys: Sys,
     to: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Frame>,
     streams: Arc<Mutex<Streams>>,
@@ -420,7 +435,8 @@ async fn write_all(
         if write_waiting(&mut frames, frame, &mut queue, &streams).await.is_err() {
             // The reader meets the same end, and says why to those who wait. Whoever fails to
             // send meanwhile must find that the line has ended.
-            lock(&streams).closed.get_or_insert_with(|| (&closed()).into());
+            let found = || Closed { why: (&closed()).into(), since: sys.clock().now() };
+            lock(&streams).closed.get_or_insert_with(found);
             return;
         }
     }
@@ -446,6 +462,7 @@ async fn write_waiting(
 }
 
 async fn read_all(
+    sys: Sys,
     mut frames: FrameReader<impl AsyncRead + Unpin>,
     streams: Arc<Mutex<Streams>>,
     out: mpsc::Sender<Frame>,
@@ -461,7 +478,7 @@ async fn read_all(
             Err(error) => break error,
         }
     };
-    lock(&streams).close(&why);
+    lock(&streams).close(&why, sys.clock().now());
 }
 
 fn deliver(frame: &Frame, streams: &Mutex<Streams>, out: &mpsc::Sender<Frame>) -> Result<()> {

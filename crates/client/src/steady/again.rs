@@ -38,11 +38,14 @@ impl Inner {
         loop {
             let remote = self.dial(call.until).await?;
             match self.take_back(remote.clone(), &mut dialled, call).await {
-                Err(error) if remote.connection().ended().is_some() && losses < limits::RECONNECTS_MAX => {
+                Ok(link) => return Ok(link),
+                Err(error) => {
                     self.note_lost(Some(&error));
+                    if remote.connection().ended().is_none() || losses >= limits::RECONNECTS_MAX {
+                        return Err(error);
+                    }
                     losses += 1;
                 }
-                outcome => return outcome,
             }
         }
     }
@@ -86,8 +89,12 @@ impl Inner {
         loop {
             match self.dial_once(until).await {
                 Ok(connection) => return Ok(Arc::new(Remote::new(connection, As::Connection))),
-                Err(error) if until.left(self.sys.clock()) <= pause => return Err(error),
-                Err(error) => self.note_lost(Some(&error)),
+                Err(error) => {
+                    self.note_lost(Some(&error));
+                    if until.left(self.sys.clock()) <= pause {
+                        return Err(error);
+                    }
+                }
             }
             self.sys.sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);

@@ -60,7 +60,7 @@ struct Inner {
 /// Since when a node is not reached, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    /// When the line was found to be gone.
+    /// When the line ended.
     pub since: Time,
     /// What came of the last attempt to have another.
     pub because: String,
@@ -127,16 +127,16 @@ impl Steady {
     pub fn lost(&self) -> Option<Lost> {
         // Held while the link is looked at: another that comes now takes back what is noted here.
         let mut lost = self.0.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.0.link().has_ended() {
-            lost.get_or_insert_with(|| Lost::now(&self.0.sys));
+        if let Some(since) = self.0.link().ended_at() {
+            lost.get_or_insert_with(|| Lost::at(since));
         }
         lost.clone()
     }
 }
 
 impl Lost {
-    fn now(sys: &Sys) -> Self {
-        Self { since: sys.clock().now(), because: String::from("the line to the node was lost") }
+    fn at(since: Time) -> Self {
+        Self { since, because: String::from("the line to the node was lost") }
     }
 }
 
@@ -144,7 +144,8 @@ impl Inner {
     /// Notes that there is no line, and what came of an attempt to have another.
     fn note_lost(&self, failed: Option<&Error>) {
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        let lost = lost.get_or_insert_with(|| Lost::now(&self.sys));
+        let since = self.link().ended_at().unwrap_or_else(|| self.sys.clock().now());
+        let lost = lost.get_or_insert_with(|| Lost::at(since));
         if let Some(error) = failed {
             lost.because = with_causes(error);
         }
@@ -202,6 +203,10 @@ impl Link {
     /// Whether the line is gone, whatever ended it.
     fn has_ended(&self) -> bool {
         self.remote.connection().ended().is_some()
+    }
+
+    fn ended_at(&self) -> Option<Time> {
+        self.remote.connection().ended_at()
     }
 
     fn goes_on_with_the_session_of(&self, other: &Self) -> bool {

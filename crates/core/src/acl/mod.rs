@@ -179,6 +179,10 @@ impl Acl {
         if large {
             return Err(Error::new(ErrorKind::TooLarge, "an ACL has at most 256 entries of 8 conditions"));
         }
+        // Shown alike, and one of them speaks of nobody who has a name.
+        if self.entries.iter().any(|e| matches!(&e.who, Who::Caller(name) if name.is_anyone())) {
+            return Err(Error::invalid("an entry for everybody is no entry for a caller of no name"));
+        }
         let kept = self.entries.iter().any(|entry| {
             entry.effect == Effect::Allow
                 && entry.rights.contains(Rights::ACL_WRITE)

@@ -1,12 +1,12 @@
 //! An ACL as text, for whoever edits it whole:
 //!
 //! ```text
-//!   version 7
+//!   edition 5f1c0f7c90d4a1e2b6f3c1d2e3f4a5b6
 //!   allow alice all
 //!   deny group:bob/team@DOMAIN write when until 1767225600 and network 10.0.0.0/8
 //! ```
 //!
-//! What is written reads back as the same entries, times to the second. Words are set apart by white space, so the name
+//! The first line is put there by whoever shows the text, and tells which ACL was edited. What is written reads back as the same entries, times to the second. Words are set apart by white space, so the name
 //! and value of a condition on an attribute have theirs as `%20`, and whatever else is no plain
 //! letter, digit or sign in the same way.
 
@@ -22,16 +22,16 @@ use crate::time::Time;
 /// What the text of an ACL says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edited {
-    /// The version of the ACL that was edited, if the text says it.
-    pub version: Option<u64>,
+    /// Which ACL was edited, if the text says it: what stood there when it was read.
+    pub edition: Option<u128>,
     /// The entries, in their order.
     pub entries: Vec<AclEntry>,
 }
 
 impl Acl {
     /// Returns the ACL as text, as someone of `home` reads it; without a home all names are whole.
-    pub fn text(&self, home: Option<DomainId>) -> String {
-        let mut text = format!("version {}\n", self.version);
+    pub fn text(&self, edition: u128, home: Option<DomainId>) -> String {
+        let mut text = format!("edition {edition:032x}\n");
         for entry in &self.entries {
             let who = home.map_or_else(|| entry.who.to_string(), |home| entry.who.seen_from(home));
             // Writing to a string does not fail.
@@ -50,7 +50,7 @@ impl Edited {
     /// Reads the text of an ACL as someone of `home` writes it. Empty lines say nothing. Fails with
     /// `Invalid`, and names the line.
     pub fn read(text: &str, home: DomainId) -> Result<Self> {
-        let mut edited = Self { version: None, entries: Vec::new() };
+        let mut edited = Self { edition: None, entries: Vec::new() };
         for (number, line) in (1..).zip(text.lines()) {
             edited.take(line, home).map_err(|error| {
                 let hint = "a line is `allow WHO RIGHTS` or `deny WHO RIGHTS`, then perhaps `when CONDITION`";
@@ -65,13 +65,14 @@ impl Edited {
         let mut words = line.split_ascii_whitespace();
         let effect = match words.next() {
             None => return Ok(()),
-            Some("version") => {
-                self.version = Some(number(&mut words)?);
+            Some("edition") if self.edition.is_none() => {
+                let edition = u128::from_str_radix(next(&mut words, "which edition")?, 16);
+                self.edition = Some(edition.map_err(|_| Error::invalid("the edition is none"))?);
                 return end(&mut words);
             }
             Some("allow") => Effect::Allow,
             Some("deny") => Effect::Deny,
-            Some(_) => return Err(Error::invalid("it begins with none of `allow`, `deny` and `version`")),
+            Some(_) => return Err(Error::invalid("it begins with neither `allow` nor `deny`")),
         };
         let who = Who::parse(next(&mut words, "whom it speaks of")?, home)?;
         let rights = Rights::parse(next(&mut words, "rights")?)?;
@@ -85,8 +86,11 @@ fn next<'a>(words: &mut SplitAsciiWhitespace<'a>, what: &str) -> Result<&'a str>
     words.next().ok_or_else(|| Error::invalid(format!("it ends before it says {what}")))
 }
 
-fn number<T: std::str::FromStr>(words: &mut SplitAsciiWhitespace<'_>) -> Result<T> {
-    next(words, "a number")?.parse().map_err(|_| Error::invalid("it says no number where one belongs"))
+fn time(words: &mut SplitAsciiWhitespace<'_>) -> Result<Time> {
+    let bad = || Error::invalid("a time is a number of seconds since 1970");
+    let seconds = next(words, "a time")?.parse().map_err(|_| bad())?;
+    // Later than the last time there is would be that one.
+    Some(Time::from_unix(seconds, 0)).filter(|time| time.seconds() == seconds).ok_or_else(bad)
 }
 
 fn end(words: &mut SplitAsciiWhitespace<'_>) -> Result<()> {
@@ -107,8 +111,8 @@ fn conditions(words: &mut SplitAsciiWhitespace<'_>) -> Result<Vec<Condition>> {
 fn condition(words: &mut SplitAsciiWhitespace<'_>) -> Result<Condition> {
     let word = next(words, "a condition")?;
     Ok(match word {
-        "from" => Condition::From(Time::from_unix(number(words)?, 0)),
-        "until" => Condition::Until(Time::from_unix(number(words)?, 0)),
+        "from" => Condition::From(time(words)?),
+        "until" => Condition::Until(time(words)?),
         "network" => Condition::Network(next(words, "a network")?.parse()?),
         "organisation" => Condition::Organisation(next(words, "a domain")?.parse()?),
         "attribute" => {
@@ -192,10 +196,10 @@ mod tests {
         ];
         let acl = Acl { version: 7, entries };
         for home in [Some(HOME), Some(OTHER), None] {
-            let text = acl.text(home);
+            let text = acl.text(7, home);
             assert_eq!(text.lines().count(), 5, "{text}");
             let edited = Edited::read(&text, home.unwrap_or(HOME)).expect(&text);
-            assert_eq!(edited, Edited { version: Some(7), entries: acl.entries.clone() }, "{text}");
+            assert_eq!(edited, Edited { edition: Some(7), entries: acl.entries.clone() }, "{text}");
         }
     }
 
@@ -217,16 +221,18 @@ mod tests {
             "allow alice read when attribute unit=%f",
             "allow alice read when attribute unit=%ff",
             "allow alice read when attribute unit=%+1",
-            "version",
-            "version seven",
-            "version 7 8",
+            "allow alice read when until 9223372036854775807",
+            "edition",
+            "edition none",
+            "edition 7 8",
+            "edition 7",
         ];
         for line in lines {
-            let error = Edited::read(&format!("version 3\n\n{line}\n"), HOME).expect_err(line);
+            let error = Edited::read(&format!("edition 3\n\n{line}\n"), HOME).expect_err(line);
             assert!(error.detail().starts_with("line 3: "), "{line}: {error}");
             assert!(error.advice().is_some(), "{line}");
         }
-        let nothing = Edited { version: None, entries: Vec::new() };
+        let nothing = Edited { edition: None, entries: Vec::new() };
         assert_eq!(Edited::read("\n \n", HOME).expect("nothing is said"), nothing);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ONCE_RING, PIECE_BYTES_MAX, RPC_CALLS_MAX};
+use super::{ONCE_RING, PIECE_BYTES_MAX, RPC_ANSWER_GRACE, RPC_CALLS_MAX};
 
 /// Threads that take the kernel's requests on a mount.
 pub const MOUNT_READERS_MAX: usize = 8;
@@ -45,9 +45,17 @@ pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
 pub const MOUNT_REFUSALS_MAX: usize = 64;
 /// Files of a mount of which it is known what failed last.
 pub const MOUNT_FAILURES_KEPT: usize = 256;
+/// ACLs that a mount has shown and may be given back edited.
+pub const MOUNT_EDITIONS_KEPT: usize = 256;
+/// How long a mount that is asked how it is waits for its node.
+pub const MOUNT_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How long is waited for a mount to say how it is.
-pub const MOUNT_TELLS_WITHIN: Duration = Duration::from_secs(5);
+pub const MOUNT_TELLS_WITHIN: Duration = Duration::from_secs(10);
 
+const _: () = assert!(
+    MOUNT_ANSWERS_WITHIN.as_secs() + RPC_ANSWER_GRACE.as_secs() + MOUNT_INTERRUPT_GRACE.as_secs()
+        < MOUNT_TELLS_WITHIN.as_secs()
+);
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
 // Beside calls and waits: what readers have just begun, the watch, locks given up unasked.

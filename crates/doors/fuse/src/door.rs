@@ -14,11 +14,12 @@ use weft_core::{
 };
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
-use crate::abi::request::{Header, Request};
+use crate::abi::request::{Header, Request, Subject};
 use crate::abi::{self, mode};
 use crate::device::Device;
+use crate::editions::Editions;
 use crate::errno::Failure;
-use crate::failures::Failures;
+use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
 use crate::nodes::Nodes;
 use crate::{Away, CallSource, OVERFLOW_ID};
@@ -46,7 +47,8 @@ pub(crate) struct Door {
     pub(crate) device: Device,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
-    pub(crate) failures: Failures,
+    failures: Failures,
+    editions: Editions,
     lockers: Lockers,
     /// Whether changes by others are being pushed, so that what the kernel keeps may be
     /// believed for long.
@@ -107,6 +109,7 @@ impl Door {
             root: root.id,
             handles: Handles::default(),
             failures: Failures::default(),
+            editions: Editions::default(),
             lockers: Lockers::default(),
             watching: AtomicBool::new(false),
             fs,
@@ -122,15 +125,17 @@ impl Door {
         }
     }
 
-    /// Answers one request. What fails is said of the name that the program gave.
+    /// Answers one request, and notes why it failed for whoever asks later.
     pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes) -> Outcome {
         let request = Request::read(header.opcode, body)?;
-        let name = request.name().cloned();
+        let subject = request.subject();
         let outcome = self.answer(header.node, request).await;
-        outcome.map_err(|failure| match name {
-            Some(name) => failure.said_of(&name),
-            None => failure,
-        })
+        if let Err(failure) = &outcome
+            && let Some(error) = failure.error()
+        {
+            self.note_failure(&header, &subject, error);
+        }
+        outcome
     }
 
     async fn answer(self: &Arc<Self>, node: u64, request: Request) -> Outcome {
@@ -328,12 +333,13 @@ impl Door {
         }
     }
 
-    /// Notes why a request failed, for whoever asks later.
-    pub(crate) fn note_failure(&self, header: &Header, error: &Error) {
-        if let Ok(file) = self.nodes.file(header.node) {
-            let request = abi::opcode::name(header.opcode);
-            self.failures.note((header.node, file), request, error, self.clock.now());
-        }
+    /// Notes why a request failed.
+    pub(crate) fn note_failure(&self, header: &Header, subject: &Subject, error: &Error) {
+        let nodes = [Some(header.node), subject.other.filter(|other| *other != header.node)];
+        let files: Vec<FileId> =
+            nodes.into_iter().flatten().filter_map(|node| self.nodes.file(node).ok()).collect();
+        let asked = Asked { request: abi::opcode::name(header.opcode), files, names: &subject.names };
+        self.failures.note(&asked, error, self.clock.now());
     }
 
     /// Takes back what a reply gave that the kernel no longer waited for.

@@ -1,13 +1,15 @@
 //! Every kind of error as the number a program on the mount sees. The one table.
 
 use rustix::io::Errno;
-use weft_core::{Error, ErrorKind, Shown};
+use weft_core::{Error, ErrorKind};
 
 /// Why a request of the kernel is not answered with what it asked for.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The file system said why.
     Refused(Error),
+    /// It said why, and the manual page of the call gives that outcome a number of its own.
+    Shown(Error, Errno),
     /// The door itself refuses: what was asked has no meaning below it.
     Door(Errno),
 }
@@ -17,30 +19,25 @@ impl Failure {
     pub(crate) fn errno(&self) -> Errno {
         match self {
             Self::Refused(error) => of_kind(error.kind()),
-            Self::Door(errno) => *errno,
+            Self::Shown(_, errno) | Self::Door(errno) => *errno,
         }
     }
 
-    /// Returns the kind, if the file system gave one.
-    fn kind(&self) -> Option<ErrorKind> {
+    /// Returns why, if anybody said so.
+    pub(crate) fn error(&self) -> Option<&Error> {
         match self {
-            Self::Refused(error) => Some(error.kind()),
+            Self::Refused(error) | Self::Shown(error, _) => Some(error),
             Self::Door(_) => None,
-        }
-    }
-
-    /// Says it of a name as the program gave it, which knows no ids.
-    pub(crate) fn said_of(self, name: &[u8]) -> Self {
-        match self {
-            Self::Refused(error) => Self::Refused(error.said_of(Shown(name))),
-            door @ Self::Door(_) => door,
         }
     }
 
     /// Returns this failure shown as `errno` if it is of `kind`: for the few calls
     /// whose manual page gives one outcome a number of its own.
     pub(crate) fn shown(self, kind: ErrorKind, errno: Errno) -> Self {
-        if self.kind() == Some(kind) { Self::Door(errno) } else { self }
+        match self {
+            Self::Refused(error) if error.kind() == kind => Self::Shown(error, errno),
+            other => other,
+        }
     }
 }
 

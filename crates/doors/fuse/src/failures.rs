@@ -7,11 +7,10 @@
 use std::collections::HashMap;
 use std::error::Error as _;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError};
 
-use weft_core::{Error, ErrorKind, FileId, OneLine, Time, limits};
-
-use crate::abi::ROOT_NODE;
+use bytes::Bytes;
+use weft_core::{Error, ErrorKind, FileId, OneLine, Shown, Time, limits};
 
 /// The last failures of one mount, of at most [`limits::MOUNT_FAILURES_KEPT`] files.
 #[derive(Default)]
@@ -19,8 +18,19 @@ pub(crate) struct Failures(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
-    of_nodes: HashMap<u64, Failed>,
+    of_files: HashMap<FileId, Failed>,
     of_mount: Option<Failed>,
+    noted: u64,
+}
+
+/// What a program asked for.
+pub(crate) struct Asked<'a> {
+    /// The kernel's name of the request.
+    pub request: &'static str,
+    /// What it was asked of, and the other one of a rename, a link or a copy.
+    pub files: Vec<FileId>,
+    /// The names it gave.
+    pub names: &'a [Option<Bytes>; 2],
 }
 
 /// One failure, as often as it came in a row.
@@ -30,14 +40,17 @@ struct Failed {
     since: Time,
     last: Time,
     times: u64,
+    /// Which one of all it was the last time.
+    number: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct What {
-    /// What the kernel asked for.
     request: &'static str,
+    /// The names that were given; empty for a request without.
+    names: String,
     /// Of which file: `find -inum` finds it.
-    inode: u64,
+    inode: Option<u64>,
     kind: ErrorKind,
     because: String,
     /// What was being done, where somebody on this side of the line says so.
@@ -47,79 +60,94 @@ struct What {
 }
 
 impl Failures {
-    /// Notes that a request on a node, which is this file, failed.
-    pub(crate) fn note(&self, (node, file): (u64, FileId), request: &'static str, error: &Error, now: Time) {
+    /// Notes that a request failed, with each file that it was about.
+    pub(crate) fn note(&self, asked: &Asked<'_>, error: &Error, now: Time) {
         if !needs_reason(error.kind()) {
             return;
         }
-        let what = What::of(file, request, error);
-        let mut table = self.lock();
-        table.of_mount = Some(Failed::after(table.of_mount.take(), what.clone(), now));
-        let before = table.of_nodes.remove(&node);
-        if table.of_nodes.len() >= limits::MOUNT_FAILURES_KEPT {
-            table.forget_oldest();
+        let what = What::of(asked, error);
+        let mut table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        table.noted += 1;
+        let number = table.noted;
+        for file in &asked.files {
+            let before = table.of_files.remove(file);
+            if table.of_files.len() >= limits::MOUNT_FAILURES_KEPT {
+                table.forget_oldest();
+            }
+            table.of_files.insert(*file, Failed::after(before, what.clone(), now, number));
         }
-        table.of_nodes.insert(node, Failed::after(before, what, now));
+        table.of_mount = Some(Failed::after(table.of_mount.take(), what, now, number));
     }
 
-    /// Says what failed last of a node, in lines of `key: value`; of the root what failed last
-    /// anywhere in the mount.
-    pub(crate) fn of(&self, node: u64) -> Option<String> {
-        let table = self.lock();
-        let failed = if node == ROOT_NODE { table.of_mount.as_ref() } else { table.of_nodes.get(&node) };
-        failed.map(Failed::to_string)
+    /// Says what failed last of a file, in lines of `key: value`.
+    pub(crate) fn of(&self, file: FileId) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).of_files.get(&file).map(Failed::to_string)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Says what failed last anywhere in the mount.
+    pub(crate) fn of_mount(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).of_mount.as_ref().map(Failed::to_string)
     }
 }
 
 impl Table {
     fn forget_oldest(&mut self) {
-        if let Some(oldest) =
-            self.of_nodes.iter().min_by_key(|(_, failed)| failed.last).map(|(node, _)| *node)
-        {
-            self.of_nodes.remove(&oldest);
+        let oldest = self.of_files.iter().min_by_key(|(_, failed)| failed.number).map(|(file, _)| *file);
+        if let Some(oldest) = oldest {
+            self.of_files.remove(&oldest);
         }
     }
 }
 
 impl Failed {
-    fn after(before: Option<Self>, what: What, now: Time) -> Self {
+    fn after(before: Option<Self>, what: What, now: Time, number: u64) -> Self {
         match before {
             Some(same) if same.what == what => {
-                Self { last: now, times: same.times.saturating_add(1), ..same }
+                Self { last: now, times: same.times.saturating_add(1), number, ..same }
             }
-            _ => Self { what, since: now, last: now, times: 1 },
+            _ => Self { what, since: now, last: now, times: 1, number },
         }
     }
 }
 
 impl What {
-    fn of(file: FileId, request: &'static str, error: &Error) -> Self {
+    fn of(asked: &Asked<'_>, error: &Error) -> Self {
         let mut causes = Vec::new();
         let mut below = error.source();
         while let Some(cause) = below {
             causes.push(cause.to_string());
             below = cause.source();
         }
-        let hint = error.advice().map(str::to_owned);
-        // Whoever asks does so at the file: its id says nothing more.
-        let itself = error.subject() == Some(&*file.to_string());
-        let because = if itself { error.detail().to_owned() } else { error.to_string() };
-        let (inode, kind, step) = (file.inode(), error.kind(), error.operation());
-        Self { request, inode, kind, because, step, causes, hint }
+        let names: Vec<String> = asked.names.iter().flatten().map(|name| Shown(name).to_string()).collect();
+        // Which file it is of is said already; what else it is about is not.
+        let subject = error.subject().unwrap_or_default();
+        let known = names.iter().any(|name| name == subject)
+            || asked.files.iter().any(|file| file.to_string() == subject);
+        Self {
+            request: asked.request,
+            names: names.join(" to "),
+            inode: asked.files.first().map(|file| file.inode()),
+            kind: error.kind(),
+            because: if known { error.detail().to_owned() } else { error.to_string() },
+            step: error.operation(),
+            causes,
+            hint: error.advice().map(str::to_owned),
+        }
     }
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { what: What { request, inode, kind, because, step, causes, hint }, since, last, times } =
-            self;
+        let Self { what, since, last, times, .. } = self;
+        let What { request, names, inode, kind, because, step, causes, hint } = what;
         let mut line = |key: &str, value: &str| writeln!(f, "{key}: {}", OneLine(value));
         line("failed", request)?;
-        line("inode", &inode.to_string())?;
+        if !names.is_empty() {
+            line("name", names)?;
+        }
+        if let Some(inode) = inode {
+            line("inode", &inode.to_string())?;
+        }
         line("kind", kind.name())?;
         line("because", because)?;
         if !causes.is_empty() {
@@ -186,36 +214,57 @@ mod tests {
         FileId::new(FileId::ROOT.volume(), serial, 0)
     }
 
+    fn note(failures: &Failures, files: &[u64], request: &'static str, error: &Error, seconds: i64) {
+        let files = files.iter().map(|serial| file(*serial)).collect();
+        failures.note(&Asked { request, files, names: &[None, None] }, error, at(seconds));
+    }
+
     #[test]
     fn a_failure_that_comes_again_is_counted_and_another_takes_its_place() {
         let failures = Failures::default();
         let full = || Error::new(ErrorKind::NoSpace, "it\nis full").op("write").hint("remove something");
-        failures.note((5, file(55)), "write", &full(), at(0));
-        failures.note((5, file(55)), "write", &full(), at(61));
+        note(&failures, &[55], "write", &full(), 0);
+        note(&failures, &[55], "write", &full(), 61);
         let said = "failed: write\ninode: 55\nkind: no-space\nbecause: cannot write: it\\x0ais full\nstep: write\n\
                     hint: remove something\nsince: 1970-01-01 00:00:00 UTC\nlast: 1970-01-01 00:01:01 UTC\ntimes: 2\n";
-        assert_eq!(failures.of(5).as_deref(), Some(said));
-        assert_eq!((failures.of(ROOT_NODE).as_deref(), failures.of(6)), (Some(said), None));
+        assert_eq!(failures.of(file(55)).as_deref(), Some(said));
+        assert_eq!((failures.of_mount().as_deref(), failures.of(file(66))), (Some(said), None));
         let lost = Error::new(ErrorKind::Unavailable, "gone").caused_by(Error::corrupt("torn"));
-        failures.note((6, file(66)), "read", &lost, at(70));
-        assert!(
-            failures.of(6).is_some_and(|said| said.contains("cause: torn\n") && said.ends_with("times: 1\n"))
-        );
-        assert_eq!((failures.of(5).as_deref(), failures.of(ROOT_NODE)), (Some(said), failures.of(6)));
-        failures.note((5, file(55)), "lookup", &Error::not_found("no such name"), at(80));
-        assert_eq!(failures.of(5).as_deref(), Some(said), "what says all by itself is not kept");
-        failures.note((7, file(77)), "read", &Error::denied("no").about(file(77)), at(90));
-        assert!(failures.of(7).is_some_and(|said| said.contains("\nbecause: no\n")), "the id is not said");
+        note(&failures, &[66], "read", &lost, 70);
+        let other = failures.of(file(66)).expect("noted");
+        assert!(other.contains("cause: torn\n") && other.ends_with("times: 1\n"), "{other}");
+        assert_eq!((failures.of(file(55)).as_deref(), failures.of_mount()), (Some(said), Some(other)));
+        note(&failures, &[55], "lookup", &Error::not_found("no such name"), 80);
+        assert_eq!(failures.of(file(55)).as_deref(), Some(said), "what says all by itself is not kept");
+    }
+
+    #[test]
+    fn a_failure_of_two_files_is_told_at_both_with_its_names_and_whatever_else_it_is_about() {
+        let failures = Failures::default();
+        let names = [Some(Bytes::from_static(b"a\n")), Some(Bytes::from_static(b"b"))];
+        let told = |about: String| {
+            let asked = Asked { request: "rename", files: vec![file(5), file(6)], names: &names };
+            failures.note(&asked, &Error::denied("no").about(about), at(0));
+            let said = failures.of(file(6)).expect("noted");
+            assert_eq!(failures.of(file(5)).as_ref(), Some(&said));
+            assert!(said.starts_with("failed: rename\nname: a\\x0a to b\ninode: 5\n"), "{said}");
+            said
+        };
+        for known in [file(5).to_string(), file(6).to_string(), String::from("b")] {
+            assert!(told(known).contains("\nbecause: no\n"));
+        }
+        assert!(told(String::from("another")).contains("\nbecause: another: no\n"));
     }
 
     #[test]
     fn of_many_files_that_fail_the_latest_are_known() {
         let failures = Failures::default();
-        let (first, end) = (ROOT_NODE + 1, ROOT_NODE + 1 + limits::MOUNT_FAILURES_KEPT as u64);
-        for (node, time) in (first..=end).zip(0..) {
-            failures.note((node, file(node)), "open", &Error::denied("no"), at(time));
+        let end = limits::MOUNT_FAILURES_KEPT as u64;
+        // A clock that is set back does not make what is new old.
+        for (serial, time) in (0..=end).zip((0..1_000).rev()) {
+            note(&failures, &[serial], "open", &Error::denied("no"), time);
         }
-        assert_eq!(failures.of(first), None);
-        assert!((first + 1..=end).all(|node| failures.of(node).is_some()));
+        assert_eq!(failures.of(file(0)), None);
+        assert!((1..=end).all(|serial| failures.of(file(serial)).is_some()));
     }
 }

@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::io::Errno;
 use weft_core::form::{OpenFile, Verifier};
-use weft_core::{FileId, Rights};
+use weft_core::{Error, ErrorKind, FileId, Rights};
+
+use crate::errno::Failure;
 
 /// One open file.
 pub(crate) struct Handle {
@@ -30,11 +32,16 @@ impl Handle {
 
     /// Notes a sync that was asked for when `noted` was what had been written. Fails with `EIO`,
     /// once for each open file, if some of it may be lost, whoever wrote it and whoever found out.
-    pub(crate) fn synced(&self, noted: Option<Noted>, verifier: Verifier) -> Result<(), Errno> {
+    pub(crate) fn synced(&self, noted: Option<Noted>, verifier: Verifier) -> Result<(), Failure> {
         let lost = self.written.synced(noted, verifier);
         let losses = self.written.losses();
         let told = self.told.swap(losses, Ordering::Relaxed);
-        if lost || told < losses { Err(Errno::IO) } else { Ok(()) }
+        if !lost && told >= losses {
+            return Ok(());
+        }
+        let error =
+            Error::new(ErrorKind::Unavailable, "bytes that were written since the last sync may be lost");
+        Err(Failure::Shown(error.hint("write them again"), Errno::IO))
     }
 }
 

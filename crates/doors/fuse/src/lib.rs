@@ -34,6 +34,7 @@
 mod abi;
 mod device;
 mod door;
+mod editions;
 mod errno;
 mod failures;
 mod handles;

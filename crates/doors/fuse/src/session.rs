@@ -20,7 +20,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, oneshot, watch};
 use weft_core::{Error, ErrorKind, limits};
 
-use crate::abi::request::{self, Header};
+use crate::abi::request::{self, Header, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::device::{Buffers, Received};
 use crate::door::{Door, Outcome};
@@ -133,13 +133,16 @@ impl Session {
         let interrupted = self.pending.wait(ticket.header.unique);
         // The call carries its deadline; this one is for an implementation that forgets it.
         let patience = self.door.patience(ticket.header.opcode) + limits::MOUNT_INTERRUPT_GRACE;
+        let (door, header) = (self.door.clone(), ticket.header);
         let wished = stop_wished(ticket.header.opcode, ticket.header.pid, interrupted);
         self.runtime.spawn(async move {
             let given_up = async {
                 tokio::select! {
                     () = wished => Failure::Door(Errno::INTR),
                     () = tokio::time::sleep(patience) => {
-                        Failure::Refused(Error::new(ErrorKind::Deadline, "no answer came in time"))
+                        let error = Error::new(ErrorKind::Deadline, "no answer came in time");
+                        door.note_failure(&header, &Subject::default(), &error);
+                        Failure::Refused(error)
                     }
                 }
             };
@@ -209,9 +212,8 @@ impl Ticket {
                 }
             }
             Err(failure) => {
-                if let Failure::Refused(error) = &failure {
+                if let Some(error) = failure.error() {
                     report(&self.header, error);
-                    door.note_failure(&self.header, error);
                     door.note_refusal(&self.header, error.kind());
                 }
                 door.device.answer(self.header.unique, Err(failure.errno()));

@@ -106,6 +106,15 @@ pub(crate) enum Request {
     CopyRange { at: u64, to_node: u64, to_at: u64, length: u64 },
 }
 
+/// What a request speaks of besides the node that it is of.
+#[derive(Debug, Default)]
+pub(crate) struct Subject {
+    /// The names it gives: the one before, then the one after a rename.
+    pub names: [Option<Bytes>; 2],
+    /// The other node of a rename, a link or a copy.
+    pub other: Option<u64>,
+}
+
 impl Request {
     /// Reads what follows the header. `ENOSYS` for what the door does not speak, which
     /// tells the kernel not to ask again; `EINVAL` for what is cut short.
@@ -117,8 +126,9 @@ impl Request {
             .unwrap_or(Err(Errno::NOSYS))
     }
 
-    /// Returns the name that the request is about, if it gives one.
-    pub(crate) fn name(&self) -> Option<&Bytes> {
+    /// Returns what the request speaks of besides its node.
+    pub(crate) fn subject(&self) -> Subject {
+        let named = |name: &Bytes| Subject { names: [Some(name.clone()), None], other: None };
         match self {
             Self::Lookup { name }
             | Self::Symlink { name, .. }
@@ -126,13 +136,16 @@ impl Request {
             | Self::MakeDirectory { name, .. }
             | Self::Unlink { name }
             | Self::RemoveDirectory { name }
-            | Self::Rename { name, .. }
-            | Self::Link { name, .. }
             | Self::Create { name, .. }
             | Self::SetTag { name, .. }
             | Self::GetTag { name, .. }
-            | Self::RemoveTag { name } => Some(name),
-            _ => None,
+            | Self::RemoveTag { name } => named(name),
+            Self::Link { node, name } => Subject { other: Some(*node), ..named(name) },
+            Self::Rename { name, to_node, to_name, .. } => {
+                Subject { names: [Some(name.clone()), Some(to_name.clone())], other: Some(*to_node) }
+            }
+            Self::CopyRange { to_node, .. } => Subject { other: Some(*to_node), ..Subject::default() },
+            _ => Subject::default(),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use weft_core::form::{Cursor, Entry, PageMax, Want};
-use weft_core::{Rights, attr::Kind};
+use weft_core::{Error, Rights, attr::Kind};
 
 use super::{Door, Outcome, Reply, Undo, done, kind_bits, refuse};
 use crate::abi::mode;
@@ -25,7 +25,7 @@ impl Door {
             return refuse(Errno::NOTDIR);
         }
         if !walked.rights.is_some_and(|rights| rights.contains(Rights::LIST)) {
-            return refuse(Errno::ACCESS);
+            return Err(Error::denied("to list it takes `list`").into());
         }
         self.nodes.opened_directory(node, &walked.attr);
         Ok(reply::open(0, 0).into())

@@ -1,8 +1,9 @@
 //! Attributes that Weft itself answers, each under a name of its own.
 //!
 //! No listing shows them, so that whoever copies a file with its attributes (`cp -a`,
-//! `rsync -X`, `tar --xattrs`) does not take them along; `getfattr -n NAME` does show them. What
-//! is told of failures and of the mount is known here, whether the node answers or not.
+//! `rsync -X`, `tar --xattrs`) does not take them along; `getfattr -n NAME` does show them. Nor is
+//! one that such a program brings along from elsewhere taken for more than a copy ([`crate::editions`]).
+//! What is told of failures is known here, whether the node answers or not.
 
 use bytes::Bytes;
 use rustix::io::Errno;
@@ -10,7 +11,7 @@ use weft_core::acl::{Acl, Edited};
 use weft_core::attr::{Attr, TagMust, TagName};
 use weft_core::form::{Scope, Want};
 use weft_core::policy::PolicyEdit;
-use weft_core::{DomainId, Error, OneLine, Rights};
+use weft_core::{DomainId, Error, ErrorKind, OneLine, Rights, limits};
 
 use super::{Door, Outcome, done};
 use crate::errno::Failure;
@@ -47,6 +48,11 @@ impl Own {
     }
 }
 
+/// The manual page of setxattr(2) knows no EFBIG.
+pub(super) fn too_large(error: Error) -> Failure {
+    Failure::from(error).shown(ErrorKind::TooLarge, Errno::TOOBIG)
+}
+
 /// Refuses to change what Weft itself says.
 pub(super) fn unchangeable() -> Failure {
     Error::not_permitted("this attribute is what Weft itself says of the file").into()
@@ -56,12 +62,12 @@ impl Door {
     /// Returns an attribute's value as text.
     pub(super) async fn own(&self, node: u64, own: Own) -> Result<String, Failure> {
         Ok(match own {
-            Own::Acl => self.acl(node).await?.text(self.home()),
+            Own::Acl => self.acl(node).await?,
             Own::Container => self.seen(node).await?.0.container.to_string(),
             Own::Id => self.nodes.file(node)?.to_string(),
-            Own::Mount => self.standing(),
+            Own::Mount => self.standing().await,
             Own::Rights => self.seen(node).await?.1.to_string(),
-            Own::Why => self.failures.of(node).ok_or(Errno::NODATA)?,
+            Own::Why => self.why(node)?.ok_or(Errno::NODATA)?,
         })
     }
 
@@ -75,19 +81,38 @@ impl Door {
         }
         let home = self.home().ok_or_else(|| Error::denied("`anyone` changes no ACL"))?;
         let text = std::str::from_utf8(value).map_err(|_| Error::invalid("an ACL is text"))?;
-        let Edited { version, entries } = Edited::read(text, home)?;
-        let version = match version {
-            Some(version) => version,
-            None => self.acl(node).await?.version,
-        };
-        let edit = PolicyEdit { acl: Some(Acl { version, entries }), ..PolicyEdit::default() };
-        self.fs.protect(&self.change(), &self.at(node)?, Scope::Subtree, &edit).await?;
+        let Edited { edition, entries } = Edited::read(text, home)?;
+        let shown = edition.and_then(|mark| self.editions.shown(mark)).ok_or_else(|| {
+            Error::not_permitted("it does not begin with the edition of an ACL that was read on this mount")
+                .hint("read the attribute, change its text, and write that")
+        })?;
+        let at = self.at(node)?;
+        let governs = self.fs.policy(&self.call(), &at).await?.container;
+        if governs != shown.0 {
+            let other =
+                format!("the ACL that was read is of container {}, this file is in {governs}", shown.0);
+            return Err(Error::new(ErrorKind::Conflict, other).into());
+        }
+        let acl = Acl { version: shown.1, entries };
+        if acl.text(0, Some(home)).len() > limits::TAGS_BYTES_MAX {
+            return Err(too_large(Error::new(ErrorKind::TooLarge, "its text would be longer than 64 KiB")));
+        }
+        let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+        self.fs.protect(&self.change(), &at, Scope::Subtree, &edit).await.map_err(too_large)?;
         done()
     }
 
-    /// Returns the ACL that governs a node.
-    async fn acl(&self, node: u64) -> Result<Acl, Failure> {
-        Ok(self.fs.policy(&self.call(), &self.at(node)?).await?.acl)
+    /// Returns the ACL that governs a node, as text.
+    async fn acl(&self, node: u64) -> Result<String, Failure> {
+        let policy = self.fs.policy(&self.call(), &self.at(node)?).await?;
+        let edition = self.editions.mark((policy.container, policy.acl.version))?;
+        Ok(policy.acl.text(edition, self.home()))
+    }
+
+    /// Returns what failed last of a node; of the root, anywhere.
+    fn why(&self, node: u64) -> Result<Option<String>, Errno> {
+        let file = self.nodes.file(node)?;
+        Ok(if file == self.root { self.failures.of_mount() } else { self.failures.of(file) })
     }
 
     async fn seen(&self, node: u64) -> Result<(Attr, Rights), Failure> {
@@ -101,18 +126,29 @@ impl Door {
         self.calls.who().0.name().domain()
     }
 
-    /// Says how the mount is, in lines of `key: value`.
-    fn standing(&self) -> String {
-        let caller = self.calls.who().0;
-        let mut said = format!("for: {}\npid: {}\n", caller.name(), std::process::id());
-        said += &match (self.away)() {
-            None => String::from("node: answers\n"),
-            Some(away) => format!(
-                "node: does not answer\naway-since: {} UTC\nsaid: {}\n",
-                away.since.civil(),
-                OneLine(&away.because)
-            ),
+    /// Says how the mount is, in lines of `key: value`. Its node is asked, and for a short while only.
+    async fn standing(&self) -> String {
+        let call = self.call_within(limits::MOUNT_ANSWERS_WITHIN);
+        let answer = self.fs.walk(&call, &self.root(), Want::default()).await;
+        let node = match &answer {
+            Ok(_) => "answers",
+            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Deadline) => {
+                "does not answer"
+            }
+            Err(_) => "refuses",
         };
-        said
+        let mut lines = vec![
+            format!("for: {}", self.calls.who().0.name()),
+            format!("pid: {}", std::process::id()),
+            format!("node: {node}"),
+        ];
+        if let Err(error) = answer {
+            lines.push(format!("said: {}", OneLine(&error.to_string())));
+        }
+        if let Some(away) = (self.away)() {
+            lines.push(format!("away-since: {} UTC", away.since.civil()));
+            lines.push(format!("last-try: {}", OneLine(&away.because)));
+        }
+        lines.join("\n") + "\n"
     }
 }

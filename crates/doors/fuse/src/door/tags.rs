@@ -4,11 +4,10 @@
 use bytes::{BufMut, Bytes};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
-use weft_core::ErrorKind;
 use weft_core::attr::{TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard};
 
-use super::own::{Own, unchangeable};
+use super::own::{Own, too_large, unchangeable};
 use super::{Door, Outcome, done, refuse};
 use crate::abi::reply;
 use crate::errno::Failure;
@@ -40,8 +39,7 @@ impl Door {
 
     async fn edit_tag(&self, node: u64, edit: TagEdit) -> Outcome {
         let edited = self.fs.tag(&self.change(), &self.at(node)?, &[edit], &Guard::NONE).await;
-        // The manual page of setxattr(2) knows no EFBIG.
-        edited.map_err(|error| Failure::from(error).shown(ErrorKind::TooLarge, Errno::TOOBIG))?;
+        edited.map_err(too_large)?;
         done()
     }
 

@@ -60,28 +60,58 @@ mounted! {
         fs::write(bed.join("d/f"), "x").expect("written");
         let (directory, name) = (bed.join("d"), "user.weft.acl");
         let before = get(&directory, name).expect("alice may read it");
+        assert_eq!(get(&directory, name).as_deref(), Ok(&*before));
         set(&directory, name, &format!("{before}allow bob read\n")).expect("alice may change it");
         let after = get(bed.join("d/f"), name).expect("the same governs what lies below");
         let home = bed.domain.name("alice").domain().expect("a domain");
-        let (old, new) = (Edited::read(&before, home).expect("an ACL"), Edited::read(&after, home).expect("an ACL"));
+        let (old, new) =
+            [&before, &after].map(|text| Edited::read(text, home).expect("an ACL")).into();
         assert_eq!(new.entries.len(), old.entries.len() + 1, "{after}");
         let again = bed.mount_again("bob", 2);
         assert_eq!(fs::read_to_string(again.join("d/f")).expect("bob may read it now"), "x");
         assert_eq!(get(again.join("d"), name), Err(Errno::ACCESS), "and not the ACL");
-        assert_eq!(set(again.join("d"), name, &format!("{after}allow bob all\n")), Err(Errno::ACCESS));
         assert_eq!(set(&directory, name, &before), Err(Errno::BUSY), "it was edited since");
         let create = rustix::fs::setxattr(&directory, name, after.as_bytes(), XattrFlags::CREATE);
         assert_eq!(create, Err(Errno::EXIST));
-        for wrong in ["", "allow bob read", "allow alice fly", "hello", "version 1 2"] {
-            assert_eq!(set(&directory, name, wrong), Err(Errno::INVAL), "{wrong}");
+        let edition = after.lines().next().expect("the first line");
+        for wrong in ["", "allow alice fly", "hello", "edition 1"] {
+            assert_eq!(set(&directory, name, &format!("{edition}\n{wrong}")), Err(Errno::INVAL), "{wrong}");
         }
         let said = get(&directory, "user.weft.why").expect("told");
-        assert!(line(&said, "because").is_some_and(|because| because.starts_with("user.weft.acl: line 1: ")), "{said}");
-        assert_eq!(get(&directory, name).as_deref(), Ok(&*after));
-        let without_bob: String = after.lines().filter(|l| !l.contains("bob") && !l.starts_with("version"))
-            .map(|l| format!("{l}\n")).collect();
-        set(&directory, name, &without_bob).expect("without a version it holds of the one there is");
-        assert!(!get(&directory, name).expect("read").contains("bob"));
+        let told = ["name", "because"].map(|key| line(&said, key).expect("said"));
+        assert!(told[0] == name && told[1].starts_with("line 2: "), "{said}");
+        let long = "deny bob insert,remove,rename,lock,attr-read when until 1\n".repeat(250);
+        let entries = after.strip_prefix(edition).expect("it begins with it");
+        let long = format!("{edition}{entries}{}", long.replace("insert,remove,rename,lock,attr-read", "ildk"));
+        assert!(long.len() < 60_000);
+        set(&directory, name, &long).expect("as long as can be shown");
+        let shown = get(&directory, name).expect("it is shown");
+        assert!(shown.len() > long.len());
+        let when = ["attribute a=bbbbbbbb"; 8].join(" and ");
+        let edition = shown.lines().next().expect("the first line");
+        let longer = format!("{edition}{entries}{}", format!("deny bob rlidk when {when}\n").repeat(250));
+        assert!(longer.len() < 64 << 10);
+        assert_eq!(set(&directory, name, &longer), Err(Errno::TOOBIG), "it could not be shown");
+    }
+
+    fn an_acl_that_a_copy_brings_along_is_not_taken(bed) {
+        let name = "user.weft.acl";
+        for directory in ["d", "e"] {
+            fs::create_dir(bed.join(directory)).expect("made");
+            let shown = get(bed.join(directory), name).expect("shown");
+            set(bed.join(directory), name, &format!("{shown}allow bob read\n")).expect("its own now");
+        }
+        let (shown, other) = (get(bed.join("d"), name).expect("shown"), get(bed.join("e"), name).expect("shown"));
+        let entries: String = shown.lines().skip(1).map(|line| format!("{line}\n")).collect();
+        let forged = format!("edition {:032x}\n{entries}", 1);
+        for copied in [&entries, &forged] {
+            assert_eq!(set(bed.join("d"), name, copied), Err(Errno::PERM));
+        }
+        assert_eq!(set(bed.join("e"), name, &shown), Err(Errno::BUSY), "another container's, as young");
+        let again = bed.mount_again("alice", 2);
+        assert_eq!(set(again.join("d"), name, &shown), Err(Errno::PERM), "another mount showed it");
+        assert_eq!(get(bed.join("e"), name), Ok(other));
+        set(bed.join("d"), name, &shown).expect("what was shown here and changed by nobody");
     }
 
     fn a_refusal_is_explained_afterwards_at_the_file_and_at_the_root(bed) {
@@ -104,9 +134,15 @@ mounted! {
         }
         assert!(fs::write(again.join("d/new"), "y").is_err());
         let said = why("d").expect("what is to be made is refused where it is to lie");
-        assert!(line(&said, "because").is_some_and(|because| because.contains("new")), "{said}");
+        assert_eq!((line(&said, "name"), line(&said, "kind")), (Some("new"), Some("denied")), "{said}");
         assert_eq!(line(&why(".").expect("the last one"), "failed"), line(&said, "failed"));
         assert_eq!(line(&why("d/f").expect("as before"), "failed"), Some("open"));
+        fs::rename(bed.join("d/f"), bed.join("d/g")).expect("by alice, elsewhere");
+        assert_eq!(line(&why("d/g").expect("the file is the same"), "failed"), Some("open"));
+        fs::create_dir(bed.join("e")).expect("made");
+        assert!(fs::rename(again.join("d/g"), again.join("e/g")).is_err());
+        assert_eq!(why("e").as_ref().map(|said| line(said, "name")), Ok(Some("g to g")), "told at both");
+        assert_eq!(why("d"), why("e"));
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::ErrorKind as Io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::{Error, ErrorKind, Result, limits};
 use weft_sys::fault;
 
 /// The type of our mounts in the machine's table.
@@ -39,41 +39,75 @@ pub fn check(dir: &Path) -> Result<()> {
 /// Returns whether something of ours is mounted at a path, be it dead.
 pub fn is_mounted(dir: &Path) -> Result<bool> {
     let place = resolved(dir)?;
-    Ok(mounts()?.any(|(at, ours)| ours && at == place))
+    Ok(mounts()?.iter().any(|(at, ours)| *ours && *at == place))
 }
 
-/// Returns the mount of ours that a path lies in, be it dead. Looks at the path itself only where its
-/// names alone lead to none: that would wait for what is mounted there.
+/// Returns the first mount of ours on the way to a path, be it dead. Goes step by step, and looks at
+/// nothing in it: that would wait for the mount.
 pub fn around(path: &Path) -> Result<Option<PathBuf>> {
-    let whole = std::path::absolute(path).map_err(|e| fault::error(e, "look at", path.display()))?;
-    let is_plain = !whole.components().any(|part| part == Component::ParentDir);
-    match innermost(&whole)?.filter(|_| is_plain) {
-        Some(at) => Ok(Some(at)),
-        None => innermost(&resolved(path)?),
+    let failed = |e| fault::error(e, "look at", path.display());
+    let mounts = mounts()?;
+    let mut ahead = parts(&std::path::absolute(path).map_err(failed)?);
+    let (mut here, mut links) = (PathBuf::from("/"), 0);
+    loop {
+        if let Some(at) = innermost(&mounts, &here) {
+            return Ok(Some(at));
+        }
+        let Some(part) = ahead.pop() else { return Ok(None) };
+        match part {
+            Part::Up => drop(here.pop()),
+            Part::Name(name) => match std::fs::read_link(here.join(&name)) {
+                Ok(target) if links < limits::LINK_STEPS_MAX => {
+                    links += 1;
+                    if target.is_absolute() {
+                        here = PathBuf::from("/");
+                    }
+                    ahead.extend(parts(&target));
+                }
+                // No link, or nothing at all; a mount of ours may be there all the same, dead.
+                _ => here.push(name),
+            },
+        }
     }
 }
 
-/// Returns the mount that a path without links lies in, if it is of ours.
-fn innermost(path: &Path) -> Result<Option<PathBuf>> {
-    // Of several at one place the last covers the others.
-    let found =
-        mounts()?.filter(|(at, _)| path.starts_with(at)).max_by_key(|(at, _)| at.components().count());
-    Ok(found.filter(|(_, ours)| *ours).map(|(at, _)| at))
+/// One step of a path.
+enum Part {
+    Up,
+    Name(OsString),
+}
+
+/// Returns the steps of a path, the first one last.
+fn parts(path: &Path) -> Vec<Part> {
+    let step = |part| match part {
+        Component::ParentDir => Some(Part::Up),
+        Component::Normal(name) => Some(Part::Name(name.to_owned())),
+        Component::CurDir | Component::RootDir | Component::Prefix(_) => None,
+    };
+    path.components().rev().filter_map(step).collect()
+}
+
+/// Returns the mount that a path without links lies in, if it is of ours. What was mounted later covers
+/// what was mounted before at or below the same place.
+fn innermost(mounts: &[(PathBuf, bool)], path: &Path) -> Option<PathBuf> {
+    let (at, ours) = mounts.iter().rfind(|(at, _)| path.starts_with(at))?;
+    ours.then(|| at.clone())
 }
 
 /// Returns where something is mounted, and whether it is of ours, in the order of the machine's table.
-fn mounts() -> Result<impl Iterator<Item = (PathBuf, bool)>> {
+fn mounts() -> Result<Vec<(PathBuf, bool)>> {
     const TABLE: &str = "/proc/self/mounts";
     let table = std::fs::read(TABLE).map_err(|e| fault::error(e, "read", TABLE))?;
-    let lines: Vec<_> = table
+    let lines = table
         .split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty())
         .map(|line| {
             let mut fields = line.split(|byte| *byte == b' ').skip(1);
             let (at, kind) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
             (unescaped(at), kind == TYPE.as_bytes())
         })
         .collect();
-    Ok(lines.into_iter())
+    Ok(lines)
 }
 
 /// Returns a path without links. The last name may be of a mount that is dead, where nothing
@@ -109,6 +143,19 @@ fn octal(digits: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mount_that_a_path_lies_in_is_the_last_that_covers_it() {
+        let mounts =
+            [("/", false), ("/m", true), ("/m/below", false), ("/a/m", true), ("/a", false), ("/b", true)];
+        let mounts = mounts.map(|(at, ours)| (PathBuf::from(at), ours));
+        let found = |path: &str| innermost(&mounts, Path::new(path)).map(|at| at.display().to_string());
+        assert_eq!(found("/m").as_deref(), Some("/m"));
+        assert_eq!(found("/b/c/d").as_deref(), Some("/b"));
+        for none in ["/", "/mm", "/m/below/f", "/a/m/f"] {
+            assert_eq!(found(none), None, "{none}");
+        }
+    }
 
     #[test]
     fn what_the_table_escapes_is_taken_back_and_nothing_else() {

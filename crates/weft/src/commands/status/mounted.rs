@@ -1,13 +1,14 @@
 //! `weft status DIR`: how a mount is.
 //!
-//! Its process says so, by two attributes of the mount's root, and asks no node for them. One that is
-//! stopped or dead says nothing: this ends in time whatever the mount does.
+//! Its process says so, by two attributes of the mount's root; it asks its node for a second. One that
+//! is stopped or dead says nothing: this ends in time whatever the mount does.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::{Map, Value, json};
+use tokio::time::Instant;
 use weft_core::{Error, ErrorKind, Result, limits};
 use weft_sys::{fault, local};
 
@@ -43,18 +44,19 @@ pub fn run(context: &Context, dir: &Path) -> Result<ExitCode> {
 }
 
 async fn look(dir: PathBuf) -> Result<(PathBuf, State)> {
-    let found = in_time(move || mountpoint::around(&dir)).await.unwrap_or_else(|| {
-        Err(Error::new(ErrorKind::Deadline, "a mount on the way there does not answer").hint(LIST))
+    let until = Instant::now() + limits::MOUNT_TELLS_WITHIN;
+    let found = in_time(until, move || mountpoint::around(&dir)).await.unwrap_or_else(|| {
+        Err(Error::new(ErrorKind::Deadline, "something else on the way there does not answer").hint(LIST))
     })?;
     let at = found.ok_or_else(|| Error::invalid("it is in no mount of weft").hint(LIST))?;
     let root = at.clone();
-    let state = in_time(move || ask(&root)).await.unwrap_or(Ok(State::Silent))?;
+    let state = in_time(until, move || ask(&root)).await.unwrap_or(Ok(State::Silent))?;
     Ok((at, state))
 }
 
 /// Returns what comes of something that may wait for a mount; `None` if it takes too long.
-async fn in_time<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let done = tokio::time::timeout(limits::MOUNT_TELLS_WITHIN, tokio::task::spawn_blocking(work)).await;
+async fn in_time<T: Send + 'static>(until: Instant, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let done = tokio::time::timeout_at(until, tokio::task::spawn_blocking(work)).await;
     done.ok()?.ok()
 }
 
@@ -65,8 +67,13 @@ fn ask(root: &Path) -> Result<State> {
             let failure = local::tag_at(root, b"weft.why").ok().flatten();
             Ok(State::Serves { standing: lines(&standing), failure: failure.as_deref().map(lines) })
         }
-        Ok(None) => Err(Error::new(ErrorKind::Unsupported, "its weft is too old to say how it is")),
+        Ok(None) => {
+            Err(Error::new(ErrorKind::Unsupported, "it does not say how it is; its weft may be older"))
+        }
         Err(error) if is_dead(&error) => Ok(State::Dead),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(Error::denied("it is another user's mount").hint("ask as who mounted it"))
+        }
         Err(error) => Err(fault::error(error, "look at", root.display())),
     }
 }
@@ -127,7 +134,7 @@ impl State {
             }
             Self::Silent => {
                 out!(
-                    "served     not in {} s: its process is stopped or busy",
+                    "served     not in {} s: its process is stopped, or waits for a node that hangs",
                     limits::MOUNT_TELLS_WITHIN.as_secs()
                 )?;
                 out!("hint       look at the process `weft mount`; weft umount --lazy {}", at.display())
