@@ -136,7 +136,8 @@ fn said(condition: &Condition) -> String {
 fn coded(text: &str) -> String {
     let mut coded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b'=') {
+        // Shells and `setfattr` have a use for some.
+        if byte.is_ascii_graphic() && !matches!(byte, b'%' | b'=' | b'\\' | b'"' | b'\'') {
             coded.push(char::from(byte));
         } else {
             let _ = write!(coded, "%{byte:02x}");
@@ -188,7 +189,7 @@ mod tests {
                     Condition::Until(Time::from_unix(7, 0)),
                     Condition::Network("fe80::/10".parse().expect("a network")),
                     Condition::Organisation(OTHER),
-                    attribute("unit and=so", "a % b\nallow anyone all\u{e9}"),
+                    attribute("unit and=so", "a % b\\101\nallow \"anyone\" all\u{e9}"),
                     attribute("", ""),
                 ],
                 ..AclEntry::allow(Who::Domain(OTHER), Rights::READING)
@@ -197,6 +198,7 @@ mod tests {
         let acl = Acl { version: 7, entries };
         for home in [Some(HOME), Some(OTHER), None] {
             let text = acl.text(7, home);
+            assert!(!text.contains(['\\', '"']), "{text}");
             assert_eq!(text.lines().count(), 5, "{text}");
             let edited = Edited::read(&text, home.unwrap_or(HOME)).expect(&text);
             assert_eq!(edited, Edited { edition: Some(7), entries: acl.entries.clone() }, "{text}");

@@ -14,6 +14,7 @@ use weft_core::policy::PolicyEdit;
 use weft_core::{DomainId, Error, ErrorKind, OneLine, Rights, limits};
 
 use super::{Door, Outcome, done};
+use crate::editions::Shown;
 use crate::errno::Failure;
 
 /// One of the names; `user.` stands before it.
@@ -82,18 +83,20 @@ impl Door {
         let home = self.home().ok_or_else(|| Error::denied("`anyone` changes no ACL"))?;
         let text = std::str::from_utf8(value).map_err(|_| Error::invalid("an ACL is text"))?;
         let Edited { edition, entries } = Edited::read(text, home)?;
-        let shown = edition.and_then(|mark| self.editions.shown(mark)).ok_or_else(|| {
-            Error::not_permitted("it does not begin with the edition of an ACL that was read on this mount")
+        let file = self.nodes.file(node)?;
+        let shown = edition.and_then(|mark| self.editions.shown(mark)).filter(|shown| shown.file == file);
+        let shown = shown.ok_or_else(|| {
+            Error::not_permitted("it has no edition that was read of this file on this mount lately")
                 .hint("read the attribute, change its text, and write that")
         })?;
         let at = self.at(node)?;
         let governs = self.fs.policy(&self.call(), &at).await?.container;
-        if governs != shown.0 {
+        if governs != shown.container {
             let other =
-                format!("the ACL that was read is of container {}, this file is in {governs}", shown.0);
+                format!("the ACL that was read is of {}, and now {governs} governs it", shown.container);
             return Err(Error::new(ErrorKind::Conflict, other).into());
         }
-        let acl = Acl { version: shown.1, entries };
+        let acl = Acl { version: shown.version, entries };
         if acl.text(0, Some(home)).len() > limits::TAGS_BYTES_MAX {
             return Err(too_large(Error::new(ErrorKind::TooLarge, "its text would be longer than 64 KiB")));
         }
@@ -105,7 +108,8 @@ impl Door {
     /// Returns the ACL that governs a node, as text.
     async fn acl(&self, node: u64) -> Result<String, Failure> {
         let policy = self.fs.policy(&self.call(), &self.at(node)?).await?;
-        let edition = self.editions.mark((policy.container, policy.acl.version))?;
+        let (container, version) = (policy.container, policy.acl.version);
+        let edition = self.editions.mark(Shown { file: self.nodes.file(node)?, container, version })?;
         Ok(policy.acl.text(edition, self.home()))
     }
 
@@ -135,7 +139,8 @@ impl Door {
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Deadline) => {
                 "does not answer"
             }
-            Err(_) => "refuses",
+            Err(error) if is_refusal(error.kind()) => "refuses",
+            Err(_) => "fails",
         };
         let mut lines = vec![
             format!("for: {}", self.calls.who().0.name()),
@@ -151,4 +156,16 @@ impl Door {
         }
         lines.join("\n") + "\n"
     }
+}
+
+/// Whether a node that answers so does not take the mount's caller for who it says it is, or lets it in.
+fn is_refusal(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Denied
+            | ErrorKind::NotPermitted
+            | ErrorKind::Unauthenticated
+            | ErrorKind::Expired
+            | ErrorKind::Revoked
+    )
 }

@@ -62,7 +62,10 @@ mounted! {
         let before = get(&directory, name).expect("alice may read it");
         assert_eq!(get(&directory, name).as_deref(), Ok(&*before));
         set(&directory, name, &format!("{before}allow bob read\n")).expect("alice may change it");
-        let after = get(bed.join("d/f"), name).expect("the same governs what lies below");
+        let after = get(&directory, name).expect("read again");
+        let entries = |text: &str| text.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
+        let below = get(bed.join("d/f"), name).expect("the same governs what lies below");
+        assert_eq!(entries(&below), entries(&after));
         let home = bed.domain.name("alice").domain().expect("a domain");
         let (old, new) =
             [&before, &after].map(|text| Edited::read(text, home).expect("an ACL")).into();
@@ -107,7 +110,11 @@ mounted! {
         for copied in [&entries, &forged] {
             assert_eq!(set(bed.join("d"), name, copied), Err(Errno::PERM));
         }
-        assert_eq!(set(bed.join("e"), name, &shown), Err(Errno::BUSY), "another container's, as young");
+        assert_eq!(set(bed.join("e"), name, &shown), Err(Errno::PERM), "another file's");
+        fs::write(bed.join("d/f"), "x").expect("written");
+        let of_file = get(bed.join("d/f"), name).expect("shown");
+        fs::rename(bed.join("d/f"), bed.join("e/f")).expect("moved");
+        assert_eq!(set(bed.join("e/f"), name, &of_file), Err(Errno::BUSY), "another container's, as young");
         let again = bed.mount_again("alice", 2);
         assert_eq!(set(again.join("d"), name, &shown), Err(Errno::PERM), "another mount showed it");
         assert_eq!(get(bed.join("e"), name), Ok(other));

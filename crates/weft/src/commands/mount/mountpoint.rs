@@ -42,16 +42,22 @@ pub fn is_mounted(dir: &Path) -> Result<bool> {
     Ok(mounts()?.iter().any(|(at, ours)| *ours && *at == place))
 }
 
-/// Returns the first mount of ours on the way to a path, be it dead. Goes step by step, and looks at
-/// nothing in it: that would wait for the mount.
+/// Returns the mount of ours that a path lies in, be it dead. Goes step by step, and looks at nothing in
+/// the first one of ours on the way, which it would wait for: from there on it goes by the words alone.
 pub fn around(path: &Path) -> Result<Option<PathBuf>> {
     let failed = |e| fault::error(e, "look at", path.display());
     let mounts = mounts()?;
     let mut ahead = parts(&std::path::absolute(path).map_err(failed)?);
     let (mut here, mut links) = (PathBuf::from("/"), 0);
     loop {
-        if let Some(at) = innermost(&mounts, &here) {
-            return Ok(Some(at));
+        if innermost(&mounts, &here).is_some() {
+            for part in ahead.into_iter().rev() {
+                match part {
+                    Part::Up => drop(here.pop()),
+                    Part::Name(name) => here.push(name),
+                }
+            }
+            return Ok(innermost(&mounts, &here));
         }
         let Some(part) = ahead.pop() else { return Ok(None) };
         match part {

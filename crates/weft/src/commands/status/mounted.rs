@@ -72,7 +72,7 @@ fn ask(root: &Path) -> Result<State> {
         }
         Err(error) if is_dead(&error) => Ok(State::Dead),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(Error::denied("it is another user's mount").hint("ask as who mounted it"))
+            Err(Error::denied("it is another user's mount, or lies below what may not be passed"))
         }
         Err(error) => Err(fault::error(error, "look at", root.display())),
     }
