@@ -50,18 +50,26 @@ impl Peer {
     }
 }
 
-/// A directory to work in, and what shows it.
-struct Side {
-    at: PathBuf,
-    _mounted: Option<Mounted>,
+/// A directory to work in.
+enum Side {
+    Mounted(Mounted),
+    Bare(PathBuf),
+}
+
+impl Side {
+    fn at(&self) -> &Path {
+        match self {
+            Self::Mounted(mounted) => mounted.at(),
+            Self::Bare(directory) => directory,
+        }
+    }
 }
 
 /// A node with a mount, and where peers work.
 struct Scene {
-    ours: Side,
-    place: Place,
+    ours: Mounted,
     node: Node,
-    pid: u32,
+    place: Place,
     round: Cell<u32>,
 }
 
@@ -69,22 +77,19 @@ impl Scene {
     fn new() -> Result<Self> {
         let place = Place::new()?;
         let node = Node::start(place.path())?;
-        let mounted = mounts::weft(node.folder(), place.path().join("weft"))?;
-        let pid = mounted.pid();
-        let ours = Side { at: mounted.at().to_owned(), _mounted: Some(mounted) };
-        Ok(Self { ours, place, node, pid, round: Cell::new(0) })
+        let ours = mounts::weft(node.folder(), place.path().join("weft"))?;
+        Ok(Self { ours, node, place, round: Cell::new(0) })
     }
 
     fn peer(&self, peer: Peer) -> Result<Side> {
         let shown = self.place.folder(&format!("below-{}", peer.name()))?;
         let at = self.place.path().join(peer.name());
-        let mounted = match peer {
+        Ok(Side::Mounted(match peer {
             Peer::Passthrough => mounts::passthrough(&shown, at)?,
             Peer::Bindfs => mounts::bindfs(&shown, at)?,
             Peer::Rclone => mounts::rclone(&shown, at, &self.place.folder("rclone-cache")?)?,
-            Peer::Bare => return Ok(Side { at: shown, _mounted: None }),
-        };
-        Ok(Side { at: mounted.at().to_owned(), _mounted: Some(mounted) })
+            Peer::Bare => return Ok(Side::Bare(shown)),
+        }))
     }
 
     /// Returns a name that no round has had.
@@ -103,14 +108,14 @@ impl Scene {
         prepare: impl Fn(&Path) -> Result<()>,
         work: impl Fn(&Path) -> Result<f64>,
     ) -> Result<()> {
-        prepare(&self.ours.at)?;
+        prepare(self.ours.at())?;
         // In small, for tests: libfuse's example takes the network and a compiler's minute to build.
         let peers = peers.iter().filter(|peer| size != Size::Small || !matches!(peer, Peer::Passthrough));
         for peer in peers {
             let name = format!("{name}.{}", peer.name());
             let Some(side) = report.peer(&name, self.peer(*peer))? else { continue };
-            prepare(&side.at)?;
-            let sides = alternate(size.rounds(), || work(&self.ours.at), || work(&side.at))?;
+            prepare(side.at())?;
+            let sides = alternate(size.rounds(), || work(self.ours.at()), || work(side.at()))?;
             report.compare(&name, unit, Better::More, peer.name(), &sides);
         }
         Ok(())
@@ -231,11 +236,11 @@ pub fn clone(report: &mut Report, size: Size) -> Result<()> {
 pub fn memory(report: &mut Report, size: Size) -> Result<()> {
     let bytes: u64 = size.pick(64 << 20, 10 << 30, 100 << 30);
     let scene = Scene::new()?;
-    let file = scene.ours.at.join("sparse");
+    let file = scene.ours.at().join("sparse");
     File::create(&file)?.set_len(bytes)?;
     let rate = repeat(1, || read_whole(&file, bytes))?;
     report.alone("mount.sparse", "MB/s", &rate);
-    report.alone("mount.memory", "MiB", &Series::of(vec![most_memory(scene.pid)?]));
+    report.alone("mount.memory", "MiB", &Series::of(vec![most_memory(scene.ours.pid())?]));
     report.alone("mount.memory.node", "MiB", &Series::of(vec![most_memory(scene.node.pid())?]));
     Ok(())
 }
@@ -255,7 +260,7 @@ fn read_whole(file: &Path, bytes: u64) -> Result<f64> {
     Ok(bytes as f64 / 1e6 / begun.elapsed().as_secs_f64())
 }
 
-/// Reads a second of 4 KiB anywhere in a file that the machine has all of.
+/// Returns how many times a second 4 KiB are read, anywhere in a file that the machine has all of.
 fn read_anywhere(file: &Path, bytes: u64, count: u64) -> Result<f64> {
     let mut all = File::open(file)?;
     std::io::copy(&mut all, &mut std::io::sink())?;

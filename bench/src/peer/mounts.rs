@@ -1,13 +1,13 @@
 //! Programs that show one directory as another through FUSE, and our mount among them.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::machine::{self, Missing};
 use crate::node;
+use crate::peer::Server;
 
 /// How long a mount may take to stand.
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -15,18 +15,14 @@ const READY_MAX: Duration = Duration::from_secs(20);
 /// A directory in which something is mounted. Dropping it takes the mount away and ends its process.
 pub struct Mounted {
     at: PathBuf,
-    process: Child,
+    server: Server,
 }
 
 /// Mounts `/bench` of the node in `folder`.
 pub fn weft(folder: &Path, at: PathBuf) -> Result<Mounted> {
-    std::fs::create_dir_all(&at)?;
     let mut command = Command::new(node::binary()?);
-    command.arg("mount").arg("/bench").arg(&at).env("WEFT_NODE", folder).stdout(Stdio::piped());
-    let mut mounted = Mounted { process: command.spawn()?, at };
-    let mut line = String::new();
-    BufReader::new(mounted.process.stdout.take().ok_or("it prints")?).read_line(&mut line)?;
-    if line == "ready\n" { Ok(mounted) } else { Err("the mount did not come to stand".into()) }
+    command.arg("mount").arg("/bench").arg(&at).env("WEFT_NODE", folder);
+    Mounted::start(command, at)
 }
 
 /// Shows `source` through libfuse's own example of a fast file system: what FUSE itself can do.
@@ -61,12 +57,11 @@ pub fn rclone(source: &Path, at: PathBuf, cache: &Path) -> Result<Mounted> {
 impl Mounted {
     fn start(mut command: Command, at: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&at)?;
-        let below = device(at.parent().ok_or("a mount lies in a directory")?)?;
-        let process = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-        let mut mounted = Self { at, process };
+        let below = device(&at)?;
+        let mut mounted = Self { server: Server::spawn(command.stderr(Stdio::null()))?, at };
         let until = Instant::now() + READY_MAX;
         while device(&mounted.at)? == below {
-            if mounted.process.try_wait()?.is_some() || Instant::now() > until {
+            if mounted.server.ended() || Instant::now() > until {
                 return Err(format!("{command:?} did not mount").into());
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -81,20 +76,14 @@ impl Mounted {
 
     /// Returns its process's id.
     pub fn pid(&self) -> u32 {
-        self.process.id()
+        self.server.pid()
     }
 }
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Whatever of it fails has failed already.
+        // A mount that is gone already is as good.
         let _ = Command::new("fusermount3").arg("-uz").arg(&self.at).stderr(Stdio::null()).status();
-        let until = Instant::now() + READY_MAX;
-        while Instant::now() < until && matches!(self.process.try_wait(), Ok(None)) {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -120,6 +120,11 @@ impl Error {
         self.0.hint.as_deref()
     }
 
+    /// Returns what was found below, the nearest first.
+    pub fn causes(&self) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+        std::iter::successors(std::error::Error::source(self), |cause| cause.source())
+    }
+
     /// Returns the caller for whom it failed.
     pub fn for_caller(&self) -> Option<&str> {
         self.0.caller.as_deref()
@@ -171,12 +176,7 @@ impl fmt::Display for Error {
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self} [{}]", self.0.kind)?;
-        let mut below = std::error::Error::source(self);
-        while let Some(source) = below {
-            write!(f, "; because {source}")?;
-            below = source.source();
-        }
-        Ok(())
+        self.causes().try_for_each(|cause| write!(f, "; because {cause}"))
     }
 }
 

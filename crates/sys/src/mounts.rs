@@ -7,6 +7,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
+use weft_core::Result;
+
+use crate::fault;
+
+/// What the machine says is mounted.
+const LIST: &str = "/proc/self/mountinfo";
 
 /// Where something lies: on which file system, and where on that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +42,16 @@ impl Spot {
     }
 }
 
+/// Where something is mounted, and the name of its file system, such as `ext4` or `fuse.weft`.
+pub type Mounted = (PathBuf, Vec<u8>);
+
+/// Returns all that is mounted, in the order in which it was: what came later covers what came before at or
+/// below the same place. Fails as reading the machine's list does.
+pub fn all() -> Result<Vec<Mounted>> {
+    let list = std::fs::read(LIST).map_err(|e| fault::error(e, "read", LIST))?;
+    Ok(each(&list).map(|mount| (mount.at, mount.kind)).collect())
+}
+
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.
 pub(crate) fn file_system(open: impl AsFd) -> Option<Vec<u8>> {
     let stat = statx(open, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
@@ -50,7 +66,7 @@ fn file_system_of(mounts: &[u8], id: u64) -> Option<Vec<u8>> {
 }
 
 fn list() -> Option<Vec<u8>> {
-    std::fs::read("/proc/self/mountinfo").ok()
+    std::fs::read(LIST).ok()
 }
 
 fn each(mounts: &[u8]) -> impl Iterator<Item = Mount> {
@@ -94,6 +110,20 @@ fn plain(field: &[u8]) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_list_escapes_is_taken_back_and_nothing_else() {
+        for (field, path) in [
+            ("/a", "/a"),
+            (r"/a\040b", "/a b"),
+            (r"/\134\011", "/\\\t"),
+            (r"/end\04", r"/end\04"),
+            (r"/\999", r"/\999"),
+        ] {
+            assert_eq!(plain(field.as_bytes()), Path::new(path), "{field}");
+        }
+        assert!(all().expect("told").iter().any(|(at, _)| at == Path::new("/")));
+    }
 
     #[test]
     fn what_is_mounted_twice_lies_where_it_does() {

@@ -132,10 +132,8 @@ fn say(error: &Error, json: bool) {
     } else {
         // Names of this machine's files are in it as they are.
         note!("error: {}", OneLine(&error.to_string()));
-        let mut below = std::error::Error::source(error);
-        while let Some(cause) = below {
+        for cause in error.causes() {
             note!("  because: {}", OneLine(&cause.to_string()));
-            below = cause.source();
         }
         if let Some(hint) = error.advice() {
             note!("hint: {}", OneLine(hint));

@@ -120,9 +120,7 @@ impl Steady {
         self.0.replace(Link { epoch: link.epoch, remote: link.remote.clone(), grant: Some(grant) });
         Ok(())
     }
-}
 
-impl Steady {
     /// Returns since when the node is not reached, and why; `None` while it is, as far as is known.
     pub fn lost(&self) -> Option<Lost> {
         // Held while the link is looked at: another that comes now takes back what is noted here.
@@ -147,7 +145,7 @@ impl Inner {
         let since = self.link().ended_at().unwrap_or_else(|| self.sys.clock().now());
         let lost = lost.get_or_insert_with(|| Lost::at(since));
         if let Some(error) = failed {
-            lost.because = with_causes(error);
+            lost.because = error.causes().fold(error.to_string(), |said, cause| format!("{said}: {cause}"));
         }
     }
 
@@ -187,16 +185,6 @@ impl Inner {
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Returns what an error says, and its causes.
-fn with_causes(error: &Error) -> String {
-    let (mut said, mut below) = (error.to_string(), std::error::Error::source(error));
-    while let Some(cause) = below {
-        said += &format!(": {cause}");
-        below = cause.source();
-    }
-    said
 }
 
 impl Link {

@@ -6,8 +6,9 @@
 //!   deny group:bob/team@DOMAIN write when until 1767225600 and network 10.0.0.0/8
 //! ```
 //!
-//! The first line is put there by whoever shows the text, and tells which ACL was edited. What is written reads back as the same entries, times to the second. Words are set apart by white space, so the name
-//! and value of a condition on an attribute have theirs as `%20`, and whatever else is no plain
+//! The first line is put there by whoever shows the text, and tells which ACL was edited. What is
+//! written reads back as the same entries, times to the second. Words are set apart by white space, so
+//! the name and value of a condition on an attribute have theirs as `%20`, and whatever else is no plain
 //! letter, digit or sign in the same way.
 
 use std::fmt::Write;

@@ -5,7 +5,6 @@
 //! is to say, and happens all the time.
 
 use std::collections::HashMap;
-use std::error::Error as _;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
@@ -112,12 +111,6 @@ impl Failed {
 
 impl What {
     fn of(asked: &Asked<'_>, error: &Error) -> Self {
-        let mut causes = Vec::new();
-        let mut below = error.source();
-        while let Some(cause) = below {
-            causes.push(cause.to_string());
-            below = cause.source();
-        }
         let names: Vec<String> = asked.names.iter().flatten().map(|name| Shown(name).to_string()).collect();
         // Which file it is of is said already; what else it is about is not.
         let subject = error.subject().unwrap_or_default();
@@ -130,7 +123,7 @@ impl What {
             kind: error.kind(),
             because: if known { error.detail().to_owned() } else { error.to_string() },
             step: error.operation(),
-            causes,
+            causes: error.causes().map(ToString::to_string).collect(),
             hint: error.advice().map(str::to_owned),
         }
     }

@@ -2,11 +2,11 @@
 
 use std::ffi::OsString;
 use std::io::ErrorKind as Io;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
 use weft_core::{Error, ErrorKind, Result, limits};
 use weft_sys::fault;
+use weft_sys::mounts::{self, Mounted};
 
 /// The type of our mounts in the machine's table.
 const TYPE: &str = "fuse.weft";
@@ -39,14 +39,14 @@ pub fn check(dir: &Path) -> Result<()> {
 /// Returns whether something of ours is mounted at a path, be it dead.
 pub fn is_mounted(dir: &Path) -> Result<bool> {
     let place = resolved(dir)?;
-    Ok(mounts()?.iter().any(|(at, ours)| *ours && *at == place))
+    Ok(mounts::all()?.iter().any(|(at, kind)| is_ours(kind) && *at == place))
 }
 
 /// Returns the mount of ours that a path lies in, be it dead. Goes step by step, and looks at nothing in
 /// the first one of ours on the way, which it would wait for: from there on it goes by the words alone.
 pub fn around(path: &Path) -> Result<Option<PathBuf>> {
     let failed = |e| fault::error(e, "look at", path.display());
-    let mounts = mounts()?;
+    let mounts = mounts::all()?;
     let mut ahead = parts(&std::path::absolute(path).map_err(failed)?);
     let (mut here, mut links) = (PathBuf::from("/"), 0);
     loop {
@@ -95,25 +95,13 @@ fn parts(path: &Path) -> Vec<Part> {
 
 /// Returns the mount that a path without links lies in, if it is of ours. What was mounted later covers
 /// what was mounted before at or below the same place.
-fn innermost(mounts: &[(PathBuf, bool)], path: &Path) -> Option<PathBuf> {
-    let (at, ours) = mounts.iter().rfind(|(at, _)| path.starts_with(at))?;
-    ours.then(|| at.clone())
+fn innermost(mounts: &[Mounted], path: &Path) -> Option<PathBuf> {
+    let (at, kind) = mounts.iter().rfind(|(at, _)| path.starts_with(at))?;
+    is_ours(kind).then(|| at.clone())
 }
 
-/// Returns where something is mounted, and whether it is of ours, in the order of the machine's table.
-fn mounts() -> Result<Vec<(PathBuf, bool)>> {
-    const TABLE: &str = "/proc/self/mounts";
-    let table = std::fs::read(TABLE).map_err(|e| fault::error(e, "read", TABLE))?;
-    let lines = table
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty())
-        .map(|line| {
-            let mut fields = line.split(|byte| *byte == b' ').skip(1);
-            let (at, kind) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
-            (unescaped(at), kind == TYPE.as_bytes())
-        })
-        .collect();
-    Ok(lines)
+fn is_ours(kind: &[u8]) -> bool {
+    kind == TYPE.as_bytes()
 }
 
 /// Returns a path without links. The last name may be of a mount that is dead, where nothing
@@ -130,22 +118,6 @@ fn resolved(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Takes back what the table writes as a backslash and three octal digits.
-fn unescaped(field: &[u8]) -> PathBuf {
-    let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
-    while let [first, after @ ..] = rest {
-        let escape = after.get(..3).filter(|_| *first == b'\\').and_then(octal);
-        bytes.push(escape.unwrap_or(*first));
-        rest = if escape.is_some() { &after[3..] } else { after };
-    }
-    PathBuf::from(OsString::from_vec(bytes))
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits).ok()?;
-    u8::from_str_radix(digits, 8).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,25 +126,13 @@ mod tests {
     fn the_mount_that_a_path_lies_in_is_the_last_that_covers_it() {
         let mounts =
             [("/", false), ("/m", true), ("/m/below", false), ("/a/m", true), ("/a", false), ("/b", true)];
-        let mounts = mounts.map(|(at, ours)| (PathBuf::from(at), ours));
+        let kind = |ours| if ours { TYPE } else { "ext4" };
+        let mounts = mounts.map(|(at, ours)| (PathBuf::from(at), kind(ours).as_bytes().to_vec()));
         let found = |path: &str| innermost(&mounts, Path::new(path)).map(|at| at.display().to_string());
         assert_eq!(found("/m").as_deref(), Some("/m"));
         assert_eq!(found("/b/c/d").as_deref(), Some("/b"));
         for none in ["/", "/mm", "/m/below/f", "/a/m/f"] {
             assert_eq!(found(none), None, "{none}");
-        }
-    }
-
-    #[test]
-    fn what_the_table_escapes_is_taken_back_and_nothing_else() {
-        for (field, path) in [
-            ("/a", "/a"),
-            (r"/a\040b", "/a b"),
-            (r"/\134\011", "/\\\t"),
-            (r"/end\04", r"/end\04"),
-            (r"/\999", r"/\999"),
-        ] {
-            assert_eq!(unescaped(field.as_bytes()), Path::new(path), "{field}");
         }
     }
 }
