@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, Time, limits};
-use weft_sys::{Sys, Task};
+use weft_sys::{Pump, Sys, Task};
 
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
 use crate::message::{Answer, CallBody, CallHeader, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome};
@@ -30,6 +31,8 @@ pub struct Connection(Arc<Shared>);
 struct Shared {
     sys: Sys,
     out: mpsc::Sender<Frame>,
+    /// Writes what is put there.
+    writer: Pump,
     streams: Arc<Mutex<Streams>>,
     welcome: Welcome,
     reader: Task<()>,
@@ -105,10 +108,10 @@ impl Connection {
         let welcome = sys.within(until, greet).await?;
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let streams = Arc::<Mutex<Streams>>::default();
-        drop(sys.spawn(write_all(sys.clone(), to, queue, streams.clone())));
+        let (writer, _) = Pump::new(sys, write_all(sys.clone(), to, queue, streams.clone()));
         let reader = sys.spawn(read_all(sys.clone(), frames, streams.clone(), out.clone()));
         let numbers = AtomicU32::new(NUMBERS_FROM);
-        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, streams, welcome, reader, numbers })))
+        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, writer, streams, welcome, reader, numbers })))
     }
 
     /// Returns what the server said of itself.
@@ -241,7 +244,12 @@ impl Connection {
     }
 
     async fn send(&self, frame: Frame) -> Result<()> {
-        self.0.out.send(frame).await.map_err(|_| self.why())
+        // Written here and now, if the line takes it: whoever calls would only wait for the writer to wake.
+        match self.0.writer.bring(|| self.0.out.try_send(frame)) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Full(frame)) => self.0.out.send(frame).await.map_err(|_| self.why()),
+            Err(TrySendError::Closed(_)) => Err(self.why()),
+        }
     }
 
     fn why(&self) -> Error {
@@ -263,7 +271,7 @@ impl Streams {
 
     /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
     fn tell_soon(&mut self, out: &mpsc::Sender<Frame>, frame: Frame) {
-        if let Err(mpsc::error::TrySendError::Full(frame)) = out.try_send(frame)
+        if let Err(TrySendError::Full(frame)) = out.try_send(frame)
             && self.unsaid.len() < UNSAID_MAX
         {
             self.unsaid.push(frame);

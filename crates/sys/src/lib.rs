@@ -37,6 +37,7 @@ pub mod memory;
 pub mod mounts;
 pub mod net;
 pub mod process;
+pub mod pump;
 pub mod random;
 pub mod task;
 pub mod trace;
@@ -51,6 +52,7 @@ pub use beneath::Beneath;
 pub use clock::{RealClock, SimClock};
 pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, ShadowDisk, SimDisk};
 pub use folder::{Folder, Seen, Sort};
+pub use pump::Pump;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use task::{Task, simulate};
 

@@ -39,6 +39,7 @@ mod errno;
 mod failures;
 mod handles;
 mod nodes;
+mod onward;
 mod pending;
 mod session;
 mod signals;

@@ -25,6 +25,7 @@ use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::device::{Buffers, Received};
 use crate::door::{Door, Outcome};
 use crate::errno::Failure;
+use crate::onward;
 use crate::pending::Pending;
 use crate::signals;
 
@@ -123,7 +124,7 @@ impl Session {
         }
     }
 
-    /// Goes on with a call on the runtime. If too many are under way already, this
+    /// Goes on with a call, on the runtime as soon as what it waits for comes. If too many are under way already, this
     /// thread takes no further request until one has ended: each has a deadline.
     fn go_on(self: &Arc<Self>, ticket: Ticket, work: Work) {
         let permit = match self.calls.clone().try_acquire_owned() {
@@ -135,7 +136,7 @@ impl Session {
         let patience = self.door.patience(ticket.header.opcode) + limits::MOUNT_INTERRUPT_GRACE;
         let (door, header) = (self.door.clone(), ticket.header);
         let wished = stop_wished(ticket.header.opcode, ticket.header.pid, interrupted);
-        self.runtime.spawn(async move {
+        let rest = async move {
             let given_up = async {
                 tokio::select! {
                     () = wished => Failure::Door(Errno::INTR),
@@ -152,7 +153,8 @@ impl Session {
                 failure = given_up => ticket.answer(Err(failure)),
             }
             drop(permit);
-        });
+        };
+        onward::begin(&self.runtime, rest);
     }
 
     /// Waits for a lock for as long as the program does.
