@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::net::UnixStream;
 use weft_core::attr::Changed;
 use weft_core::form::{Ack, At, Call, Door, Entry, FileSystem, Origin, Whole, Wire};
 use weft_core::proof::{Attenuation, Caller, Revocations, Signed, Trust};
@@ -14,6 +13,7 @@ use weft_core::service::Evidence;
 use weft_core::{Deadline, DomainId, Error, ErrorKind, Result, SessionId, TraceId, limits};
 use weft_rpc::{As, Connection, Remote};
 use weft_sys::Sys;
+use weft_sys::net::Socket;
 
 use crate::credential::{self, Found};
 use crate::together::Together;
@@ -181,7 +181,7 @@ const WELCOME_WITHIN: Duration = Duration::from_secs(10);
 
 async fn dial(sys: &Sys, place: &Place) -> Result<Connection> {
     let socket = place.socket();
-    let line = UnixStream::connect(&socket).await.map_err(|cause| {
+    let line = Socket::connect_local(&socket).await.map_err(|cause| {
         let hint = format!("weft up {}", place.directory().display());
         Error::new(ErrorKind::Unavailable, "no node answers there")
             .op("reach the node at")
@@ -189,7 +189,7 @@ async fn dial(sys: &Sys, place: &Place) -> Result<Connection> {
             .hint(hint)
             .caused_by(cause)
     })?;
-    Connection::open(sys, line, Deadline::within(sys.clock(), WELCOME_WITHIN)).await
+    Connection::open_local(sys, line, Deadline::within(sys.clock(), WELCOME_WITHIN)).await
 }
 
 /// Verifies our own credential by the keys the node showed: one that has run out is

@@ -509,6 +509,8 @@ pub const RPC_FRAME_WITHIN: Duration = Duration::from_secs(60);
 pub const RPC_UID_IN_BYTES: usize = 256 << 20;
 /// Bytes of memory that one byte of a message may become when it is read.
 pub const RPC_DECODED_BYTES: usize = 16;
+/// Bytes of a read from which on a process of the node's own uid is lent the file: fewer cost less to copy.
+pub const RPC_LEND_FROM: u64 = 64 << 10;
 /// Bytes of downloads that wait to be written to one connection: pieces read at the same time.
 pub const RPC_OUT_BYTES: usize = 8 << 20;
 /// The same for all connections of one uid.

@@ -1,6 +1,7 @@
 //! The client's end of a connection: many calls at once over one line.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,10 +13,14 @@ use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, Time, limits};
+use weft_sys::net::{Passing, Socket};
 use weft_sys::{Pump, Sys, Task};
 
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
-use crate::message::{Answer, CallBody, CallHeader, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome};
+use crate::lent;
+use crate::message::{
+    Answer, CallBody, CallHeader, Lent, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
+};
 use crate::source::RemoteSource;
 
 /// Anything bytes go both ways over: a Unix socket now, TLS later.
@@ -87,12 +92,29 @@ struct Waiting {
 pub(crate) struct Incoming {
     pub(crate) message: ToClient,
     pub(crate) payload: Bytes,
+    /// Of an [`Answer::Lent`].
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 impl Connection {
     /// Greets the server over a fresh line. Fails with `Unsupported` if the two have no
     /// version in common, `Unavailable` or `Deadline` if there is no answer.
     pub async fn open(sys: &Sys, line: impl Line, until: Deadline) -> Result<Self> {
+        Self::open_over(sys, line, None, until).await
+    }
+
+    /// The same over a socket of this machine, by which the server may lend files.
+    pub async fn open_local(sys: &Sys, socket: Socket, until: Deadline) -> Result<Self> {
+        let (socket, passing) = socket.borrowing();
+        Self::open_over(sys, socket, Some(passing), until).await
+    }
+
+    async fn open_over(
+        sys: &Sys,
+        line: impl Line,
+        passing: Option<Arc<Passing>>,
+        until: Deadline,
+    ) -> Result<Self> {
         let (from, mut to) = tokio::io::split(line);
         let mut frames = FrameReader::new(from);
         let hello = ToServer::Hello { oldest: VERSION_OLDEST, newest: VERSION };
@@ -109,7 +131,8 @@ impl Connection {
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let streams = Arc::<Mutex<Streams>>::default();
         let (writer, _) = Pump::new(sys, write_all(sys.clone(), to, queue, streams.clone()));
-        let reader = sys.spawn(read_all(sys.clone(), frames, streams.clone(), out.clone()));
+        let deliver = Deliver { streams: streams.clone(), out: out.clone(), passing };
+        let reader = sys.spawn(read_all(sys.clone(), frames, deliver));
         let numbers = AtomicU32::new(NUMBERS_FROM);
         Ok(Self(Arc::new(Shared { sys: sys.clone(), out, writer, streams, welcome, reader, numbers })))
     }
@@ -178,7 +201,10 @@ impl Connection {
         payload: Bytes,
         until: Deadline,
     ) -> Result<(Answer, Bytes)> {
-        let answered = async { self.start(header, body, payload).await?.reply().await };
+        let answered = async {
+            let (answer, came) = self.start(header, body, payload).await?.reply().await?;
+            Ok((answer, came.bytes))
+        };
         self.0.sys.within(heard_by(until), answered).await
     }
 
@@ -193,8 +219,12 @@ impl Connection {
         let begun = async {
             let mut stream = self.start(header, body, Bytes::new()).await?;
             match stream.reply().await? {
-                (Answer::Reading { length, whole }, payload) => {
-                    Ok(RemoteSource::new(stream, caller.clone(), length, whole, payload))
+                (Answer::Reading { length, whole }, came) => {
+                    Ok(RemoteSource::new(stream, caller.clone(), length, whole, came.bytes))
+                }
+                (Answer::Lent(parts), came) => {
+                    let pieces = lent::pieces(&parts, came.bytes, came.descriptors)?;
+                    Ok(RemoteSource::lent(stream, caller.clone(), pieces))
                 }
                 _ => Err(unexpected()),
             }
@@ -341,13 +371,14 @@ impl Stream {
         &self.connection
     }
 
-    async fn reply(&mut self) -> Result<(Answer, Bytes)> {
+    async fn reply(&mut self) -> Result<(Answer, Came)> {
         let incoming = self.next().await?;
         match incoming.message {
             ToClient::Reply(reply) => {
                 let follows = matches!(&*reply, Ok(Answer::Reading { whole: false, .. }));
                 self.done = !follows;
-                (*reply).map(|answer| (answer, incoming.payload)).map_err(Error::from)
+                let came = Came { bytes: incoming.payload, descriptors: incoming.descriptors };
+                (*reply).map(|answer| (answer, came)).map_err(Error::from)
             }
             _ => Err(unexpected()),
         }
@@ -357,6 +388,12 @@ impl Stream {
         self.done = true;
         reply.map_err(Error::from)
     }
+}
+
+/// What came with an answer.
+struct Came {
+    bytes: Bytes,
+    descriptors: Vec<OwnedFd>,
 }
 
 /// An upload: how much the server has room for, and whether all was sent.
@@ -469,16 +506,11 @@ async fn write_waiting(
     frames.flush().await
 }
 
-async fn read_all(
-    sys: Sys,
-    mut frames: FrameReader<impl AsyncRead + Unpin>,
-    streams: Arc<Mutex<Streams>>,
-    out: mpsc::Sender<Frame>,
-) {
+async fn read_all(sys: Sys, mut frames: FrameReader<impl AsyncRead + Unpin>, deliver: Deliver) {
     let why = loop {
         match frames.next().await {
             Ok(Some(frame)) => {
-                if let Err(error) = deliver(&frame, &streams, &out) {
+                if let Err(error) = deliver.deliver(&frame) {
                     break error;
                 }
             }
@@ -486,39 +518,59 @@ async fn read_all(
             Err(error) => break error,
         }
     };
-    lock(&streams).close(&why, sys.clock().now());
+    lock(&deliver.streams).close(&why, sys.clock().now());
 }
 
-fn deliver(frame: &Frame, streams: &Mutex<Streams>, out: &mpsc::Sender<Frame>) -> Result<()> {
-    match frame.message()? {
-        ToClient::Begun { session, outcome } => {
-            if let Some(waiting) = lock(streams).sessions.remove(&session) {
-                let _ = waiting.send(outcome.map_err(Error::from));
-            }
-            Ok(())
-        }
-        ToClient::Refused(report) => Err(report.into()),
-        message => {
-            let mut streams = lock(streams);
-            let Some(waiting) = streams.waiting.get(&frame.stream) else {
-                if let (Some(session), ToClient::Reply(reply)) =
-                    (streams.opens_given_up.remove(&frame.stream), &message)
-                    && let Ok(Answer::Opened { file, .. }) = &**reply
-                {
-                    let drop = ToServer::Drop { session, file: *file };
-                    streams.tell_soon(out, Frame::new(0, &drop, Bytes::new()));
+/// Brings what is read to those who wait for it.
+struct Deliver {
+    streams: Arc<Mutex<Streams>>,
+    out: mpsc::Sender<Frame>,
+    passing: Option<Arc<Passing>>,
+}
+
+impl Deliver {
+    /// Takes the descriptors that belong to a message, whether or not somebody waits for it.
+    fn descriptors(&self, message: &ToClient) -> Result<Vec<OwnedFd>> {
+        let ToClient::Reply(reply) = message else { return Ok(Vec::new()) };
+        let Ok(Answer::Lent(parts)) = &**reply else { return Ok(Vec::new()) };
+        let missing = || Error::invalid("the server said that it lent files, and did not");
+        let passing = self.passing.as_ref().ok_or_else(missing)?;
+        (0..Lent::descriptors(parts)).map(|_| passing.take().ok_or_else(missing)).collect()
+    }
+
+    fn deliver(&self, frame: &Frame) -> Result<()> {
+        let Self { streams, out, .. } = self;
+        match frame.message()? {
+            ToClient::Begun { session, outcome } => {
+                if let Some(waiting) = lock(streams).sessions.remove(&session) {
+                    let _ = waiting.send(outcome.map_err(Error::from));
                 }
-                return Ok(());
-            };
-            if let ToClient::Failed(report) = &message {
-                waiting.failed.send_replace(Some(report.clone()));
+                Ok(())
             }
-            let incoming = Incoming { message, payload: frame.payload.clone() };
-            if waiting.messages.try_send(incoming).is_err() {
-                // More than it was given room for, or nobody waits: its channel ends.
-                streams.waiting.remove(&frame.stream);
+            ToClient::Refused(report) => Err(report.into()),
+            message => {
+                let descriptors = self.descriptors(&message)?;
+                let mut streams = lock(streams);
+                let Some(waiting) = streams.waiting.get(&frame.stream) else {
+                    if let (Some(session), ToClient::Reply(reply)) =
+                        (streams.opens_given_up.remove(&frame.stream), &message)
+                        && let Ok(Answer::Opened { file, .. }) = &**reply
+                    {
+                        let drop = ToServer::Drop { session, file: *file };
+                        streams.tell_soon(out, Frame::new(0, &drop, Bytes::new()));
+                    }
+                    return Ok(());
+                };
+                if let ToClient::Failed(report) = &message {
+                    waiting.failed.send_replace(Some(report.clone()));
+                }
+                let incoming = Incoming { message, payload: frame.payload.clone(), descriptors };
+                if waiting.messages.try_send(incoming).is_err() {
+                    // More than it was given room for, or nobody waits: its channel ends.
+                    streams.waiting.remove(&frame.stream);
+                }
+                Ok(())
             }
-            Ok(())
         }
     }
 }

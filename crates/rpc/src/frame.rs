@@ -205,7 +205,7 @@ mod tests {
 
     use super::asked::services::{to_client, to_server};
     use super::*;
-    use crate::message::{ToClient, ToServer};
+    use crate::message::{Answer, Lent, ToClient, ToServer};
 
     async fn read(bytes: &[u8]) -> Result<Vec<Frame>> {
         let mut reader = FrameReader::new(bytes);
@@ -220,7 +220,9 @@ mod tests {
         let hello = Frame::new(0, &ToServer::Hello { oldest: 1, newest: 1 }, Bytes::new());
         let small = Frame::new(7, &ToServer::Data { end: false }, Bytes::from_static(b"abc"));
         let large = Frame::new(7, &ToServer::Data { end: true }, vec![1; 300_000].into());
-        vec![hello, small, large]
+        let parts = vec![Lent::File { descriptor: 0, at: 9, length: 8 }, Lent::Bytes(3)];
+        let lent = ToClient::Reply(Box::new(Ok(Answer::Lent(parts))));
+        vec![hello, small, large, Frame::new(8, &lent, Bytes::from_static(b"abc"))]
     }
 
     #[tokio::test]

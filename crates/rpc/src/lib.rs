@@ -31,6 +31,7 @@
 
 mod connection;
 mod frame;
+mod lent;
 mod message;
 mod remote;
 mod source;
@@ -38,7 +39,7 @@ mod source;
 pub use connection::{Connection, Line};
 pub use frame::{Frame, FrameHead, FrameReader, FrameWriter, encode, write_frame};
 pub use message::{
-    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LinksAsk, NodeAsk,
-    Put, StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LENT_SINCE, Lent,
+    LinksAsk, NodeAsk, Put, StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,
 };
 pub use remote::{As, Remote};

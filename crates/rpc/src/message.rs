@@ -27,9 +27,11 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 8;
+pub const VERSION: u16 = 9;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
+/// The version since which a client understands [`Answer::Lent`].
+pub const LENT_SINCE: u16 = 9;
 
 /// What a client sends. The stream number in the frame says which call it belongs to;
 /// 0 belongs to none.
@@ -534,6 +536,36 @@ pub enum Answer {
     Members(Vec<CallerName>),
     /// Of several files that came whole, in their order. From version 8 on.
     PublishedAll(Vec<Result<Changed<Entry>, ErrorReport>>),
+    /// Of a read, over a local socket, by a process of the node's own uid: instead of bytes, where they lie.
+    /// The descriptors came with the frame's first byte.
+    Lent(Vec<Lent>),
+}
+
+/// Where some bytes of a read are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Lent {
+    /// In a file.
+    File {
+        /// Which of the descriptors that came along, from 0 on.
+        descriptor: u32,
+        /// The first byte.
+        at: u64,
+        /// How many.
+        length: u32,
+    },
+    /// In the payload, after those of the parts before: so many.
+    Bytes(u32),
+}
+
+impl Lent {
+    /// Returns how many descriptors came along with an answer of these parts.
+    pub fn descriptors(parts: &[Self]) -> usize {
+        let one = |part: &Self| match part {
+            Self::File { descriptor, .. } => *descriptor as usize + 1,
+            Self::Bytes(_) => 0,
+        };
+        parts.iter().map(one).max().unwrap_or(0)
+    }
 }
 
 /// Reads a batch no further than one may go on.

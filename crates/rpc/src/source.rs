@@ -1,5 +1,7 @@
 //! Bytes that arrive over a connection, pulled as we make room for them.
 
+use std::collections::VecDeque;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::form::{Piece, Source, Stopped};
@@ -14,14 +16,21 @@ pub struct RemoteSource {
     stream: Stream,
     caller: Caller,
     left: Option<u64>,
-    ready: Bytes,
+    ready: VecDeque<Piece>,
     ended: bool,
     owed: u32,
 }
 
 impl RemoteSource {
     pub(crate) fn new(stream: Stream, caller: Caller, left: Option<u64>, ended: bool, ready: Bytes) -> Self {
+        let ready = Some(ready).filter(|bytes| !bytes.is_empty()).map(Piece::Bytes).into_iter().collect();
         Self { stream, caller, left, ready, ended, owed: 0 }
+    }
+
+    /// Of files that were lent, and nothing after them.
+    pub(crate) fn lent(stream: Stream, caller: Caller, pieces: Vec<Piece>) -> Self {
+        let left = pieces.iter().map(|piece| piece.length() as u64).sum();
+        Self { stream, caller, left: Some(left), ready: pieces.into(), ended: true, owed: 0 }
     }
 
     /// Gives room back once enough has been taken that it is worth a message.
@@ -44,7 +53,9 @@ impl RemoteSource {
         let incoming = sys.within(idle, self.stream.next()).await?;
         match incoming.message {
             ToClient::Data { end } => {
-                self.ready = incoming.payload;
+                if !incoming.payload.is_empty() {
+                    self.ready.push_back(Piece::Bytes(incoming.payload));
+                }
                 self.ended = end;
                 if end {
                     self.stream.set_done();
@@ -69,18 +80,21 @@ impl Source for RemoteSource {
         if let Some(error) = self.stream.failure() {
             return Err(error);
         }
-        while self.ready.is_empty() {
-            if self.ended {
-                return Ok(None);
+        let mut piece = loop {
+            match self.ready.pop_front() {
+                Some(piece) => break piece,
+                None if self.ended => return Ok(None),
+                None => self.receive().await?,
             }
-            self.receive().await?;
+        };
+        if let Some(rest) = piece.split_off(max) {
+            self.ready.push_front(rest);
         }
-        let piece = self.ready.split_to(self.ready.len().min(max));
         if let Some(left) = &mut self.left {
-            *left = left.saturating_sub(piece.len() as u64);
+            *left = left.saturating_sub(piece.length() as u64);
         }
-        self.give_room(piece.len()).await?;
-        Ok(Some(Piece::Bytes(piece)))
+        self.give_room(piece.length()).await?;
+        Ok(Some(piece))
     }
 
     fn length(&self) -> Option<u64> {

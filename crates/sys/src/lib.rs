@@ -11,6 +11,7 @@
 //!        ├─ random()  bytes                        OsRandom  | SeededRandom
 //!        ├─ metrics() what is counted
 //!        ├─ spawn · dedicated · blocking           tokio     | one thread, fixed order
+//!        │  Pump    a task that whoever brings it work may drive
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
 //!   net  ── sockets, with `sendfile`           tokio
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)

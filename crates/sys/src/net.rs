@@ -11,6 +11,7 @@
 mod listener;
 mod names;
 mod own;
+mod passing;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -38,10 +39,15 @@ use weft_core::service::CertificateChain;
 pub use listener::{Listener, check_local_path, raise_descriptor_limit};
 pub use names::resolve;
 pub use own::own_addresses;
+pub use passing::{Borrowed, Passing};
 pub use tls::{Tls, TlsSettings};
 
 /// Slices that one vectored send takes (half of Linux's `UIO_MAXIOV` is far more than anyone needs).
 const SLICES_MAX: usize = 512;
+
+/// Bytes that are read at once where descriptors may come along, about what a local socket holds: room for them
+/// has to be zeros first.
+const BORROWING_BYTES: usize = 224 << 10;
 
 /// Who is at the other end of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +93,10 @@ pub struct Socket {
     /// Once it is secured.
     session: Option<Box<Mutex<tls::Session>>>,
     peer: Peer,
+    /// Descriptors that go along, if they may.
+    lends: Option<Arc<Passing>>,
+    /// Those that come along, if they are taken.
+    borrows: Option<Arc<Passing>>,
     /// What [`Socket::wake_at`] was told last.
     wake_at: AtomicUsize,
     /// Where its bytes are counted, if they are.
@@ -185,7 +195,15 @@ impl Socket {
     }
 
     fn over(stream: Stream, peer: Peer) -> Self {
-        Self { stream, session: None, peer, wake_at: AtomicUsize::new(1), counted: None }
+        Self {
+            stream,
+            session: None,
+            peer,
+            lends: None,
+            borrows: None,
+            wake_at: AtomicUsize::new(1),
+            counted: None,
+        }
     }
 
     /// Shakes hands as a TLS server; the socket is secured from then on. The caller sets the
@@ -264,9 +282,13 @@ impl Socket {
     /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing. What is left
     /// must come next, if anything does: of a secured socket, some of it may be encrypted already.
     pub fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
-        let sent = match self.session() {
-            Some(mut session) => session.send(&self.stream, slices, more),
-            None => self.stream.try_send(slices, more),
+        let sent = match (self.session(), &self.lends) {
+            (Some(mut session), _) => session.send(&self.stream, slices, more),
+            (None, Some(passing)) => {
+                let slices = &slices[..slices.len().min(SLICES_MAX)];
+                self.stream.try_io(Interest::WRITABLE, |socket| passing.send(socket, slices, more.flags()))
+            }
+            (None, None) => self.stream.try_send(slices, more),
         };
         sent.inspect(|sent| self.count(Flow::Out, *sent))
     }
@@ -353,16 +375,37 @@ impl AsyncRead for Socket {
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
-        let Self { stream, session, .. } = &mut *self;
-        let read = match session {
-            Some(session) => {
+        let Self { stream, session, borrows, .. } = &mut *self;
+        let read = match (session, borrows) {
+            (Some(session), _) => {
                 let session = session.get_mut().unwrap_or_else(PoisonError::into_inner);
                 session.poll_read(stream, context, into)
             }
-            None => either!(stream, stream => Pin::new(stream).poll_read(context, into)),
+            (None, Some(borrows)) => poll_borrowing(stream, borrows, context, into),
+            (None, None) => either!(stream, stream => Pin::new(stream).poll_read(context, into)),
         };
         self.count(Flow::In, into.filled().len() - before);
         read
+    }
+}
+
+/// Reads, and takes the descriptors that come along.
+fn poll_borrowing(
+    stream: &Stream,
+    borrows: &Passing,
+    context: &mut Context<'_>,
+    into: &mut ReadBuf<'_>,
+) -> Poll<io::Result<()>> {
+    loop {
+        let room = into.initialize_unfilled_to(into.remaining().min(BORROWING_BYTES));
+        match stream.try_io(Interest::READABLE, |socket| borrows.receive(socket, room)) {
+            Ok(read) => {
+                into.advance(read);
+                return Poll::Ready(Ok(()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready!(stream.poll_readable(context))?,
+            Err(error) => return Poll::Ready(Err(error)),
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -35,6 +36,12 @@ pub fn umask() -> u16 {
     let umask = rustix::process::umask(Mode::RWXG | Mode::RWXO);
     rustix::process::umask(umask);
     (umask.bits() & 0o777) as u16
+}
+
+/// Opens a file that is open already once more, to be read and not written.
+pub fn opened_to_read(file: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, rustix::fs::Mode::empty())?)
 }
 
 /// Returns how many bytes of memory this process may use: as many as the machine has, or fewer where

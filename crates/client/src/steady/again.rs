@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::net::UnixStream;
 use weft_core::form::{At, Call, FileSystem, Lock, OpenFile, Wait};
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, Result, limits};
 use weft_rpc::{As, Connection, Remote};
+use weft_sys::net::Socket;
 
 use super::{Dialled, Inner, Link};
 
@@ -102,12 +102,12 @@ impl Inner {
     }
 
     async fn dial_once(&self, until: Deadline) -> Result<Connection> {
-        let line = UnixStream::connect(&self.socket).await.map_err(|cause| {
+        let line = Socket::connect_local(&self.socket).await.map_err(|cause| {
             Error::new(ErrorKind::Unavailable, "the node does not answer")
                 .about(self.socket.display())
                 .caused_by(cause)
         })?;
-        Connection::open(&self.sys, line, until).await
+        Connection::open_local(&self.sys, line, until).await
     }
 
     /// Takes back every lock. What somebody else was given after our session had ended is

@@ -47,21 +47,45 @@ impl Piece {
         }
     }
 
+    /// Keeps the first `length` bytes, at least 1, and returns the others, if there are any.
+    pub fn split_off(&mut self, length: usize) -> Option<Self> {
+        if self.length() <= length {
+            return None;
+        }
+        match self {
+            Self::Bytes(bytes) => Some(Self::Bytes(bytes.split_off(length))),
+            Self::File { file, at, length: all } => {
+                let rest = Self::File { file: file.clone(), at: *at + length as u64, length: *all - length };
+                *all = length;
+                Some(rest)
+            }
+        }
+    }
+
     /// Returns the bytes, reading them if they are still in a file. Fails with
     /// `Corrupt` if the file has become shorter, or with what reading it met.
     pub fn into_bytes(self) -> Result<Bytes> {
-        let (file, at, length) = match self {
-            Self::Bytes(bytes) => return Ok(bytes),
-            Self::File { file, at, length } => (file, at, length),
+        if let Self::Bytes(bytes) = self {
+            return Ok(bytes);
+        }
+        let mut buffer = vec![0; self.length()];
+        self.read_into(&mut buffer)?;
+        Ok(buffer.into())
+    }
+
+    /// Puts the bytes into a buffer that has their length. Fails as [`Self::into_bytes`] does.
+    pub fn read_into(&self, buffer: &mut [u8]) -> Result<()> {
+        let (file, at) = match self {
+            Self::Bytes(bytes) => {
+                buffer.copy_from_slice(bytes);
+                return Ok(());
+            }
+            Self::File { file, at, .. } => (file, *at),
         };
-        let mut buffer = vec![0; length];
-        let read = file.read_at(&mut buffer, at).map_err(|e| {
+        let read = file.read_at(buffer, at).map_err(|e| {
             Error::new(ErrorKind::Unavailable, "the stored bytes cannot be read").caused_by(e)
         })?;
-        if read != length {
-            return Err(Error::corrupt("the stored bytes end too early"));
-        }
-        Ok(buffer.into())
+        if read == buffer.len() { Ok(()) } else { Err(Error::corrupt("the stored bytes end too early")) }
     }
 }
 

@@ -12,6 +12,16 @@ pub const MOUNT_WRITE_BYTES_MAX: usize = PIECE_BYTES_MAX;
 pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
 /// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
 pub const MOUNT_BUFFERS_KEPT: usize = 16;
+/// Bytes of a file that is read from end to end that a mount asks its node for at once: as many as are
+/// checked together.
+pub const MOUNT_AHEAD_BYTES: usize = PIECE_BYTES_MAX;
+/// Bytes of a read from which on it may be one of many: the kernel's own read-ahead asks for 128 KiB.
+pub const MOUNT_AHEAD_FROM: usize = 64 << 10;
+/// How long what was read ahead may be given to a program, if nothing is heard of it.
+pub const MOUNT_AHEAD_KEPT: Duration = Duration::from_secs(1);
+/// Stretches of [`MOUNT_AHEAD_BYTES`] that a mount keeps, of all files that are open: in memory, or each as an open
+/// file that was lent, of which a process may have a thousand.
+pub const MOUNT_AHEAD_WINDOWS: usize = 64;
 /// Requests of a mount that wait for their answer, waits for locks apart.
 pub const MOUNT_CALLS_MAX: usize = 448;
 /// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's

@@ -16,7 +16,8 @@ use weft_core::{
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
 use crate::abi::request::{Header, Request, Subject};
 use crate::abi::{self, mode};
-use crate::device::Device;
+use crate::ahead::AheadRoom;
+use crate::device::{Buffers, Device};
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
@@ -45,6 +46,8 @@ pub(crate) struct Door {
     patience: Duration,
     away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub(crate) device: Device,
+    pub(crate) buffers: Arc<Buffers>,
+    ahead_room: AheadRoom,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
     failures: Failures,
@@ -107,6 +110,8 @@ impl Door {
         Self {
             nodes: Nodes::new(&root),
             root: root.id,
+            buffers: Arc::default(),
+            ahead_room: AheadRoom::default(),
             handles: Handles::default(),
             failures: Failures::default(),
             editions: Editions::default(),
@@ -302,13 +307,22 @@ impl Door {
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
         let door = self.clone();
         let work = move || {
-            door.device.expire_node(node, pages);
+            door.drop_kept(node, pages);
             if pages {
                 door.nodes.dropped(node);
             }
         };
         // A runtime that stops takes the mount with it.
         let _ = tokio::task::spawn_blocking(work).await;
+    }
+
+    /// Has the kernel drop what it keeps of a node, and drops what was read of it ahead. May wait, as
+    /// [`Device::expire_node`] does.
+    pub(crate) fn drop_kept(&self, node: u64, pages: bool) {
+        if pages {
+            self.nodes.moved(node);
+        }
+        self.device.expire_node(node, pages);
     }
 
     /// The same, without waiting: for answers during which the kernel holds what it

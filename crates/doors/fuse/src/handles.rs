@@ -8,7 +8,9 @@ use rustix::io::Errno;
 use weft_core::form::{OpenFile, Verifier};
 use weft_core::{Error, ErrorKind, FileId, Rights};
 
+use crate::ahead::{Ahead, Moves};
 use crate::errno::Failure;
+use crate::nodes::Nodes;
 
 /// One open file.
 pub(crate) struct Handle {
@@ -20,14 +22,19 @@ pub(crate) struct Handle {
     pub rights: Rights,
     /// What was written to the file through this mount, by whichever open file.
     pub written: Arc<Written>,
+    /// How often the file's bytes may have changed.
+    pub moves: Arc<Moves>,
+    /// What was read of it beyond what was asked.
+    pub ahead: Arc<Ahead>,
     /// How many losses of it this one was told of, or found when it was opened.
     told: AtomicU64,
 }
 
 impl Handle {
-    pub(crate) fn new(node: u64, file: Arc<dyn OpenFile>, rights: Rights, written: Arc<Written>) -> Self {
+    pub(crate) fn new(nodes: &Nodes, node: u64, file: Arc<dyn OpenFile>, rights: Rights) -> Self {
+        let (written, moves) = (nodes.written(node), nodes.moves(node));
         let told = AtomicU64::new(written.losses());
-        Self { node, file, rights, written, told }
+        Self { node, file, rights, written, moves, ahead: Arc::default(), told }
     }
 
     /// Notes a sync that was asked for when `noted` was what had been written. Fails with `EIO`,

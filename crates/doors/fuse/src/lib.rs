@@ -11,8 +11,8 @@
 //! ```
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `session` how requests run,
-//! `door` what each means in the form, `nodes` and `handles` what the kernel holds,
-//! `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
+//! `door` what each means in the form, `nodes` and `handles` what the kernel holds, `ahead` what
+//! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
 //! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
@@ -32,6 +32,7 @@
 //! (`Nodes`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
 
 mod abi;
+mod ahead;
 mod device;
 mod door;
 mod editions;

@@ -20,6 +20,7 @@ use weft_core::attr::{Attr, Kind, SetAttr, SetTime, Version, Wcc};
 use weft_core::{ContainerId, FileId, Time};
 
 use crate::abi::ROOT_NODE;
+use crate::ahead::Moves;
 use crate::handles::Written;
 
 /// The nodes of one mount.
@@ -46,6 +47,8 @@ struct Node {
     dropping: u32,
     /// What was written to it through this mount.
     written: Arc<Written>,
+    /// How often its bytes may have changed.
+    moves: Arc<Moves>,
     /// For an open directory: how often it is open, and what it was then. Fifos, whose
     /// opens the kernel keeps to itself, count as open.
     held: Option<Box<(u64, Attr)>>,
@@ -111,7 +114,9 @@ impl Nodes {
     /// [`Nodes::dropped`] be called.
     pub(crate) fn changed(&self, number: u64, change: &Wcc) -> bool {
         let mut table = self.lock();
-        let (Some(node), Some(after)) = (table.nodes.get_mut(&number), &change.after) else { return false };
+        let Some(node) = table.nodes.get_mut(&number) else { return false };
+        node.moves.count();
+        let Some(after) = &change.after else { return false };
         let ours_alone = change.before.is_some_and(|before| before.change == node.change);
         let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
         node.pages = node.pages.map(|_| after.version);
@@ -133,6 +138,19 @@ impl Nodes {
         if let Some(node) = self.lock().nodes.get_mut(&number) {
             node.dropping = node.dropping.saturating_sub(1);
         }
+    }
+
+    /// Notes that a node's bytes, or the right to them, may be others than before: nothing that was read of it
+    /// ahead is to be shown.
+    pub(crate) fn moved(&self, number: u64) {
+        if let Some(node) = self.lock().nodes.get(&number) {
+            node.moves.count();
+        }
+    }
+
+    /// Returns how often a node's bytes may have changed.
+    pub(crate) fn moves(&self, number: u64) -> Arc<Moves> {
+        self.lock().nodes.get(&number).map(|node| node.moves.clone()).unwrap_or_default()
     }
 
     /// Returns what was written to a node's file through this mount.
@@ -228,8 +246,8 @@ impl Node {
     fn new(attr: &Attr, lookups: u64) -> Self {
         let Attr { id: file, container, change, .. } = *attr;
         let held = (attr.kind == Kind::Fifo).then(|| Box::new((1, *attr)));
-        let (pages, dropping, written) = (None, 0, Arc::default());
-        Self { file, lookups, container, change, pages, dropping, written, held }
+        let (pages, dropping, written, moves) = (None, 0, Arc::default(), Arc::default());
+        Self { file, lookups, container, change, pages, dropping, written, moves, held }
     }
 
     /// Notes the newest state, unless the answer that says so was overtaken by a newer one. Returns
@@ -238,6 +256,10 @@ impl Node {
         self.container = attr.container;
         if attr.change < self.change {
             return false;
+        }
+        if attr.change != self.change {
+            // The kernel is about to hear of this state, perhaps before the feed tells of the change.
+            self.moves.count();
         }
         self.change = attr.change;
         if let Some(held) = &mut self.held {

@@ -22,7 +22,7 @@ use weft_core::{Error, ErrorKind, limits};
 
 use crate::abi::request::{self, Header, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
-use crate::device::{Buffers, Received};
+use crate::device::Received;
 use crate::door::{Door, Outcome};
 use crate::errno::Failure;
 use crate::onward;
@@ -35,7 +35,6 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 pub(crate) struct Session {
     door: Arc<Door>,
     runtime: Runtime,
-    buffers: Arc<Buffers>,
     pending: Pending,
     calls: Arc<Semaphore>,
     lock_waits: Arc<Semaphore>,
@@ -50,7 +49,6 @@ impl Session {
         let session = Arc::new(Self {
             door,
             runtime,
-            buffers: Arc::default(),
             pending: Pending::default(),
             calls: Arc::new(Semaphore::new(limits::MOUNT_CALLS_MAX)),
             lock_waits: Arc::new(Semaphore::new(limits::MOUNT_LOCK_WAITS_MAX)),
@@ -67,7 +65,7 @@ impl Session {
 
     fn serve(self: &Arc<Self>) {
         let _entered = self.runtime.enter();
-        let mut buffer = self.buffers.take();
+        let mut buffer = self.door.buffers.take();
         while let Received::Request(size) = self.door.device.receive(&mut buffer) {
             let Some(header) = Header::read(&buffer[..size]) else {
                 tracing::error!(op = "read /dev/fuse", size, "the kernel sent what is no request");
@@ -95,8 +93,8 @@ impl Session {
     /// along; everything else is small and copied.
     fn body(&self, header: &Header, buffer: &mut Vec<u8>, size: usize) -> Bytes {
         if header.opcode == opcode::WRITE && size >= limits::MOUNT_HANDOVER_BYTES {
-            let full = std::mem::replace(buffer, self.buffers.take());
-            return self.buffers.lend(full, size);
+            let full = std::mem::replace(buffer, self.door.buffers.take());
+            return self.door.buffers.lend(full, size);
         }
         Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size])
     }

@@ -201,7 +201,7 @@ impl Watcher {
         let door = self.door.clone();
         self.blocking(move || {
             for (node, shows) in gone {
-                door.device.expire_node(node, true);
+                door.drop_kept(node, true);
                 if shows == Shows::Another {
                     door.nodes.dropped(node);
                 }
@@ -231,7 +231,7 @@ impl Watcher {
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
-            door.nodes.all(container).iter().for_each(|node| door.device.expire_node(*node, true));
+            door.nodes.all(container).iter().for_each(|node| door.drop_kept(*node, true));
         })
         .await;
     }
@@ -254,7 +254,7 @@ fn tell(door: &Door, change: &Change) {
     };
     let node = |pages: bool| {
         if let Some(node) = door.nodes.node(change.file) {
-            device.expire_node(node, pages);
+            door.drop_kept(node, pages);
         }
     };
     match change.kind {

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use weft_core::form::Stopped;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
 use weft_rpc::{
-    CallBody, CallHeader, Frame, FrameReader, FrameWriter, Line, ToClient, ToServer, VERSION, VERSION_OLDEST,
-    Welcome,
+    CallBody, CallHeader, Frame, FrameReader, FrameWriter, LENT_SINCE, Line, ToClient, ToServer, VERSION,
+    VERSION_OLDEST, Welcome,
 };
+use weft_sys::net::{Passing, Socket};
 use weft_sys::{Sys, Task, trace};
 
 use crate::Services;
@@ -37,9 +39,25 @@ pub fn too_many_connections() -> Bytes {
 /// Serves one connection to its end. `uid` is who the kernel says is at the other end.
 /// Fails with why the client was cut off; a client that goes away is no failure.
 pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result<()> {
+    serve_over(services, line, None, uid).await
+}
+
+/// The same for a process of the node's own uid on this machine: files are lent to it.
+pub async fn serve_own(services: Arc<Services>, socket: Socket, uid: u32) -> Result<()> {
+    let (socket, lends) = socket.lending();
+    serve_over(services, socket, Some(lends), uid).await
+}
+
+async fn serve_over(
+    services: Arc<Services>,
+    line: impl Line,
+    lends: Option<Arc<Passing>>,
+    uid: u32,
+) -> Result<()> {
     let (from, to) = tokio::io::split(line);
     let held = services.uids.of(uid);
-    let (replies, queue) = Replies::new(services.sys.clone(), held.clone());
+    let (mut replies, queue) = Replies::new(services.sys.clone(), held.clone());
+    replies.lend_by(lends);
     let (stuck, is_stuck) = oneshot::channel();
     let writer = services.sys.spawn(write_all(services.sys.clone(), to, queue, stuck));
     let mut connection = Connection {
@@ -72,6 +90,8 @@ pub(crate) struct Replies {
     /// For bytes of downloads that wait to be written here.
     room: Arc<Semaphore>,
     held: Arc<Held>,
+    /// By which files are lent, if they are.
+    lends: Option<Arc<Passing>>,
 }
 
 /// Room for bytes of a download, until they have been written.
@@ -89,6 +109,8 @@ pub(crate) struct Leaving {
 /// What goes with bytes of a download: their room, and what ends the right to them.
 struct LeavingBytes {
     _room: Room,
+    /// Files that go along.
+    lent: Option<(Arc<Passing>, Vec<OwnedFd>)>,
     stopped: Stopped,
     /// What is sent in their place once it has ended.
     instead: fn(ErrorReport) -> ToClient,
@@ -112,7 +134,7 @@ impl Replies {
     pub(crate) fn new(sys: Sys, held: Arc<Held>) -> (Self, mpsc::Receiver<Leaving>) {
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let room = Arc::new(Semaphore::new(limits::RPC_OUT_BYTES));
-        (Self { sys, out, room, held }, queue)
+        (Self { sys, out, room, held, lends: None }, queue)
     }
 
     pub(crate) fn sys(&self) -> &Sys {
@@ -142,7 +164,31 @@ impl Replies {
         stopped: Stopped,
         instead: fn(ErrorReport) -> ToClient,
     ) -> Result<()> {
-        self.queue(Leaving { frame, bytes: Some(LeavingBytes { _room: room, stopped, instead }) }).await
+        let bytes = LeavingBytes { _room: room, lent: None, stopped, instead };
+        self.queue(Leaving { frame, bytes: Some(bytes) }).await
+    }
+
+    /// Sets by which files may be lent, if they may.
+    pub(crate) fn lend_by(&mut self, lends: Option<Arc<Passing>>) {
+        self.lends = lends;
+    }
+
+    /// Returns by which files may be lent, if they may.
+    pub(crate) fn lends(&self) -> Option<&Arc<Passing>> {
+        self.lends.as_ref()
+    }
+
+    /// Queues an answer with files that are lent, as [`Self::send_bytes`] does one with bytes.
+    pub(crate) async fn send_lent(
+        &self,
+        frame: Frame,
+        lent: (Arc<Passing>, Vec<OwnedFd>),
+        room: Room,
+        stopped: Stopped,
+        instead: fn(ErrorReport) -> ToClient,
+    ) -> Result<()> {
+        let bytes = LeavingBytes { _room: room, lent: Some(lent), stopped, instead };
+        self.queue(Leaving { frame, bytes: Some(bytes) }).await
     }
 
     async fn queue(&self, leaving: Leaving) -> Result<()> {
@@ -154,7 +200,7 @@ impl Replies {
 
 /// Writes what is queued, and says so if the client does not take it. That the line broke, the
 /// reader meets as well, after what was sent before.
-async fn write_all(
+pub(crate) async fn write_all(
     sys: Sys,
     to: impl AsyncWrite + Unpin,
     mut queue: mpsc::Receiver<Leaving>,
@@ -186,7 +232,10 @@ async fn write_waiting(
         if leaving.bytes.is_some() {
             frames.flush().await?;
         }
-        let leaving = leaving.checked();
+        let mut leaving = leaving.checked();
+        if let Some((passing, descriptors)) = leaving.bytes.as_mut().and_then(|bytes| bytes.lent.take()) {
+            descriptors.into_iter().for_each(|descriptor| passing.add(descriptor));
+        }
         frames.add(&leaving.frame).await?;
         if leaving.bytes.is_some() {
             // Their room is theirs until they are written.
@@ -272,6 +321,9 @@ impl Connection {
                 format!("the node speaks versions {VERSION_OLDEST} to {VERSION} of the native protocol");
             return Err(Error::new(ErrorKind::Unsupported, detail)
                 .hint("install the same version of weft on both ends"));
+        }
+        if newest < LENT_SINCE {
+            self.replies.lend_by(None);
         }
         let welcome = Welcome {
             version: VERSION.min(newest),

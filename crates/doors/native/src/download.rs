@@ -4,10 +4,11 @@
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_core::form::{Piece, Source};
-use weft_core::{Deadline, Error, Result, limits};
+use weft_core::{Deadline, Error, ErrorReport, Result, limits};
 use weft_rpc::{Answer, Frame, ToClient};
 
 use crate::connection::Replies;
+use crate::lend::Lending;
 
 /// Sends a source's bytes: with the reply, if they are few enough for one frame.
 pub(crate) async fn download(
@@ -20,9 +21,15 @@ pub(crate) async fn download(
     if let Some(bytes) = length.filter(|length| *length <= limits::PIECE_BYTES_MAX as u64) {
         let room = replies.room(bytes as usize).await?;
         let stopped = source.stopped();
+        if let Some(passing) = replies.lends().filter(|_| bytes >= limits::RPC_LEND_FROM) {
+            let mut lending = Lending::of(&mut *source).await?;
+            let payload = lending.payload();
+            let reply = ToClient::Reply(Box::new(Ok(Answer::Lent(lending.parts))));
+            let (frame, lent) = (Frame::new(stream, &reply, payload), (passing.clone(), lending.descriptors));
+            return replies.send_lent(frame, lent, room, stopped, refused).await;
+        }
         let bytes = weft_core::form::collect(&mut *source, limits::PIECE_BYTES_MAX).await?;
         let reply = ToClient::Reply(Box::new(Ok(Answer::Reading { length, whole: true })));
-        let refused = |report| ToClient::Reply(Box::new(Err(report)));
         return replies.send_bytes(Frame::new(stream, &reply, bytes), room, stopped, refused).await;
     }
     let reply = ToClient::Reply(Box::new(Ok(Answer::Reading { length, whole: false })));
@@ -74,6 +81,10 @@ async fn send_all(
     }
 }
 
+fn refused(report: ErrorReport) -> ToClient {
+    ToClient::Reply(Box::new(Err(report)))
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -82,7 +93,9 @@ mod tests {
 
     use async_trait::async_trait;
     use weft_core::form::Stopped;
-    use weft_sys::simulate;
+    use weft_rpc::Lent;
+    use weft_sys::net::Socket;
+    use weft_sys::{Sys, simulate};
 
     use super::*;
     use crate::Uids;
@@ -141,5 +154,110 @@ mod tests {
         assert_eq!(pulled_for(1), limits::RPC_OUT_BYTES, "of one connection");
         let most = limits::RPC_UID_OUT_BYTES;
         assert_eq!(pulled_for(2 * most / limits::RPC_OUT_BYTES), most, "of all of one uid");
+    }
+
+    /// A file that the node has open, read from one end to the other; the right to it may have ended.
+    struct Filed(Option<Piece>, bool);
+
+    #[async_trait]
+    impl Source for Filed {
+        async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+            let mut piece = self.0.take();
+            self.0 = piece.as_mut().and_then(|piece| piece.split_off(max));
+            Ok(piece)
+        }
+
+        fn length(&self) -> Option<u64> {
+            Some(self.0.as_ref().map_or(0, |piece| piece.length() as u64))
+        }
+
+        fn stopped(&self) -> Stopped {
+            match self.1 {
+                true => Box::pin(async { Error::new(weft_core::ErrorKind::Revoked, "it ended") }),
+                false => Box::pin(std::future::pending()),
+            }
+        }
+    }
+
+    struct Real(std::fs::File);
+
+    impl weft_core::form::OpenedFile for Real {
+        fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+            std::os::unix::fs::FileExt::read_at(&self.0, buffer, at)
+        }
+
+        fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            Some(std::os::fd::AsFd::as_fd(&self.0))
+        }
+    }
+
+    fn filed(byte: u8, length: usize, ended: bool) -> Filed {
+        let mut file = tempfile::tempfile().expect("a file");
+        std::io::Write::write_all(&mut file, &vec![byte; length]).expect("there is room");
+        Filed(Some(Piece::File { file: Arc::new(Real(file)), at: 0, length }), ended)
+    }
+
+    /// Downloads one after the other to a process of the node's own uid; returns what each is answered with, and
+    /// the first byte of the file that was lent for it.
+    async fn lent(sources: Vec<Filed>) -> Vec<(ToClient, usize, Option<u8>)> {
+        let sys = Sys::real();
+        let (here, there) = Socket::pair().expect("a pair");
+        let ((here, lends), (there, borrows)) = (here.lending(), there.borrowing());
+        let (mut replies, queue) = Replies::new(sys.clone(), Uids::default().of(7));
+        replies.lend_by(Some(lends));
+        let count = sources.len();
+        for (stream, source) in sources.into_iter().enumerate() {
+            let (_credit, mut credits) = mpsc::channel(1);
+            download(stream as u32, Box::new(source), &replies, &mut credits).await.expect("it is queued");
+        }
+        // All of them wait before the first leaves.
+        drop(sys.spawn(crate::connection::write_all(
+            sys.clone(),
+            here,
+            queue,
+            tokio::sync::oneshot::channel().0,
+        )));
+        let mut frames = weft_rpc::FrameReader::new(there);
+        let mut answers = Vec::new();
+        for _ in 0..count {
+            let frame = frames.next().await.expect("it is read").expect("it is there");
+            let first = borrows.take().map(|descriptor| {
+                let mut byte = [0];
+                rustix::io::pread(descriptor, &mut byte, 0).expect("it can be read");
+                byte[0]
+            });
+            answers.push((frame.message().expect("ours"), frame.payload.len(), first));
+        }
+        assert!(borrows.take().is_none(), "no more than was said");
+        answers
+    }
+
+    #[tokio::test]
+    async fn a_file_goes_with_its_own_answer_and_not_at_all_once_the_right_to_it_has_ended() {
+        let large = limits::RPC_LEND_FROM as usize;
+        let said = |answers: &[(ToClient, usize, Option<u8>)], at: usize| match &answers[at] {
+            (ToClient::Reply(reply), bytes, first) => ((**reply).clone(), *bytes, *first),
+            other => panic!("{other:?}"),
+        };
+        let sources = vec![
+            filed(1, large, false),
+            filed(2, large, true),
+            filed(3, large - 1, false),
+            filed(4, 2 * large, false),
+        ];
+        let answers = lent(sources).await;
+        let parts = |length: usize| {
+            Ok(Answer::Lent(vec![Lent::File { descriptor: 0, at: 0, length: length as u32 }]))
+        };
+        assert_eq!(said(&answers, 0), (parts(large), 0, Some(1)));
+        let (refused, bytes, first) = said(&answers, 1);
+        assert_eq!(
+            (refused.expect_err("it ended").kind, bytes, first),
+            (weft_core::ErrorKind::Revoked, 0, None)
+        );
+        let (small, bytes, first) = said(&answers, 2);
+        assert!(matches!(small, Ok(Answer::Reading { whole: true, .. })), "{small:?}");
+        assert_eq!((bytes, first), (large - 1, None));
+        assert_eq!(said(&answers, 3), (parts(2 * large), 0, Some(4)));
     }
 }

@@ -21,6 +21,7 @@ mod calls;
 mod connection;
 mod download;
 mod held;
+mod lend;
 mod peer;
 mod sessions;
 mod upload;
@@ -33,7 +34,7 @@ use weft_core::service::{Accounts, Audit, Authority, Links, Node, Sessions, Toke
 use weft_core::{DomainId, Result};
 use weft_sys::Sys;
 
-pub use connection::{serve, too_many_connections};
+pub use connection::{serve, serve_own, too_many_connections};
 pub use held::Uids;
 pub use sessions::OpenTables;
 

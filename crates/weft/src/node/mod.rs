@@ -45,7 +45,7 @@ use weft_kv::{Engine, SpaceId};
 use weft_mover::Mover;
 use weft_remote::{Reach, Remote, Roots, Url};
 use weft_store::Directory;
-use weft_sys::net::Peer;
+use weft_sys::net::{Peer, Socket};
 use weft_sys::{Sys, Task};
 use weft_volume::audited::Audited;
 use weft_volume::managed::{self, Config, Managed};
@@ -459,11 +459,19 @@ fn sweep_behind(
     })
 }
 
+/// Serves a native client. One of the node's own uid could open the node's files itself: they are lent to it.
+async fn native(services: Arc<NativeServices>, socket: Socket, uid: u32) -> Result<()> {
+    if uid == weft_sys::process::uid() {
+        return weft_doors_native::serve_own(services, socket, uid).await;
+    }
+    weft_doors_native::serve(services, socket, uid).await
+}
+
 async fn greet(services: Arc<NativeServices>, guest: Guest) {
     let Guest { socket, mut shutdown, stay } = guest;
     let Peer::Uid(uid) = socket.peer() else { return };
     tokio::select! {
-        outcome = weft_doors_native::serve(services, socket, uid) => {
+        outcome = native(services, socket, uid) => {
             if let Err(error) = outcome {
                 tracing::debug!(uid, %error, "a native client was cut off");
             }

@@ -23,7 +23,7 @@ fn monitor(node: &Node) -> Http {
 }
 
 /// A sample: its name, and its labels as they are written.
-type Samples = BTreeMap<(String, String), f64>;
+pub type Samples = BTreeMap<(String, String), f64>;
 
 /// Reads a text as the exposition format says it is (version 0.0.4), and fails at whatever is not in it.
 #[track_caller]
@@ -71,7 +71,7 @@ fn read(text: &str) -> Samples {
 }
 
 #[track_caller]
-fn samples(node: &Node) -> Samples {
+pub fn samples(node: &Node) -> Samples {
     let told = monitor(node).get("/metrics");
     assert_eq!(told.status, 200);
     assert!(told.head.contains("Content-Type: text/plain; version=0.0.4"), "{}", told.head);
@@ -79,7 +79,7 @@ fn samples(node: &Node) -> Samples {
 }
 
 /// What the samples of a name whose labels hold all these come to.
-fn sum(samples: &Samples, name: &str, labels: &[&str]) -> f64 {
+pub fn sum(samples: &Samples, name: &str, labels: &[&str]) -> f64 {
     let of = |(series, value): (&(String, String), &f64)| {
         (series.0 == name && labels.iter().all(|label| series.1.contains(label))).then_some(*value)
     };

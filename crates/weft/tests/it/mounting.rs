@@ -1,12 +1,15 @@
 //! Where something may be mounted, and what is said of what cannot be, or be taken away.
 
 use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use weft_conformance::run::have;
+use weft_conformance::run::{have, not_run};
 
-use crate::node::{Node, signal, soon, wait};
+use crate::monitor::{samples, sum};
+use crate::node::{Node, noise, signal, soon, wait, weft};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is text")
@@ -159,4 +162,59 @@ fn only_a_mount_of_weft_is_unmounted_and_one_in_use_names_the_way_out() {
     signal(&held, rustix::process::Signal::KILL);
     wait(&mut held);
     node.unmount(&at);
+}
+
+/// Bytes of a file of several of a mount's windows, the last of them short.
+const LARGE: usize = (9 << 20) + 12_345;
+
+/// A user who does not run the node, and has a name on every machine: `fusermount3` asks for that.
+const OTHER: u32 = 1;
+
+/// Returns how many bytes the node sends over its socket while something is done.
+fn sent_for(node: &Node, act: impl FnOnce()) -> f64 {
+    let sent = || sum(&samples(node), "weft_doors_moved_bytes_total", &["door=\"native\"", "flow=\"out\""]);
+    let before = sent();
+    act();
+    sent() - before
+}
+
+#[test]
+fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_a_file_lent() {
+    if !have("mounting::lent", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    let mut bytes = noise(5, LARGE);
+    node.write("large", &bytes);
+    node.run(&["cp", "large", "weft:/large"]).ok();
+    let at = node.mount("mnt").join("large");
+    // Nobody but who mounted, root included, may look into a mount.
+    let same = |mut cmp: std::process::Command, file: &Path, bytes: &[u8]| {
+        let said = node.feed_command(cmp.arg("-").arg(file), bytes);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    };
+    let sent = sent_for(&node, || same(node.as_user("cmp"), &at, &bytes));
+    assert!(sent < 200_000.0, "{sent} bytes were sent");
+    node.sh("printf new | dd of=mnt/large bs=1 seek=5000000 conv=notrunc status=none");
+    bytes[5_000_000..5_000_003].copy_from_slice(b"new");
+    same(node.as_user("cmp"), &at, &bytes);
+    if !rustix::process::geteuid().is_root() {
+        return not_run("mounting::lent to others", "root is needed to be somebody else");
+    }
+
+    node.run(&["acl", "grant", "/", "anyone", "read"]).ok();
+    let theirs = node.make_dir("theirs");
+    chown(&theirs, Some(OTHER), Some(OTHER)).expect("we are root");
+    let by_other = |program: &Path| {
+        let mut command = node.as_user(program);
+        command.uid(OTHER).gid(OTHER);
+        command
+    };
+    let mut mount = by_other(weft()).args(["mount", "/"]).arg(&theirs).spawn().expect("it starts");
+    let stands = |(at, _): &(_, _)| *at == theirs;
+    soon("it stands", || weft_sys::mounts::all().expect("read").iter().any(stands));
+    let sent = sent_for(&node, || same(by_other(Path::new("cmp")), &theirs.join("large"), &bytes));
+    assert!(sent >= LARGE as f64, "only {sent} bytes were sent");
+    signal(&mount, rustix::process::Signal::TERM);
+    wait(&mut mount);
 }

@@ -1,19 +1,25 @@
 //! Requests on open files and their bytes.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
+use tokio::runtime::Handle as Runtime;
 use weft_core::attr::SetAttr;
-use weft_core::form::{At, BytesSource, Make, OpenHow, Opened, Pin, Range, Seek, Shape, WriteAt};
+use weft_core::form::{
+    At, BytesSource, Call, Make, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt,
+};
 use weft_core::{Error, ErrorKind, Rights, limits};
 
 use super::{Door, Outcome, Reply, Undo, done, permissions, refuse};
 use crate::abi::{fopen, mark, open, reply};
+use crate::ahead::{Asked, Now};
 use crate::errno::Failure;
 use crate::handles::Handle;
 use crate::nodes::Kept;
+use crate::onward;
 
 /// The two questions `lseek` puts to a file system.
 const SEEK_DATA: u32 = 3;
@@ -36,7 +42,7 @@ impl Door {
         if kill_privileges && truncate {
             self.clear_set_id(node, &opened.attr).await;
         }
-        let handle = self.handles.add(Handle::new(node, opened.file, rights, self.nodes.written(node)));
+        let handle = self.handles.add(Handle::new(&self.nodes, node, opened.file, rights));
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume());
@@ -54,8 +60,7 @@ impl Door {
         if stale || kept.stale {
             self.expire_later(entry.node);
         }
-        let written = self.nodes.written(entry.node);
-        let handle = self.handles.add(Handle::new(entry.node, opened.file, rights, written));
+        let handle = self.handles.add(Handle::new(&self.nodes, entry.node, opened.file, rights));
         let mut head = reply::entry(&entry);
         reply::put_open(&mut head, handle, 0);
         Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
@@ -75,19 +80,58 @@ impl Door {
         }
     }
 
-    pub(super) async fn read(&self, handle: u64, at: u64, size: u32) -> Outcome {
+    pub(super) async fn read(self: &Arc<Self>, handle: u64, at: u64, size: u32) -> Outcome {
         let handle = self.handles.find(handle)?;
-        let range = Range { at, length: Some(u64::from(size)) };
-        let mut source = handle.file.read(&self.call(), range).await?;
-        let mut pieces = Vec::with_capacity(1);
-        let mut left = size as usize;
-        while left > 0 {
-            let Some(piece) = source.next(left.min(limits::PIECE_BYTES_MAX)).await? else { break };
-            let bytes = piece.into_bytes()?;
-            left = left.saturating_sub(bytes.len());
-            pieces.push(bytes);
-        }
+        let pieces = self.pieces(&handle, at, u64::from(size)).await?;
+        self.read_on(&handle, at);
+        let pieces = pieces.into_iter().map(|piece| self.buffers.fill(piece)).collect::<Result<_, _>>()?;
         Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
+    }
+
+    /// Returns bytes of a file, and fewer only at its end.
+    async fn pieces(&self, handle: &Handle, at: u64, size: u64) -> Result<Vec<Piece>, Error> {
+        let call = self.call();
+        let alone = Range { at, length: Some(size) };
+        // Who is not told of changes would show what was there before them.
+        let told = self.watching.load(Ordering::Relaxed) && self.is_watched(handle.file.id().volume());
+        if !told {
+            return pull(handle, &call, alone).await;
+        }
+        if let Asked::Here(pieces) = handle.ahead.ask(at, size, self.as_of(handle), &self.ahead_room) {
+            return Ok(pieces);
+        }
+        let turn = handle.ahead.turn().await;
+        let as_of = self.as_of(handle);
+        let fetch = match handle.ahead.ask(at, size, as_of, &self.ahead_room) {
+            Asked::Here(pieces) => return Ok(pieces),
+            Asked::Fetch(fetch) => fetch,
+            Asked::Alone => {
+                drop(turn);
+                return pull(handle, &call, alone).await;
+            }
+        };
+        match pull(handle, &call, fetch.range).await {
+            Ok(pieces) => Ok(handle.ahead.keep(fetch, pieces, as_of, (at, size), &self.ahead_room)),
+            // What was not asked for may be what failed.
+            Err(_) => pull(handle, &call, alone).await,
+        }
+    }
+
+    /// Fetches what will be asked for next of a file that is read from end to end. Nobody waits for it.
+    fn read_on(self: &Arc<Self>, handle: &Arc<Handle>, at: u64) {
+        let as_of = self.as_of(handle);
+        let Some(fetch) = handle.ahead.next(at, as_of, &self.ahead_room) else { return };
+        let (door, handle) = (self.clone(), handle.clone());
+        onward::begin(&Runtime::current(), async move {
+            let _turn = handle.ahead.turn().await;
+            if let Ok(pieces) = pull(&handle, &door.call(), fetch.range).await {
+                handle.ahead.keep(fetch, pieces, as_of, (0, 0), &door.ahead_room);
+            }
+        });
+    }
+
+    fn as_of(&self, handle: &Handle) -> Now {
+        Now { moves: handle.moves.so_far(), tick: self.clock.tick() }
     }
 
     pub(super) async fn write(
@@ -185,6 +229,19 @@ impl Door {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Returns bytes of a file, as many as there are of a range of [`limits::PIECE_BYTES_MAX`] at most.
+async fn pull(handle: &Handle, call: &Call, range: Range) -> Result<Vec<Piece>, Error> {
+    let mut source = handle.file.read(call, range).await?;
+    let mut pieces = Vec::with_capacity(1);
+    let mut left = range.length.unwrap_or(0) as usize;
+    while left > 0 {
+        let Some(piece) = source.next(left.min(limits::PIECE_BYTES_MAX)).await? else { break };
+        left = left.saturating_sub(piece.length());
+        pieces.push(piece);
+    }
+    Ok(pieces)
 }
 
 /// Returns the rights that open flags can use: all that would be used if the caller has

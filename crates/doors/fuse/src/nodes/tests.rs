@@ -84,3 +84,25 @@ fn an_open_keeps_no_pages_while_they_are_being_dropped() {
     nodes.dropped(node);
     assert!(nodes.opened(node, &attr(2, 5, 50)).pages);
 }
+
+/// Returns whether a node moves while something is done.
+fn moved<T>(moves: &Moves, act: impl FnOnce() -> T) -> bool {
+    let before = moves.so_far();
+    act();
+    moves.so_far() != before
+}
+
+#[test]
+fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (node, _) = nodes.found(&attr(2, 5, 50));
+    let moves = nodes.moves(node);
+    assert!(!moved(&moves, || nodes.told(node, &attr(2, 5, 50))), "it knew that");
+    assert!(moved(&moves, || nodes.told(node, &attr(2, 6, 60))));
+    assert!(!moved(&moves, || nodes.told(node, &attr(2, 5, 50))), "an answer that was overtaken");
+    assert!(moved(&moves, || nodes.found(&attr(2, 7, 70))));
+    assert!(moved(&moves, || nodes.opened(node, &attr(2, 8, 80))));
+    let silent = Wcc { before: None, after: None };
+    assert!(moved(&moves, || nodes.changed(node, &silent)), "a change that says nothing");
+    assert!(moved(&moves, || nodes.moved(node)));
+}

@@ -158,6 +158,35 @@ mounted! {
         until("what is granted again works again", || file.read_at(&mut byte, 5000).is_ok());
     }
 
+    fn what_was_read_ahead_is_not_shown_after_a_change(bed) {
+        bed.store("f", &[1; AHEAD]);
+        let file = File::options().read(true).write(true).open(bed.join("f")).expect("opened");
+        assert_eq!(from_the_mount(&file, AHEAD), [1; AHEAD]);
+        // By this mount: through another open file, by cutting, by a copy into it.
+        let other = File::options().write(true).open(bed.join("f")).expect("opened");
+        other.write_all_at(&[2; 10], 700_000).expect("written");
+        assert_eq!(from_the_mount(&file, AHEAD)[700_000..700_010], [2; 10]);
+        other.set_len(600_000).and_then(|()| other.set_len(AHEAD as u64)).expect("cut");
+        assert_eq!(from_the_mount(&file, AHEAD)[600_000..], [0; AHEAD - 600_000]);
+        bed.store("from", &[3; 10]);
+        let from = File::open(bed.join("from")).expect("opened");
+        rustix::fs::copy_file_range(&from, Some(&mut 0), &other, Some(&mut 700_000), 10).expect("copied");
+        assert_eq!(from_the_mount(&file, AHEAD)[700_000..700_010], [3; 10]);
+        // By another client: once some of it is shown, all of it is.
+        bed.store("f", &[4; AHEAD]);
+        until("it is shown", || byte(&file, 5000) == 4);
+        assert_eq!(from_the_mount(&file, AHEAD), [4; AHEAD]);
+    }
+
+    fn a_file_that_grows_while_it_is_read_is_read_to_its_end(bed) {
+        bed.store("f", &[1; 200_000]);
+        let file = File::open(bed.join("f")).expect("opened");
+        assert_eq!(from_the_mount(&file, AHEAD), [1; 200_000]);
+        bed.append("f", &[1; 300_000]);
+        until("it is longer", || file.metadata().expect("told").len() == 500_000);
+        assert_eq!(from_the_mount(&file, AHEAD), [1; 500_000]);
+    }
+
     fn a_full_container_is_enospc_and_leaves_what_was_there(bed) {
         bed.store("f", &[1; 1000]);
         bed.limit(1 << 20);
@@ -175,6 +204,22 @@ mounted! {
         bed.limit(8 << 20);
         file.write_all_at(&[3; 1 << 20], 0).expect("there is room again");
     }
+}
+
+/// Bytes of a file that is read ahead.
+const AHEAD: usize = 1_500_000;
+
+/// Reads a file from end to end, none of it from what the kernel keeps.
+fn from_the_mount(file: &File, most: usize) -> Vec<u8> {
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).expect("forgotten");
+    let (mut bytes, mut part) = (Vec::new(), vec![0; 128 << 10]);
+    while bytes.len() < most {
+        match file.read_at(&mut part, bytes.len() as u64).expect("read") {
+            0 => break,
+            read => bytes.extend_from_slice(&part[..read]),
+        }
+    }
+    bytes
 }
 
 /// A mount that is told of no change: what follows must hold without.

@@ -3,6 +3,7 @@
 mod attacks;
 mod bounds;
 mod given_up;
+mod lent;
 mod services;
 mod silent;
 mod slow;

@@ -1,0 +1,154 @@
+//! A read that is answered with the files that its bytes lie in, instead of the bytes.
+//!
+//! For a process of the node's own uid on the same machine, which could open them itself: rights and seals
+//! were looked at for each piece before it is lent, as they are before one is sent. What is lent can be
+//! read and not written.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use weft_core::form::{OpenedFile, Piece, Source};
+use weft_core::{Result, limits};
+use weft_rpc::Lent;
+use weft_sys::process;
+
+/// Parts of one answer, at most; what is beyond them is sent.
+const PARTS_MAX: usize = 16;
+
+/// What is lent for one read.
+#[derive(Default)]
+pub(crate) struct Lending {
+    pub(crate) parts: Vec<Lent>,
+    pub(crate) descriptors: Vec<OwnedFd>,
+    files: Vec<Arc<dyn OpenedFile>>,
+    payload: BytesMut,
+}
+
+impl Lending {
+    /// Takes all that a source has: [`limits::PIECE_BYTES_MAX`] at most.
+    pub(crate) async fn of(source: &mut dyn Source) -> Result<Self> {
+        let mut lending = Self::default();
+        while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
+            lending.add(piece)?;
+        }
+        Ok(lending)
+    }
+
+    /// Returns the bytes that are sent along.
+    pub(crate) fn payload(&mut self) -> Bytes {
+        std::mem::take(&mut self.payload).freeze()
+    }
+
+    fn add(&mut self, piece: Piece) -> Result<()> {
+        match &piece {
+            Piece::File { file, at, length } if self.parts.len() < PARTS_MAX => {
+                if let Some(descriptor) = self.descriptor(file) {
+                    self.add_file(descriptor, *at, *length as u32);
+                    return Ok(());
+                }
+            }
+            _ => {}
+        }
+        let bytes = piece.into_bytes()?;
+        self.payload.extend_from_slice(&bytes);
+        match self.parts.last_mut() {
+            Some(Lent::Bytes(length)) => *length += bytes.len() as u32,
+            _ => self.parts.push(Lent::Bytes(bytes.len() as u32)),
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, descriptor: u32, at: u64, more: u32) {
+        match self.parts.last_mut() {
+            Some(Lent::File { descriptor: last, at: from, length })
+                if *last == descriptor && *from + u64::from(*length) == at =>
+            {
+                *length += more;
+            }
+            _ => self.parts.push(Lent::File { descriptor, at, length: more }),
+        }
+    }
+
+    /// Returns the number under which a file is lent; `None` if it cannot be: then its bytes are sent.
+    fn descriptor(&mut self, file: &Arc<dyn OpenedFile>) -> Option<u32> {
+        if let Some(known) = self.files.iter().position(|known| Arc::ptr_eq(known, file)) {
+            return Some(known as u32);
+        }
+        let descriptor = process::opened_to_read(file.descriptor()?).ok()?;
+        self.descriptors.push(descriptor);
+        self.files.push(file.clone());
+        Some(self.descriptors.len() as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::{AsFd, BorrowedFd};
+
+    use rustix::io::Errno;
+
+    use super::*;
+
+    struct Real(std::fs::File);
+
+    impl OpenedFile for Real {
+        fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+            std::os::unix::fs::FileExt::read_at(&self.0, buffer, at)
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.0.as_fd())
+        }
+    }
+
+    fn file() -> Arc<dyn OpenedFile> {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 4096]).expect("there is room");
+        Arc::new(Real(file))
+    }
+
+    fn part(file: &Arc<dyn OpenedFile>, at: u64, length: usize) -> Piece {
+        Piece::File { file: file.clone(), at, length }
+    }
+
+    #[test]
+    fn parts_that_meet_are_one_and_a_file_is_lent_once() {
+        let (one, other) = (file(), file());
+        let mut lending = Lending::default();
+        let pieces = [
+            part(&one, 0, 10),
+            part(&one, 10, 20),
+            part(&other, 0, 5),
+            Piece::Bytes(Bytes::from_static(b"ab")),
+            Piece::Bytes(Bytes::from_static(b"c")),
+            part(&one, 100, 1),
+        ];
+        pieces.into_iter().for_each(|piece| lending.add(piece).expect("it is taken"));
+        let lent = |descriptor, at, length| Lent::File { descriptor, at, length };
+        assert_eq!(lending.parts, [lent(0, 0, 30), lent(1, 0, 5), Lent::Bytes(3), lent(0, 100, 1)]);
+        assert_eq!((lending.descriptors.len(), lending.payload()), (2, Bytes::from_static(b"abc")));
+    }
+
+    #[test]
+    fn what_is_lent_can_be_read_and_not_written() {
+        let mut lending = Lending::default();
+        lending.add(part(&file(), 0, 10)).expect("it is taken");
+        let lent = &lending.descriptors[0];
+        let mut bytes = [0; 3];
+        assert_eq!(rustix::io::pread(lent, &mut bytes, 4093).expect("it can be read"), 3);
+        assert_eq!(rustix::io::pwrite(lent, b"x", 0), Err(Errno::BADF));
+    }
+
+    #[test]
+    fn of_many_parts_the_last_are_sent() {
+        let one = file();
+        let mut lending = Lending::default();
+        for number in 0..PARTS_MAX as u64 + 3 {
+            lending.add(part(&one, number * 2, 1)).expect("it is taken");
+        }
+        assert_eq!(lending.parts.last(), Some(&Lent::Bytes(3)));
+        assert_eq!((lending.parts.len(), lending.payload().len()), (PARTS_MAX + 1, 3));
+    }
+}
