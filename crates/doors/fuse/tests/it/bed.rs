@@ -15,7 +15,8 @@ use weft_core::form::{
 };
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
-use weft_core::{Clock, RelPath, Rights, SessionId, Tick, VolumeId, limits};
+use weft_core::proof::CredentialClaims;
+use weft_core::{Clock, RelPath, Result, Rights, SessionId, Tick, VolumeId, limits};
 use weft_doors_fuse::{Mount, MountSettings, OneCaller, mount};
 use weft_sys::RealClock;
 
@@ -109,6 +110,18 @@ impl Bed {
         let root = At::root(path.try_into().expect("a path"));
         let settings = self.settings(directory.path(), self.model.clone(), root, "alice", session);
         Again { _mount: self.runtime.block_on(mount(settings)).expect("the mount stands"), directory }
+    }
+
+    /// Mounts the same files once more with a credential of alice's that is narrowed, if that can be mounted with.
+    pub fn mount_narrowed(&self, change: impl FnOnce(&mut CredentialClaims)) -> Result<Again> {
+        let mut claims = self.domain.claims("alice");
+        change(&mut claims);
+        let calls = OneCaller { caller: self.domain.caller_with(&claims), session: SessionId(2) };
+        let directory = tempfile::tempdir().expect("a directory of its own");
+        let root = At::root(RelPath::EMPTY);
+        let settings = self.settings(directory.path(), self.model.clone(), root, "alice", 2);
+        let settings = MountSettings { calls: Arc::new(calls), ..settings };
+        Ok(Again { _mount: self.runtime.block_on(mount(settings))?, directory })
     }
 
     fn settings(

@@ -10,6 +10,7 @@ mod compare;
 mod faults;
 mod faulty;
 mod locks;
+mod narrowed;
 mod posix;
 mod programs;
 mod raw;
