@@ -39,11 +39,14 @@ impl Moves {
     }
 }
 
+/// Held by who fetches a window.
+pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
+
 /// The windows of one open file.
 #[derive(Default)]
 pub(crate) struct Ahead {
     /// Held while one is fetched, so that one fetch does for all who wait for it.
-    fetching: tokio::sync::Mutex<()>,
+    fetching: Arc<tokio::sync::Mutex<()>>,
     /// The last two: requests come out of order, also across the edge of one.
     windows: Mutex<[Option<Window>; 2]>,
 }
@@ -128,8 +131,8 @@ pub(crate) struct Now {
 
 impl Ahead {
     /// Waits until nobody fetches a window of the file. Whoever means to holds what is returned meanwhile.
-    pub(crate) async fn turn(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.fetching.lock().await
+    pub(crate) async fn turn(&self) -> Turn {
+        self.fetching.clone().lock_owned().await
     }
 
     /// Says how a request for `size` bytes at `at` is to be answered.
@@ -153,10 +156,11 @@ impl Ahead {
 
     /// Returns the window after the one that is read at `at`, if that is past its middle and nobody fetches:
     /// then it is there when it is asked for.
-    pub(crate) fn next(&self, at: u64, now: Now, room: &AheadRoom) -> Option<Fetch> {
-        if at % WINDOW < WINDOW / 2 || self.fetching.try_lock().is_err() {
+    pub(crate) fn next(&self, at: u64, now: Now, room: &AheadRoom) -> Option<(Fetch, Turn)> {
+        if at % WINDOW < WINDOW / 2 {
             return None;
         }
+        let turn = self.fetching.clone().try_lock_owned().ok()?;
         let windows = self.lock();
         let good = |number: u64| {
             windows.iter().flatten().find(|window| window.number == number && window.is_good(now))
@@ -164,7 +168,8 @@ impl Ahead {
         let goes_on = good(at / WINDOW).is_some_and(|window| window.length == WINDOW);
         let wanted = goes_on && good(at / WINDOW + 1).is_none();
         drop(windows);
-        if wanted { room.fetch(at / WINDOW + 1, now.tick) } else { None }
+        let fetch = if wanted { room.fetch(at / WINDOW + 1, now.tick) } else { None };
+        fetch.map(|fetch| (fetch, turn))
     }
 
     /// Keeps a window that was fetched, and returns its part that was asked for. `as_of` is from before that.
@@ -310,6 +315,24 @@ mod tests {
         assert!(read(&ahead, (PART, PART), length, now(2, 0), &room).1, "something has changed");
         let late = limits::MOUNT_AHEAD_KEPT.as_nanos() as u64;
         assert!(read(&ahead, (PART, PART), length, now(2, late), &room).1, "it is old");
+    }
+
+    #[test]
+    fn past_its_middle_the_next_window_is_fetched_once_and_only_where_the_file_goes_on() {
+        let (ahead, room) = (Arc::<Ahead>::default(), AheadRoom::default());
+        let next = |at: u64| ahead.next(at, now(1, 0), &room).map(|(fetch, turn)| (fetch.range.at, turn));
+        assert!(next(WINDOW / 2).is_none(), "nothing was read");
+        read(&ahead, (0, PART), 4 * WINDOW, now(1, 0), &room);
+        assert!(next(WINDOW / 2 - 1).is_none());
+        let (at, turn) = next(WINDOW / 2).expect("it is read on");
+        assert_eq!(at, WINDOW);
+        assert!(next(WINDOW / 2).is_none(), "it is fetched already");
+        drop(turn);
+        read(&ahead, (WINDOW, PART), 4 * WINDOW, now(1, 0), &room);
+        assert!(next(WINDOW / 2).is_none(), "it is there");
+        let short = Arc::<Ahead>::default();
+        read(&short, (0, PART), WINDOW - 1, now(1, 0), &room);
+        assert!(short.next(WINDOW / 2, now(1, 0), &room).is_none(), "the file ends there");
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Door {
             Request::Link { node: file, name } => self.link(file, node, name).await,
             Request::Open { flags, kill_privileges } => self.open(node, flags, kill_privileges).await,
             Request::Create { name, flags, mode } => self.create(node, name, flags, mode).await,
-            Request::Read { handle, at, size } => self.read(handle, at, size).await,
+            Request::Read { handle, at, size, flags } => self.read(handle, (at, size), flags).await,
             Request::Write { handle, at, marks, flags, bytes } => {
                 self.write(handle, at, marks, flags, bytes).await
             }

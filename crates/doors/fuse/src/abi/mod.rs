@@ -203,6 +203,8 @@ pub(crate) mod open {
     pub(crate) const EXCLUSIVE: u32 = 0o200;
     pub(crate) const TRUNCATE: u32 = 0o1000;
     pub(crate) const APPEND: u32 = 0o2000;
+    /// Past the page cache. Another bit on each sort of machine.
+    pub(crate) const DIRECT: u32 = rustix::fs::OFlags::DIRECT.bits();
     /// The kernel opens the file to run it.
     pub(crate) const EXECUTE: u32 = 0x20;
 }

@@ -84,7 +84,7 @@ pub(crate) enum Request {
     Link { node: u64, name: Bytes },
     Open { flags: u32, kill_privileges: bool },
     Create { name: Bytes, flags: u32, mode: u32 },
-    Read { handle: u64, at: u64, size: u32 },
+    Read { handle: u64, at: u64, size: u32, flags: u32 },
     Write { handle: u64, at: u64, marks: u32, flags: u32, bytes: Bytes },
     Flush { owner: u64 },
     Release { handle: u64 },
@@ -199,7 +199,9 @@ impl Request {
                 flags,
                 kill_privileges: marks & mark::OPEN_KILL_SUIDGID != 0,
             }),
-            opcode::READ => fields.read_in().map(|(handle, at, size, ..)| Self::Read { handle, at, size }),
+            opcode::READ => {
+                fields.read_in().map(|(handle, at, size, _, flags)| Self::Read { handle, at, size, flags })
+            }
             opcode::WRITE => fields.read_in().and_then(|(handle, at, size, marks, flags)| {
                 let bytes = fields.rest();
                 let bytes = (bytes.len() == size as usize).then_some(bytes).ok_or(Errno::INVAL)?;

@@ -80,25 +80,31 @@ impl Door {
         }
     }
 
-    pub(super) async fn read(self: &Arc<Self>, handle: u64, at: u64, size: u32) -> Outcome {
+    pub(super) async fn read(self: &Arc<Self>, handle: u64, (at, size): (u64, u32), flags: u32) -> Outcome {
         let handle = self.handles.find(handle)?;
-        let pieces = self.pieces(&handle, at, u64::from(size)).await?;
-        self.read_on(&handle, at);
+        // Who is not told of changes would show what was there before them; who reads past the page cache asks
+        // for what is there now.
+        let told = self.watching.load(Ordering::Relaxed) && self.is_watched(handle.file.id().volume());
+        let pieces = if told && flags & open::DIRECT == 0 {
+            let pieces = self.windowed(&handle, at, u64::from(size)).await?;
+            self.read_on(&handle, at);
+            pieces
+        } else {
+            pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?
+        };
         let pieces = pieces.into_iter().map(|piece| self.buffers.fill(piece)).collect::<Result<_, _>>()?;
         Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
     }
 
-    /// Returns bytes of a file, and fewer only at its end.
-    async fn pieces(&self, handle: &Handle, at: u64, size: u64) -> Result<Vec<Piece>, Error> {
+    /// Returns bytes of a file, through its windows if it is read from end to end.
+    async fn windowed(&self, handle: &Handle, at: u64, size: u64) -> Result<Vec<Piece>, Error> {
         let call = self.call();
         let alone = Range { at, length: Some(size) };
-        // Who is not told of changes would show what was there before them.
-        let told = self.watching.load(Ordering::Relaxed) && self.is_watched(handle.file.id().volume());
-        if !told {
-            return pull(handle, &call, alone).await;
-        }
         if let Asked::Here(pieces) = handle.ahead.ask(at, size, self.as_of(handle), &self.ahead_room) {
             return Ok(pieces);
+        }
+        if size < limits::MOUNT_AHEAD_FROM as u64 {
+            return pull(handle, &call, alone).await;
         }
         let turn = handle.ahead.turn().await;
         let as_of = self.as_of(handle);
@@ -120,10 +126,10 @@ impl Door {
     /// Fetches what will be asked for next of a file that is read from end to end. Nobody waits for it.
     fn read_on(self: &Arc<Self>, handle: &Arc<Handle>, at: u64) {
         let as_of = self.as_of(handle);
-        let Some(fetch) = handle.ahead.next(at, as_of, &self.ahead_room) else { return };
+        let Some((fetch, turn)) = handle.ahead.next(at, as_of, &self.ahead_room) else { return };
         let (door, handle) = (self.clone(), handle.clone());
         onward::begin(&Runtime::current(), async move {
-            let _turn = handle.ahead.turn().await;
+            let _turn = turn;
             if let Ok(pieces) = pull(&handle, &door.call(), fetch.range).await {
                 handle.ahead.keep(fetch, pieces, as_of, (0, 0), &door.ahead_room);
             }

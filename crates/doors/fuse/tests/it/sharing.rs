@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::sync::Arc;
 
@@ -176,6 +176,18 @@ mounted! {
         bed.store("f", &[4; AHEAD]);
         until("it is shown", || byte(&file, 5000) == 4);
         assert_eq!(from_the_mount(&file, AHEAD), [4; AHEAD]);
+    }
+
+    fn what_is_read_past_the_page_cache_is_as_it_is_now(bed) {
+        bed.store("f", &[1; AHEAD]);
+        let direct = rustix::fs::OFlags::DIRECT.bits() as i32;
+        let file = File::options().read(true).custom_flags(direct).open(bed.join("f")).expect("opened");
+        let mut part = vec![0; 128 << 10];
+        for round in 1..10_u8 {
+            file.read_exact_at(&mut part, 0).expect("read");
+            assert!(part.iter().all(|byte| *byte == round), "round {round}");
+            bed.store("f", &[round + 1; AHEAD]);
+        }
     }
 
     fn a_file_that_grows_while_it_is_read_is_read_to_its_end(bed) {
