@@ -13,8 +13,8 @@ use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, Time, limits};
-use weft_sys::net::{Passing, Socket};
-use weft_sys::{Pump, Sys, Task};
+use weft_sys::net::{Passing, Peer, Socket};
+use weft_sys::{Pump, Sys, Task, process};
 
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
 use crate::lent;
@@ -103,8 +103,12 @@ impl Connection {
         Self::open_over(sys, line, None, until).await
     }
 
-    /// The same over a socket of this machine, by which the server may lend files.
+    /// The same over a socket of this machine, by which a server of this process's uid may lend files. A file of
+    /// another's could be one that never answers.
     pub async fn open_local(sys: &Sys, socket: Socket, until: Deadline) -> Result<Self> {
+        if socket.peer() != Peer::Uid(process::uid()) {
+            return Self::open_over(sys, socket, None, until).await;
+        }
         let (socket, passing) = socket.borrowing();
         Self::open_over(sys, socket, Some(passing), until).await
     }

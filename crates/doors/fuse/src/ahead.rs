@@ -99,6 +99,10 @@ impl AheadRoom {
 
     fn taken_by(&self, ahead: &Arc<Ahead>) {
         let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        if of.len() >= 2 * limits::MOUNT_AHEAD_WINDOWS {
+            // Most of them are closed by now.
+            of.retain(|ahead| ahead.strong_count() > 0);
+        }
         let ahead = Arc::downgrade(ahead);
         if !of.iter().any(|known| known.ptr_eq(&ahead)) {
             of.push(ahead);

@@ -92,7 +92,16 @@ impl Door {
         } else {
             pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?
         };
-        let pieces = pieces.into_iter().map(|piece| self.buffers.fill(piece)).collect::<Result<_, _>>()?;
+        let fill = |pieces: Vec<Piece>| pieces.into_iter().map(|piece| self.buffers.fill(piece)).collect();
+        let pieces: Result<_, Error> = fill(pieces);
+        let pieces = match pieces {
+            Ok(pieces) => pieces,
+            // Somebody may have cut the file since it was lent: how long it is now, the node knows.
+            Err(_) => {
+                self.nodes.moved(handle.node);
+                fill(pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)?
+            }
+        };
         Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
     }
 

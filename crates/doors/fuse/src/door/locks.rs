@@ -44,6 +44,8 @@ impl Door {
         } else {
             self.take(&at, &lock).await?
         }
+        // Who held it before may have written, and the feed may not have told yet.
+        self.nodes.moved(node);
         done()
     }
 
