@@ -5,23 +5,23 @@
 //! hears of it with the answer: on the very thread that read that from the line.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Wake, Waker};
+use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::runtime::Handle as Runtime;
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Polls `work` once, and again on the runtime when it is woken.
-///
-/// # Panics
-/// As `work` does. Timers in it need a thread that has entered the runtime.
+/// Polls `work` once, and again on the runtime when it is woken. One that panics is dropped, here as there. Timers in
+/// it need a thread that has entered the runtime.
 pub(crate) fn begin(runtime: &Runtime, work: impl Future<Output = ()> + Send + 'static) {
     let mut work: Work = Box::pin(work);
     let waits = Arc::new(Waiting { runtime: runtime.clone(), state: Mutex::new(State::Begun) });
     let waker = Waker::from(waits.clone());
-    if work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+    let mut context = Context::from_waker(&waker);
+    if let Ok(Poll::Pending) = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context))) {
         waits.wait(work);
     }
 }
@@ -76,7 +76,6 @@ impl Wake for Waiting {
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
-    use std::task::Poll;
 
     use tokio::sync::oneshot;
 
@@ -92,6 +91,17 @@ mod tests {
         let (tell, mut told) = oneshot::channel();
         begin(runtime.handle(), async move { tell.send(std::thread::current().id()).expect("it is heard") });
         assert_eq!(told.try_recv().expect("it is done"), here);
+    }
+
+    #[test]
+    fn who_begins_what_panics_goes_on_and_what_it_held_is_dropped() {
+        let (runtime, held) = (runtime(), Arc::new(()));
+        let holds = held.clone();
+        begin(runtime.handle(), async move {
+            let _holds = holds;
+            panic!("on purpose");
+        });
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]
