@@ -14,6 +14,7 @@ use std::sync::Arc;
 use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, ErrorKind, Result};
 
+pub(crate) use real::read_full;
 pub use real::{RealDisk, RealFile};
 pub use shadow::ShadowDisk;
 pub use sim::{Boundary, Faults, SimCounts, SimDisk};

@@ -141,10 +141,11 @@ impl Stream {
         self.try_io(Interest::WRITABLE, |_| Ok(()))
     }
 
-    fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
+    fn try_send(&self, slices: &[IoSlice<'_>], more: More, lends: Option<&Passing>) -> io::Result<usize> {
         let slices = &slices[..slices.len().min(SLICES_MAX)];
-        self.try_io(Interest::WRITABLE, |socket| {
-            Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), more.flags())?)
+        self.try_io(Interest::WRITABLE, |socket| match lends {
+            Some(passing) => passing.send(socket, slices, more.flags()),
+            None => Ok(sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), more.flags())?),
         })
     }
 
@@ -282,13 +283,9 @@ impl Socket {
     /// Sends what the kernel takes now of the slices. `WouldBlock` if it takes nothing. What is left
     /// must come next, if anything does: of a secured socket, some of it may be encrypted already.
     pub fn try_send(&self, slices: &[IoSlice<'_>], more: More) -> io::Result<usize> {
-        let sent = match (self.session(), &self.lends) {
-            (Some(mut session), _) => session.send(&self.stream, slices, more),
-            (None, Some(passing)) => {
-                let slices = &slices[..slices.len().min(SLICES_MAX)];
-                self.stream.try_io(Interest::WRITABLE, |socket| passing.send(socket, slices, more.flags()))
-            }
-            (None, None) => self.stream.try_send(slices, more),
+        let sent = match self.session() {
+            Some(mut session) => session.send(&self.stream, slices, more),
+            None => self.stream.try_send(slices, more, self.lends.as_deref()),
         };
         sent.inspect(|sent| self.count(Flow::Out, *sent))
     }

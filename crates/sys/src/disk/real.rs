@@ -278,19 +278,23 @@ impl RealFile {
         failed(errno, op, &self.shown)
     }
 
-    /// Reads until the buffer is full or the file ends.
     fn pread(&self, bytes: &mut [u8], at: u64) -> rustix::io::Result<usize> {
-        let mut done = 0;
-        while done < bytes.len() {
-            match rustix::io::pread(&self.file, &mut bytes[done..], at + done as u64) {
-                Ok(0) => break,
-                Ok(read) => done += read,
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(done)
+        read_full(self.file.as_fd(), bytes, at)
     }
+}
+
+/// Reads until the buffer is full or the file ends.
+pub(crate) fn read_full(file: BorrowedFd<'_>, bytes: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match rustix::io::pread(file, &mut bytes[done..], at + done as u64) {
+            Ok(0) => break,
+            Ok(read) => done += read,
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(done)
 }
 
 impl DiskFile for RealFile {

@@ -10,7 +10,6 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::io::{Errno, pread};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -18,6 +17,7 @@ use rustix::net::{
 use weft_core::form::OpenedFile;
 
 use super::Socket;
+use crate::disk::read_full;
 
 /// Descriptors that go with one piece of what is sent, at most.
 const TOGETHER_MAX: usize = 16;
@@ -104,16 +104,7 @@ pub struct Borrowed(pub OwnedFd);
 
 impl OpenedFile for Borrowed {
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let mut read = 0;
-        while read < buffer.len() {
-            match pread(&self.0, &mut buffer[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(more) => read += more,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(read)
+        Ok(read_full(self.0.as_fd(), buffer, at)?)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {

@@ -351,7 +351,7 @@ impl io::Write for Raw<'_> {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_send(slices, self.1)
+        self.0.try_send(slices, self.1, None)
     }
 
     fn flush(&mut self) -> io::Result<()> {
