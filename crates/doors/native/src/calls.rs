@@ -76,11 +76,15 @@ impl Calling {
             }
             CallBody::Open(at, how) => {
                 let opened = fs.open(&self.call, &at, &how).await?;
-                let file = self.opens.add(opened.file, self.held.open()?)?;
+                let file = self.opens.add(opened.file, how.pin, self.held.open()?)?;
                 Answer::Opened { file, attr: opened.attr, made: opened.made, parent: opened.parent }
             }
             CallBody::File(file, FileAsk::Read(range)) => {
                 let source = self.file(file).await?.read(&self.call, range).await?;
+                // Whoever is lent a file reads it later, when it may have another version.
+                if matches!(file, FileRef::Open(number) if self.opens.is_pinned(number)) {
+                    self.replies.lend_by(None);
+                }
                 download(self.stream, source, &self.replies, &mut self.credited).await?;
                 return Ok(None);
             }

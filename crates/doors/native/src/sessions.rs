@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_core::form::{OpenFile, Stage};
+use weft_core::form::{OpenFile, Pin, Stage};
 use weft_core::service::SessionWatcher;
 use weft_core::{Error, ErrorKind, Result, SessionId, StageId, limits};
 
@@ -34,12 +34,19 @@ pub(crate) struct OpenTable(Mutex<Opens>);
 #[derive(Default)]
 struct Opens {
     last: u32,
-    files: HashMap<u32, (Arc<dyn OpenFile>, OpenPart)>,
+    files: HashMap<u32, Opened>,
     stages: HashMap<StageId, (Arc<dyn Stage>, OpenPart)>,
 }
 
+/// An open file.
+struct Opened {
+    file: Arc<dyn OpenFile>,
+    pin: Pin,
+    _part: OpenPart,
+}
+
 impl OpenTable {
-    pub(crate) fn add(&self, file: Arc<dyn OpenFile>, part: OpenPart) -> Result<u32> {
+    pub(crate) fn add(&self, file: Arc<dyn OpenFile>, pin: Pin, part: OpenPart) -> Result<u32> {
         let mut opens = lock(&self.0);
         if opens.files.len() >= limits::SESSION_OPENS_MAX {
             return Err(Error::new(ErrorKind::Busy, "the session has too many files open"));
@@ -48,7 +55,7 @@ impl OpenTable {
             opens.last = opens.last.wrapping_add(1);
             let number = opens.last;
             if let Entry::Vacant(free) = opens.files.entry(number) {
-                free.insert((file, part));
+                free.insert(Opened { file, pin, _part: part });
                 return Ok(number);
             }
         }
@@ -58,12 +65,17 @@ impl OpenTable {
         lock(&self.0)
             .files
             .get(&number)
-            .map(|(file, _)| file.clone())
+            .map(|opened| opened.file.clone())
             .ok_or_else(|| Error::stale("the file is not open in this session"))
     }
 
+    /// Returns whether all that is read of an open file must be of one version.
+    pub(crate) fn is_pinned(&self, number: u32) -> bool {
+        lock(&self.0).files.get(&number).is_some_and(|opened| opened.pin == Pin::Version)
+    }
+
     pub(crate) fn drop_file(&self, number: u32) -> Option<Arc<dyn OpenFile>> {
-        lock(&self.0).files.remove(&number).map(|(file, _)| file)
+        lock(&self.0).files.remove(&number).map(|opened| opened.file)
     }
 
     pub(crate) fn add_stage(&self, stage: Arc<dyn Stage>, part: OpenPart) {
