@@ -83,6 +83,7 @@ struct Closed {
 }
 
 /// Who waits for a stream's messages.
+#[derive(Clone)]
 struct Waiting {
     messages: mpsc::Sender<Incoming>,
     failed: watch::Sender<Option<ErrorReport>>,
@@ -296,11 +297,13 @@ impl Connection {
 }
 
 impl Streams {
-    /// Says to everybody that the line has ended.
-    fn close(&mut self, why: &Error, now: Time) {
+    /// Notes that the line has ended. Everybody hears of it by what is returned being dropped: who is woken may come back
+    /// here at once, so that is for after the lock.
+    fn close(&mut self, why: &Error, now: Time) -> Self {
         // The one who found out first says since when.
         let since = self.closed.as_ref().map_or(now, |closed| closed.since);
-        *self = Self { closed: Some(Closed { why: why.into(), since }), ..Self::default() };
+        let closed = Self { closed: Some(Closed { why: why.into(), since }), ..Self::default() };
+        std::mem::replace(self, closed)
     }
 
     /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
@@ -309,6 +312,13 @@ impl Streams {
             && self.unsaid.len() < UNSAID_MAX
         {
             self.unsaid.push(frame);
+        }
+    }
+
+    /// Notes the answer to an open, if that is one which nobody waits for any more: what it brought is given back.
+    fn give_back(&mut self, stream: u32, opened: Option<u32>, out: &mpsc::Sender<Frame>) {
+        if let (Some(session), Some(file)) = (self.opens_given_up.remove(&stream), opened) {
+            self.tell_soon(out, Frame::new(0, &ToServer::Drop { session, file }, Bytes::new()));
         }
     }
 
@@ -451,11 +461,27 @@ impl Drop for Stream {
         if self.done || streams.closed.is_some() {
             return;
         }
+        let out = &self.connection.0.out;
         if let Some(session) = self.opens_in {
             streams.opens_given_up.insert(self.number, session);
+            // It may have been answered, and nobody looked.
+            if let Ok(incoming) = self.incoming.try_recv() {
+                streams.give_back(self.number, opened(&incoming.message), out);
+                return;
+            }
         }
-        let cancel = Frame::new(self.number, &ToServer::Cancel, Bytes::new());
-        streams.tell_soon(&self.connection.0.out, cancel);
+        streams.tell_soon(out, Frame::new(self.number, &ToServer::Cancel, Bytes::new()));
+    }
+}
+
+/// Returns the number of the file that a message says was opened.
+fn opened(message: &ToClient) -> Option<u32> {
+    match message {
+        ToClient::Reply(reply) => match &**reply {
+            Ok(Answer::Opened { file, .. }) => Some(*file),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -522,7 +548,8 @@ async fn read_all(sys: Sys, mut frames: FrameReader<impl AsyncRead + Unpin>, del
             Err(error) => break error,
         }
     };
-    lock(&deliver.streams).close(&why, sys.clock().now());
+    let heard = lock(&deliver.streams).close(&why, sys.clock().now());
+    drop(heard);
 }
 
 /// Brings what is read to those who wait for it.
@@ -543,10 +570,10 @@ impl Deliver {
     }
 
     fn deliver(&self, frame: &Frame) -> Result<()> {
-        let Self { streams, out, .. } = self;
         match frame.message()? {
             ToClient::Begun { session, outcome } => {
-                if let Some(waiting) = lock(streams).sessions.remove(&session) {
+                let waiting = lock(&self.streams).sessions.remove(&session);
+                if let Some(waiting) = waiting {
                     let _ = waiting.send(outcome.map_err(Error::from));
                 }
                 Ok(())
@@ -554,27 +581,29 @@ impl Deliver {
             ToClient::Refused(report) => Err(report.into()),
             message => {
                 let descriptors = self.descriptors(&message)?;
-                let mut streams = lock(streams);
-                let Some(waiting) = streams.waiting.get(&frame.stream) else {
-                    if let (Some(session), ToClient::Reply(reply)) =
-                        (streams.opens_given_up.remove(&frame.stream), &message)
-                        && let Ok(Answer::Opened { file, .. }) = &**reply
-                    {
-                        let drop = ToServer::Drop { session, file: *file };
-                        streams.tell_soon(out, Frame::new(0, &drop, Bytes::new()));
-                    }
-                    return Ok(());
-                };
-                if let ToClient::Failed(report) = &message {
-                    waiting.failed.send_replace(Some(report.clone()));
-                }
-                let incoming = Incoming { message, payload: frame.payload.clone(), descriptors };
-                if waiting.messages.try_send(incoming).is_err() {
-                    // More than it was given room for, or nobody waits: its channel ends.
-                    streams.waiting.remove(&frame.stream);
-                }
+                let payload = frame.payload.clone();
+                self.hand_on(frame.stream, Incoming { message, payload, descriptors });
                 Ok(())
             }
         }
+    }
+
+    /// Hands a message to who waits for it, if somebody does. Not under the lock: whoever is woken may be dropped there
+    /// and then, by a runtime that ends, and take the lock for that.
+    fn hand_on(&self, stream: u32, incoming: Incoming) {
+        let opened = opened(&incoming.message);
+        let waiting = lock(&self.streams).waiting.get(&stream).cloned();
+        if let Some(waiting) = waiting {
+            if let ToClient::Failed(report) = &incoming.message {
+                waiting.failed.send_replace(Some(report.clone()));
+            }
+            if waiting.messages.try_send(incoming).is_err() {
+                // More than it was given room for, or nobody waits: its channel ends.
+                let ended = lock(&self.streams).waiting.remove(&stream);
+                drop(ended);
+            }
+        }
+        // After that: who gave it up before finds it here, who does so now finds it there.
+        lock(&self.streams).give_back(stream, opened, &self.out);
     }
 }

@@ -67,13 +67,28 @@ impl Pump {
     /// Does `put`, which gives the task something to do, and has it do that here as far as that needs no
     /// waiting.
     pub fn bring<T>(&self, put: impl FnOnce() -> T) -> T {
-        self.0.bringing.fetch_add(1, SeqCst);
+        let brings = Brings::begin(&self.0);
         let done = put();
-        self.0.drive();
+        brings.0.drive();
+        done
+    }
+}
+
+/// Somebody who is bringing something. The last of them to leave, by a panic as well, passes a wake on that nobody polled after.
+struct Brings<'a>(&'a Arc<Driven>);
+
+impl<'a> Brings<'a> {
+    fn begin(driven: &'a Arc<Driven>) -> Self {
+        driven.bringing.fetch_add(1, SeqCst);
+        Self(driven)
+    }
+}
+
+impl Drop for Brings<'_> {
+    fn drop(&mut self) {
         if self.0.bringing.fetch_sub(1, SeqCst) == 1 && self.0.woken.load(SeqCst) {
             self.0.wake_task();
         }
-        done
     }
 }
 

@@ -16,9 +16,9 @@
 //! [`limits::MOUNT_AHEAD_KEPT`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use weft_core::form::{Piece, Range};
 use weft_core::{Tick, limits};
 
@@ -36,6 +36,21 @@ impl Moves {
 
     pub(crate) fn so_far(&self) -> u64 {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Counts when it goes: held by who changes a file, however that ends. A change that fails may have been made in part.
+pub(crate) struct Moving(Arc<Moves>);
+
+impl Moving {
+    pub(crate) fn new(moves: Arc<Moves>) -> Self {
+        Self(moves)
+    }
+}
+
+impl Drop for Moving {
+    fn drop(&mut self) {
+        self.0.count();
     }
 }
 
@@ -63,49 +78,26 @@ struct Window {
 /// Room for windows, in memory and descriptors: shared by all open files of a mount.
 pub(crate) struct AheadRoom {
     left: Arc<Semaphore>,
-    /// Those that took some of it.
-    of: Mutex<Vec<Weak<Ahead>>>,
+    taken: Notify,
 }
 
 impl Default for AheadRoom {
     fn default() -> Self {
-        Self { left: Arc::new(Semaphore::new(limits::MOUNT_AHEAD_WINDOWS)), of: Mutex::default() }
+        Self { left: Arc::new(Semaphore::new(limits::MOUNT_AHEAD_WINDOWS)), taken: Notify::new() }
     }
 }
 
 impl AheadRoom {
-    fn fetch(&self, number: u64, now: Tick) -> Option<Fetch> {
-        let room = || self.left.clone().try_acquire_owned().ok();
-        let room = room().or_else(|| {
-            self.take_back(now);
-            room()
-        })?;
+    fn fetch(&self, number: u64) -> Option<Fetch> {
+        let room = self.left.clone().try_acquire_owned().ok()?;
+        self.taken.notify_one();
         Some(Fetch { range: Range { at: number * WINDOW, length: Some(WINDOW) }, room })
     }
 
-    /// Takes back the room of windows that nobody will be answered from any more: of files that are open and not read.
-    fn take_back(&self, now: Tick) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        of.retain(|ahead| {
-            let Some(ahead) = ahead.upgrade() else { return false };
-            // Who looks at its windows just now is no idle reader.
-            let Ok(mut windows) = ahead.windows.try_lock() else { return true };
-            for window in &mut *windows {
-                *window = window.take().filter(|window| window.as_of.is_recent(now));
-            }
-            windows.iter().any(Option::is_some)
-        });
-    }
-
-    fn taken_by(&self, ahead: &Arc<Ahead>) {
-        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
-        if of.len() >= 2 * limits::MOUNT_AHEAD_WINDOWS {
-            // Most of them are closed by now.
-            of.retain(|ahead| ahead.strong_count() > 0);
-        }
-        let ahead = Arc::downgrade(ahead);
-        if !of.iter().any(|known| known.ptr_eq(&ahead)) {
-            of.push(ahead);
+    /// Waits until some of it is taken.
+    pub(crate) async fn taken(&self) {
+        while self.left.available_permits() == limits::MOUNT_AHEAD_WINDOWS {
+            self.taken.notified().await;
         }
     }
 }
@@ -152,9 +144,13 @@ impl Ahead {
             let whole = at % WINDOW + size <= window.length;
             return if whole { Asked::Here(window.cut(at % WINDOW, size)) } else { Asked::Alone };
         }
-        let follows = number == 0 || known(number).is_some() || known(number - 1).is_some();
+        let follows = match known(number) {
+            // Who reads and writes by turns would fetch a whole window for each request.
+            Some(window) => window.as_of.moves == now.moves,
+            None => number == 0 || known(number - 1).is_some(),
+        };
         drop(windows);
-        let fetch = if follows { room.fetch(number, now.tick) } else { None };
+        let fetch = if follows { room.fetch(number) } else { None };
         fetch.map_or(Asked::Alone, Asked::Fetch)
     }
 
@@ -172,20 +168,18 @@ impl Ahead {
         let goes_on = good(at / WINDOW).is_some_and(|window| window.length == WINDOW);
         let wanted = goes_on && good(at / WINDOW + 1).is_none();
         drop(windows);
-        let fetch = if wanted { room.fetch(at / WINDOW + 1, now.tick) } else { None };
+        let fetch = if wanted { room.fetch(at / WINDOW + 1) } else { None };
         fetch.map(|fetch| (fetch, turn))
     }
 
     /// Keeps a window that was fetched, and returns its part that was asked for. `as_of` is from before that.
     pub(crate) fn keep(
-        self: &Arc<Self>,
+        &self,
         fetch: Fetch,
         pieces: Vec<Piece>,
         as_of: Now,
         (at, size): (u64, u64),
-        room: &AheadRoom,
     ) -> Vec<Piece> {
-        room.taken_by(self);
         let number = fetch.range.at / WINDOW;
         let length = pieces.iter().map(|piece| piece.length() as u64).sum();
         let window = Window { number, pieces, length, as_of, _room: fetch.room };
@@ -197,6 +191,13 @@ impl Ahead {
         let place = same.unwrap_or_else(|| usize::from(number_at(1) < number_at(0)));
         windows[place] = Some(window);
         asked
+    }
+
+    /// Drops windows that nobody is answered from any more.
+    pub(crate) fn forget_old(&self, now: Tick) {
+        for window in &mut *self.lock() {
+            *window = window.take().filter(|window| window.as_of.is_recent(now));
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, [Option<Window>; 2]> {
@@ -224,7 +225,7 @@ impl Window {
             let end = begin + piece.length() as u64;
             let (first, last) = (from.max(begin), to.min(end));
             if first < last {
-                found.push(part(piece, first - begin, (last - first) as usize));
+                found.extend(part(piece.clone(), (first - begin) as usize, (last - first) as usize));
             }
             begin = end;
         }
@@ -232,11 +233,11 @@ impl Window {
     }
 }
 
-fn part(piece: &Piece, from: u64, length: usize) -> Piece {
-    match piece {
-        Piece::File { file, at, .. } => Piece::File { file: file.clone(), at: at + from, length },
-        Piece::Bytes(bytes) => Piece::Bytes(bytes.slice(from as usize..from as usize + length)),
-    }
+/// Returns `length` bytes of a piece, from some on; `None` if there are none.
+fn part(mut piece: Piece, from: usize, length: usize) -> Option<Piece> {
+    let mut part = if from > 0 { piece.split_off(from)? } else { piece };
+    part.split_off(length);
+    Some(part)
 }
 
 #[cfg(test)]
@@ -271,7 +272,7 @@ mod tests {
                 let middle = whole.len() / 3;
                 let pieces = [whole.slice(..middle), whole.slice(middle..)];
                 let pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).map(Piece::Bytes).collect();
-                (bytes(ahead.keep(fetch, pieces, now, (at, size), room)), true)
+                (bytes(ahead.keep(fetch, pieces, now, (at, size))), true)
             }
             Asked::Alone => (vec![(at / WINDOW) as u8; size.min(length.saturating_sub(at)) as usize], false),
         }
@@ -316,9 +317,9 @@ mod tests {
         let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), WINDOW);
         assert!(read(&ahead, (0, PART), length, now(1, 0), &room).1);
         assert!(!read(&ahead, (PART, PART), length, now(1, 0), &room).1);
-        assert!(read(&ahead, (PART, PART), length, now(2, 0), &room).1, "something has changed");
+        assert!(matches!(ahead.ask(PART, PART, now(2, 0), &room), Asked::Alone), "something has changed");
         let late = limits::MOUNT_AHEAD_KEPT.as_nanos() as u64;
-        assert!(read(&ahead, (PART, PART), length, now(2, late), &room).1, "it is old");
+        assert!(read(&ahead, (PART, PART), length, now(1, late), &room).1, "it is old");
     }
 
     #[test]
@@ -360,7 +361,19 @@ mod tests {
         let another = Arc::<Ahead>::default();
         assert!(matches!(another.ask(0, PART, now(1, 0), &room), Asked::Alone));
         let late = limits::MOUNT_AHEAD_KEPT.as_nanos() as u64;
+        files.iter().for_each(|file| file.forget_old(Tick(late - 1)));
+        assert_eq!(room.left.available_permits(), 0, "they are of use still");
+        files.iter().for_each(|file| file.forget_old(Tick(late)));
+        assert_eq!(room.left.available_permits(), limits::MOUNT_AHEAD_WINDOWS);
         assert!(matches!(another.ask(0, PART, now(1, late), &room), Asked::Fetch(_)));
-        assert!(room.of.lock().expect("whole").is_empty(), "nobody is remembered who has none");
+    }
+
+    #[test]
+    fn who_reads_and_writes_by_turns_fetches_no_window_for_each_request() {
+        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), 4 * WINDOW);
+        let reads = (0..length).step_by(PART as usize).zip(1..);
+        let fetched = reads.filter(|(at, moves)| read(&ahead, (*at, PART), length, now(*moves, 0), &room).1);
+        assert_eq!(fetched.count(), 4, "one where each begins");
+        assert!(!read(&ahead, (3 * WINDOW, PART), length, now(1000, 0), &room).1);
     }
 }

@@ -135,6 +135,11 @@ impl Handles {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
     }
 
+    /// Shows each open file.
+    pub(crate) fn each(&self, show: impl FnMut(&Arc<Handle>)) {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).values().for_each(show);
+    }
+
     /// Returns an open file of a node, if there is one.
     pub(crate) fn of_node(&self, node: u64) -> Option<Arc<Handle>> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);

@@ -167,6 +167,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     let door = Arc::new(Door::new(parts));
     let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
+    tokio::spawn(door.clone().forget_windows(ended.clone()));
     tokio::spawn(Watcher::new(door.clone(), refusals, ended.clone()).run());
     Ok(Mount { door, ended, away: AtomicBool::new(false) })
 }

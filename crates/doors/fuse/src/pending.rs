@@ -29,10 +29,9 @@ impl Pending {
     /// Notes that it did not end at once. Returns what ends when it is interrupted.
     pub(crate) fn wait(&self, unique: u64) -> oneshot::Receiver<()> {
         let (tell, told) = oneshot::channel();
-        let mut calls = self.lock();
-        let before = calls.insert(unique, State::Waiting(tell));
+        let before = self.lock().insert(unique, State::Waiting(tell));
         if matches!(before, Some(State::Interrupted)) {
-            interrupt(calls.get_mut(&unique));
+            self.interrupt(unique);
         }
         told
     }
@@ -40,7 +39,16 @@ impl Pending {
     /// Tells a request that its program was interrupted. Returns whether there is such
     /// a request: if not, it is over, or another thread is just about to begin it.
     pub(crate) fn interrupt(&self, unique: u64) -> bool {
-        interrupt(self.lock().get_mut(&unique))
+        let before = match self.lock().get_mut(&unique) {
+            Some(state) => std::mem::replace(state, State::Interrupted),
+            None => return false,
+        };
+        // Not under the lock: whoever is woken may end there and then, and say so here.
+        if let State::Waiting(tell) = before {
+            // It may have ended this moment.
+            let _ = tell.send(());
+        }
+        true
     }
 
     /// Notes that a request is answered.
@@ -51,15 +59,6 @@ impl Pending {
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, State>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn interrupt(state: Option<&mut State>) -> bool {
-    let Some(state) = state else { return false };
-    if let State::Waiting(tell) = std::mem::replace(state, State::Interrupted) {
-        // It may have ended this moment.
-        let _ = tell.send(());
-    }
-    true
 }
 
 #[cfg(test)]

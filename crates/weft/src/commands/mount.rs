@@ -79,6 +79,8 @@ fn forget_log() {
 }
 
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
+    // Files that a node lends take descriptors here.
+    weft_sys::net::raise_descriptor_limit();
     let shown = progress::waiting(context, "mounting");
     let place = context.place()?;
     let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;

@@ -167,6 +167,9 @@ fn only_a_mount_of_weft_is_unmounted_and_one_in_use_names_the_way_out() {
 /// Bytes of a file of several of a mount's windows, the last of them short.
 const LARGE: usize = (9 << 20) + 12_345;
 
+/// Bytes of a file that one answer has room for.
+const MEDIUM: usize = 500_000;
+
 /// A user who does not run the node, and has a name on every machine: `fusermount3` asks for that.
 const OTHER: u32 = 1;
 
@@ -198,6 +201,13 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
     node.sh("printf new | dd of=mnt/large bs=1 seek=5000000 conv=notrunc status=none");
     bytes[5_000_000..5_000_003].copy_from_slice(b"new");
     same(node.as_user("cmp"), &at, &bytes);
+
+    // Who reads one version has its bytes: by the time it read a file that was lent, that could be another.
+    node.write("medium", &noise(6, MEDIUM));
+    node.run(&["cp", "medium", "weft:/medium"]).ok();
+    let reads = format!("{} cat /medium | cmp - medium", weft().display());
+    let sent = sent_for(&node, || assert_eq!(node.sh(&reads), ""));
+    assert!(sent >= MEDIUM as f64, "only {sent} bytes were sent");
     if !rustix::process::geteuid().is_root() {
         return not_run("mounting::lent to others", "root is needed to be somebody else");
     }
@@ -217,4 +227,33 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
     assert!(sent >= LARGE as f64, "only {sent} bytes were sent");
     signal(&mount, rustix::process::Signal::TERM);
     wait(&mut mount);
+}
+
+#[test]
+fn what_was_read_ahead_of_a_file_that_is_open_and_not_read_any_more_keeps_no_descriptor() {
+    if !have("mounting::idle", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    node.write("large", &noise(7, LARGE));
+    node.run(&["cp", "large", "weft:/large"]).ok();
+    node.mount("mnt");
+    let standing = node.run(&["--json", "status", "mnt"]).ok();
+    let standing: serde_json::Value = serde_json::from_str(&standing).expect("one object");
+    let pid = standing["standing"]["pid"].as_str().expect("a number");
+    let objects = || {
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").flatten();
+        let to = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        to.filter(|to| to.starts_with(node.path("data"))).count()
+    };
+    let mut reads = node.as_user("sh");
+    let reads = reads.args(["-c", "exec < mnt/large; head -c 3000000 >/dev/null; echo read; exec sleep 600"]);
+    let mut reads = reads.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    let out = reads.stdout.take().expect("piped");
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    assert!(objects() > 0, "it reads ahead");
+    soon("they are dropped", || objects() == 0);
+    signal(&reads, rustix::process::Signal::KILL);
+    wait(&mut reads);
 }

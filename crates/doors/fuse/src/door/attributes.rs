@@ -10,6 +10,7 @@ use weft_core::{Error, ErrorKind, Rights, Time, limits};
 use super::{Door, Outcome, done, permissions, refuse, without_set_id};
 use crate::abi::request::SetAttrIn;
 use crate::abi::{fattr, reply};
+use crate::ahead::Moving;
 use crate::errno::Failure;
 
 /// Bytes in one of the blocks that `statfs` counts.
@@ -45,6 +46,7 @@ impl Door {
         let at = self.at(node)?;
         self.check_owner(node, asked).await?;
         let mut set = wanted(asked);
+        let _moving = set.size.map(|_| Moving::new(self.nodes.moves(node)));
         let mut attr = None;
         // An open file may be cut by whoever opened it, whatever its mode says now.
         if let (Some(size), Some(handle)) = (set.size, asked.handle) {

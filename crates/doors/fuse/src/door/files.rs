@@ -7,6 +7,7 @@ use bytes::Bytes;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use tokio::runtime::Handle as Runtime;
+use tokio::sync::watch as signal;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
     At, BytesSource, Call, Make, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt,
@@ -15,7 +16,7 @@ use weft_core::{Error, ErrorKind, Rights, limits};
 
 use super::{Door, Outcome, Reply, Undo, done, permissions, refuse};
 use crate::abi::{fopen, mark, open, reply};
-use crate::ahead::{Asked, Now};
+use crate::ahead::{Asked, Moving, Now};
 use crate::errno::Failure;
 use crate::handles::Handle;
 use crate::nodes::Kept;
@@ -28,6 +29,7 @@ const SEEK_HOLE: u32 = 4;
 impl Door {
     pub(super) async fn open(self: &Arc<Self>, node: u64, flags: u32, kill_privileges: bool) -> Outcome {
         let truncate = flags & open::TRUNCATE != 0;
+        let _moving = truncate.then(|| Moving::new(self.nodes.moves(node)));
         let (opened, rights) = self.open_with(&self.at(node)?, flags, None).await?;
         let kept = self.nodes.opened(node, &opened.attr);
         // What was cached of it is of another state, and a program that opens after a
@@ -109,11 +111,11 @@ impl Door {
     async fn windowed(&self, handle: &Handle, at: u64, size: u64) -> Result<Vec<Piece>, Error> {
         let call = self.call();
         let alone = Range { at, length: Some(size) };
-        if let Asked::Here(pieces) = handle.ahead.ask(at, size, self.as_of(handle), &self.ahead_room) {
-            return Ok(pieces);
-        }
-        if size < limits::MOUNT_AHEAD_FROM as u64 {
-            return pull(handle, &call, alone).await;
+        match handle.ahead.ask(at, size, self.as_of(handle), &self.ahead_room) {
+            Asked::Here(pieces) => return Ok(pieces),
+            Asked::Alone => return pull(handle, &call, alone).await,
+            // Somebody may be fetching it.
+            Asked::Fetch(_) => {}
         }
         let turn = handle.ahead.turn().await;
         let as_of = self.as_of(handle);
@@ -126,7 +128,7 @@ impl Door {
             }
         };
         match pull(handle, &call, fetch.range).await {
-            Ok(pieces) => Ok(handle.ahead.keep(fetch, pieces, as_of, (at, size), &self.ahead_room)),
+            Ok(pieces) => Ok(handle.ahead.keep(fetch, pieces, as_of, (at, size))),
             // What was not asked for may be what failed.
             Err(_) => pull(handle, &call, alone).await,
         }
@@ -140,9 +142,26 @@ impl Door {
         onward::begin(&Runtime::current(), async move {
             let _turn = turn;
             if let Ok(pieces) = pull(&handle, &door.call(), fetch.range).await {
-                handle.ahead.keep(fetch, pieces, as_of, (0, 0), &door.ahead_room);
+                handle.ahead.keep(fetch, pieces, as_of, (0, 0));
             }
         });
+    }
+
+    /// Drops windows of files that are open and not read any more, until the mount has ended: they hold descriptors, and
+    /// room that others could use.
+    pub(crate) async fn forget_windows(self: Arc<Self>, mut ended: signal::Receiver<bool>) {
+        let forget = async {
+            loop {
+                self.ahead_room.taken().await;
+                tokio::time::sleep(limits::MOUNT_AHEAD_KEPT).await;
+                let now = self.clock.tick();
+                self.handles.each(|handle| handle.ahead.forget_old(now));
+            }
+        };
+        tokio::select! {
+            () = forget => {}
+            _ = ended.wait_for(|ended| *ended) => {}
+        }
     }
 
     fn as_of(&self, handle: &Handle) -> Now {
@@ -162,6 +181,7 @@ impl Door {
         // appended to.
         let append = flags & open::APPEND != 0 && marks & mark::WRITE_CACHE == 0;
         let place = if append { WriteAt::End } else { WriteAt::Offset(at) };
+        let _moving = Moving::new(handle.moves.clone());
         let written = handle.file.write(&self.call(), place, &mut BytesSource::new(bytes)).await?;
         handle.written.wrote(written.verifier);
         self.changed(handle.node, &written.file);
@@ -201,6 +221,7 @@ impl Door {
             _ => return refuse(Errno::OPNOTSUPP),
         };
         let handle = self.handles.find(handle)?;
+        let _moving = Moving::new(handle.moves.clone());
         let change = handle.file.shape(&self.call(), shape).await?;
         self.changed(handle.node, &change);
         done()
@@ -231,6 +252,7 @@ impl Door {
         // Whoever asks for more is told how much it was, and asks again for the rest.
         let length = length.min(limits::MOUNT_COPY_BYTES_MAX);
         let range = Range { at: from.1, length: Some(length) };
+        let _moving = Moving::new(self.nodes.moves(to.0));
         match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
             Ok(copied) => {
                 self.changed(to.0, &copied.file);

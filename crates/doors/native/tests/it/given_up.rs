@@ -58,6 +58,11 @@ fn a_file_whose_opening_nobody_waits_for_any_more_is_not_kept_open() {
         let how = OpenHow { need: Rights::READ, ..OpenHow::default() };
         let at = f();
         assert!(remote.open(&call, &at, &how).now_or_never().is_none(), "the answer is still to come");
+        let mut answered = Box::pin(remote.open(&call, &at, &how));
+        assert!(answered.as_mut().now_or_never().is_none(), "so is this one's");
+        sys.sleep(MOMENT).await;
+        // It has come, and nobody looks.
+        drop(answered);
         sys.sleep(MOMENT).await;
         remote.remove(&call, &f(), Expect::Any, &Guard::NONE).await.expect("it is removed");
         let left = remote.walk(&call, &At::id(id), Want::default()).await;
