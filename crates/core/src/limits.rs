@@ -158,6 +158,9 @@ pub const SWEEP_EVERY: Duration = Duration::from_secs(3600);
 
 /// Bytes in one piece of a transfer: rights and seals are re-checked per piece.
 pub const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Bytes of a piece that are read and written in one go where they go through this process: less than a processor's own
+/// second-level cache.
+pub const PIECE_PART_BYTES: usize = 128 << 10;
 /// Bytes covered by one checksum of an object.
 pub const SEAL_BLOCK_BYTES: u64 = 1 << 20;
 /// Digests of blocks in one answer.

@@ -14,12 +14,14 @@ use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, Time, limits};
 use weft_sys::net::{Passing, Peer, Socket};
+use weft_sys::shared_buffer::is_lent_memory;
 use weft_sys::{Pump, Sys, Task, process};
 
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
 use crate::lent;
 use crate::message::{
-    Answer, CallBody, CallHeader, Lent, ToClient, ToServer, VERSION, VERSION_OLDEST, Welcome,
+    Answer, CallBody, CallHeader, Lent, ToClient, ToServer, VERSION, VERSION_OLDEST, WRITE_LENT_SINCE,
+    Welcome,
 };
 use crate::source::RemoteSource;
 
@@ -35,9 +37,11 @@ pub struct Connection(Arc<Shared>);
 
 struct Shared {
     sys: Sys,
-    out: mpsc::Sender<Frame>,
+    out: mpsc::Sender<Leaving>,
     /// Writes what is put there.
     writer: Pump,
+    /// Whether memory may be lent to the server.
+    lends: bool,
     streams: Arc<Mutex<Streams>>,
     welcome: Welcome,
     reader: Task<()>,
@@ -51,6 +55,12 @@ impl Drop for Shared {
     }
 }
 
+/// The ways of descriptors over a local socket.
+struct Ways {
+    borrows: Arc<Passing>,
+    lends: Arc<Passing>,
+}
+
 /// Numbers below mean the connection itself and anyone.
 const NUMBERS_FROM: u32 = 2;
 
@@ -61,6 +71,19 @@ const STREAM_FRAMES: usize = 1024;
 /// Messages that may wait for room: of all files and calls that may be dropped at once. What is
 /// beyond ends with its session.
 const UNSAID_MAX: usize = limits::SESSION_OPENS_MAX + limits::RPC_CALLS_MAX;
+
+/// A frame in the queue.
+struct Leaving {
+    frame: Frame,
+    /// Memory that goes along.
+    lent: Option<OwnedFd>,
+}
+
+impl From<Frame> for Leaving {
+    fn from(frame: Frame) -> Self {
+        Self { frame, lent: None }
+    }
+}
 
 #[derive(Default)]
 struct Streams {
@@ -104,22 +127,18 @@ impl Connection {
         Self::open_over(sys, line, None, until).await
     }
 
-    /// The same over a socket of this machine, by which a server of this process's uid may lend files. A file of
-    /// another's could be one that never answers.
+    /// The same over a socket of this machine, by which a server of this process's uid may lend files and be lent memory.
+    /// A file of another's could be one that never answers.
     pub async fn open_local(sys: &Sys, socket: Socket, until: Deadline) -> Result<Self> {
         if socket.peer() != Peer::Uid(process::uid()) {
             return Self::open_over(sys, socket, None, until).await;
         }
-        let (socket, passing) = socket.borrowing();
-        Self::open_over(sys, socket, Some(passing), until).await
+        let (socket, borrows) = socket.borrowing();
+        let (socket, lends) = socket.lending();
+        Self::open_over(sys, socket, Some(Ways { borrows, lends }), until).await
     }
 
-    async fn open_over(
-        sys: &Sys,
-        line: impl Line,
-        passing: Option<Arc<Passing>>,
-        until: Deadline,
-    ) -> Result<Self> {
+    async fn open_over(sys: &Sys, line: impl Line, ways: Option<Ways>, until: Deadline) -> Result<Self> {
         let (from, mut to) = tokio::io::split(line);
         let mut frames = FrameReader::new(from);
         let hello = ToServer::Hello { oldest: VERSION_OLDEST, newest: VERSION };
@@ -135,11 +154,13 @@ impl Connection {
         let welcome = sys.within(until, greet).await?;
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let streams = Arc::<Mutex<Streams>>::default();
-        let (writer, _) = Pump::new(sys, write_all(sys.clone(), to, queue, streams.clone()));
-        let deliver = Deliver { streams: streams.clone(), out: out.clone(), passing };
+        let (borrows, lending) = ways.map(|ways| (ways.borrows, ways.lends)).unzip();
+        let lends = lending.is_some() && welcome.version >= WRITE_LENT_SINCE;
+        let (writer, _) = Pump::new(sys, write_all(sys.clone(), to, queue, streams.clone(), lending));
+        let deliver = Deliver { streams: streams.clone(), out: out.clone(), borrows };
         let reader = sys.spawn(read_all(sys.clone(), frames, deliver));
         let numbers = AtomicU32::new(NUMBERS_FROM);
-        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, writer, streams, welcome, reader, numbers })))
+        Ok(Self(Arc::new(Shared { sys: sys.clone(), out, writer, lends, streams, welcome, reader, numbers })))
     }
 
     /// Returns what the server said of itself.
@@ -175,7 +196,10 @@ impl Connection {
     /// Sends a message that belongs to no call without waiting: for what is said while something
     /// is being dropped. It goes when there is room.
     pub fn tell_soon(&self, message: &ToServer) {
-        self.streams().tell_soon(&self.0.out, Frame::new(0, message, Bytes::new()));
+        let frame = Frame::new(0, message, Bytes::new());
+        if let Err(TrySendError::Full(leaving)) = self.0.writer.bring(|| self.0.out.try_send(frame.into())) {
+            self.streams().tell_soon(&self.0.out, leaving.frame);
+        }
     }
 
     /// Begins or resumes a session under a number of our choice.
@@ -209,6 +233,31 @@ impl Connection {
         let answered = async {
             let (answer, came) = self.start(header, body, payload).await?.reply().await?;
             Ok((answer, came.bytes))
+        };
+        self.0.sys.within(heard_by(until), answered).await
+    }
+
+    /// Returns the memory that all bytes of a write lie in, and where, if it can be lent to the server.
+    pub(crate) fn lendable(&self, pieces: &[Piece]) -> Option<(OwnedFd, u64, u32)> {
+        let [Piece::File { file, at, length }] = pieces else { return None };
+        if !self.0.lends || (*length as u64) < limits::RPC_LEND_FROM {
+            return None;
+        }
+        let memory = file.descriptor().filter(|file| is_lent_memory(*file, at + *length as u64))?;
+        Some((memory.try_clone_to_owned().ok()?, *at, *length as u32))
+    }
+
+    /// Makes a call that `memory` goes along with, and waits for its answer.
+    pub(crate) async fn call_lending(
+        &self,
+        header: CallHeader,
+        body: CallBody,
+        memory: OwnedFd,
+        until: Deadline,
+    ) -> Result<Answer> {
+        let answered = async {
+            let mut stream = self.start_with(header, body, Bytes::new(), Some(memory)).await?;
+            stream.reply().await.map(|(answer, _)| answer)
         };
         self.0.sys.within(heard_by(until), answered).await
     }
@@ -258,6 +307,16 @@ impl Connection {
     }
 
     async fn start(&self, header: CallHeader, body: CallBody, payload: Bytes) -> Result<Stream> {
+        self.start_with(header, body, payload, None).await
+    }
+
+    async fn start_with(
+        &self,
+        header: CallHeader,
+        body: CallBody,
+        payload: Bytes,
+        lent: Option<OwnedFd>,
+    ) -> Result<Stream> {
         let (messages, incoming) = mpsc::channel(STREAM_FRAMES);
         let (failed, failure) = watch::channel(None);
         let number = {
@@ -274,15 +333,20 @@ impl Connection {
         };
         let opens_in = matches!(body, CallBody::Open(..)).then_some(header.session);
         let stream = Stream { connection: self.clone(), number, incoming, failure, opens_in, done: false };
-        stream.connection.send(Frame::new(number, &ToServer::Call { header, body }, payload)).await?;
+        let frame = Frame::new(number, &ToServer::Call { header, body }, payload);
+        stream.connection.send_with(Leaving { frame, lent }).await?;
         Ok(stream)
     }
 
     async fn send(&self, frame: Frame) -> Result<()> {
+        self.send_with(frame.into()).await
+    }
+
+    async fn send_with(&self, leaving: Leaving) -> Result<()> {
         // Written here and now, if the line takes it: whoever calls would only wait for the writer to wake.
-        match self.0.writer.bring(|| self.0.out.try_send(frame)) {
+        match self.0.writer.bring(|| self.0.out.try_send(leaving)) {
             Ok(()) => Ok(()),
-            Err(TrySendError::Full(frame)) => self.0.out.send(frame).await.map_err(|_| self.why()),
+            Err(TrySendError::Full(leaving)) => self.0.out.send(leaving).await.map_err(|_| self.why()),
             Err(TrySendError::Closed(_)) => Err(self.why()),
         }
     }
@@ -307,16 +371,16 @@ impl Streams {
     }
 
     /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
-    fn tell_soon(&mut self, out: &mpsc::Sender<Frame>, frame: Frame) {
-        if let Err(TrySendError::Full(frame)) = out.try_send(frame)
+    fn tell_soon(&mut self, out: &mpsc::Sender<Leaving>, frame: Frame) {
+        if let Err(TrySendError::Full(leaving)) = out.try_send(frame.into())
             && self.unsaid.len() < UNSAID_MAX
         {
-            self.unsaid.push(frame);
+            self.unsaid.push(leaving.frame);
         }
     }
 
     /// Notes the answer to an open, if that is one which nobody waits for any more: what it brought is given back.
-    fn give_back(&mut self, stream: u32, opened: Option<u32>, out: &mpsc::Sender<Frame>) {
+    fn give_back(&mut self, stream: u32, opened: Option<u32>, out: &mpsc::Sender<Leaving>) {
         if let (Some(session), Some(file)) = (self.opens_given_up.remove(&stream), opened) {
             self.tell_soon(out, Frame::new(0, &ToServer::Drop { session, file }, Bytes::new()));
         }
@@ -502,12 +566,13 @@ fn closed() -> Error {
 async fn write_all(
     sys: Sys,
     to: impl AsyncWrite + Unpin,
-    mut queue: mpsc::Receiver<Frame>,
+    mut queue: mpsc::Receiver<Leaving>,
     streams: Arc<Mutex<Streams>>,
+    lends: Option<Arc<Passing>>,
 ) {
     let mut frames = FrameWriter::new(to);
-    while let Some(frame) = queue.recv().await {
-        if write_waiting(&mut frames, frame, &mut queue, &streams).await.is_err() {
+    while let Some(leaving) = queue.recv().await {
+        if write_waiting(&mut frames, leaving, &mut queue, (&streams, lends.as_deref())).await.is_err() {
             // The reader meets the same end, and says why to those who wait. Whoever fails to
             // send meanwhile must find that the line has ended.
             let found = || Closed { why: (&closed()).into(), since: sys.clock().now() };
@@ -520,13 +585,18 @@ async fn write_all(
 /// Writes a frame and all that wait behind it.
 async fn write_waiting(
     frames: &mut FrameWriter<impl AsyncWrite + Unpin>,
-    first: Frame,
-    queue: &mut mpsc::Receiver<Frame>,
-    streams: &Mutex<Streams>,
+    first: Leaving,
+    queue: &mut mpsc::Receiver<Leaving>,
+    (streams, lends): (&Mutex<Streams>, Option<&Passing>),
 ) -> Result<()> {
     let mut next = Some(first);
-    while let Some(frame) = next {
+    while let Some(Leaving { frame, lent }) = next {
+        let goes_along = lent.zip(lends).map(|(memory, lends)| lends.add(memory));
         frames.add(&frame).await?;
+        // More than go with one byte would come too late.
+        if goes_along.is_some() {
+            frames.flush().await?;
+        }
         let unsaid = std::mem::take(&mut lock(streams).unsaid);
         for unsaid in unsaid {
             frames.add(&unsaid).await?;
@@ -555,8 +625,8 @@ async fn read_all(sys: Sys, mut frames: FrameReader<impl AsyncRead + Unpin>, del
 /// Brings what is read to those who wait for it.
 struct Deliver {
     streams: Arc<Mutex<Streams>>,
-    out: mpsc::Sender<Frame>,
-    passing: Option<Arc<Passing>>,
+    out: mpsc::Sender<Leaving>,
+    borrows: Option<Arc<Passing>>,
 }
 
 impl Deliver {
@@ -565,8 +635,8 @@ impl Deliver {
         let ToClient::Reply(reply) = message else { return Ok(Vec::new()) };
         let Ok(Answer::Lent(parts)) = &**reply else { return Ok(Vec::new()) };
         let missing = || Error::invalid("the server said that it lent files, and did not");
-        let passing = self.passing.as_ref().ok_or_else(missing)?;
-        (0..Lent::descriptors(parts)).map(|_| passing.take().ok_or_else(missing)).collect()
+        let borrows = self.borrows.as_ref().ok_or_else(missing)?;
+        (0..Lent::descriptors(parts)).map(|_| borrows.take().ok_or_else(missing)).collect()
     }
 
     fn deliver(&self, frame: &Frame) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Frames: a typed message, and bytes behind it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -173,8 +173,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Reads until `wanted` bytes are there. `false` if there was nothing at all.
     async fn fill(&mut self, wanted: usize) -> Result<bool> {
         while self.buffer.len() < wanted {
-            self.buffer.reserve((wanted - self.buffer.len()).max(READ_AHEAD));
-            let read = self.from.read_buf(&mut self.buffer).await;
+            // No more than that, however much room is there: some lines fill it with zeros first.
+            let room = (wanted - self.buffer.len()).max(READ_AHEAD);
+            self.buffer.reserve(room);
+            let read = self.from.read_buf(&mut (&mut self.buffer).limit(room)).await;
             let read =
                 read.map_err(|e| Error::new(ErrorKind::Unavailable, "the connection broke").caused_by(e))?;
             if read == 0 {

@@ -27,11 +27,13 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 9;
+pub const VERSION: u16 = 10;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 /// The version since which a client understands [`Answer::Lent`].
 pub const LENT_SINCE: u16 = 9;
+/// The version since which a node understands [`FileAsk::WriteLent`].
+pub const WRITE_LENT_SINCE: u16 = 10;
 
 /// What a client sends. The stream number in the frame says which call it belongs to;
 /// 0 belongs to none.
@@ -208,6 +210,16 @@ pub enum FileAsk {
     Close,
     /// `digests`, from a block on. From version 2 on.
     Digests(u64),
+    /// `write` of bytes that lie in memory of the client's, whose descriptor goes along. Only a process of the node's own uid
+    /// on a local socket may. The memory is the client's again once it is answered. From version 10 on.
+    WriteLent {
+        /// Where to.
+        at: WriteAt,
+        /// Where in that memory they begin.
+        from: u64,
+        /// How many; 1 to [`limits::PIECE_BYTES_MAX`].
+        length: u32,
+    },
 }
 
 /// A method of a stage.

@@ -14,6 +14,7 @@
 //!        │  Pump    a task that whoever brings it work may drive
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
 //!   net  ── sockets, with `sendfile`           tokio
+//!   SharedBuffer ── memory that another process may be lent (real only)
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
 //!   Folder ── a directory of people: no link below it is followed (real only)
 //!   Beneath ── one that is served in place: nothing leads out of it (real only)
@@ -40,6 +41,7 @@ pub mod net;
 pub mod process;
 pub mod pump;
 pub mod random;
+pub mod shared_buffer;
 pub mod task;
 pub mod trace;
 pub mod users;
@@ -55,6 +57,7 @@ pub use disk::{Disk, DiskFile, FileSize, FlushSite, Open, RealDisk, ShadowDisk, 
 pub use folder::{Folder, Seen, Sort};
 pub use pump::Pump;
 pub use random::{OsRandom, Random, SeededRandom};
+pub use shared_buffer::SharedBuffer;
 pub use task::{Task, simulate};
 
 /// Clock, randomness, tasks and timers of one process, real or simulated. Cheap to clone.

@@ -41,7 +41,7 @@ pub use file_system::{
 };
 pub use held::HeldLocks;
 pub use lock::{Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
-pub use source::{BytesSource, OpenedFile, Piece, Source, Stopped, collect};
+pub use source::{BytesSource, OpenedFile, Piece, Source, Stopped, collect, joined, pieces};
 pub use watch::{Change, ChangeKind, ChangeSeq, Changes};
 pub use whole::{Whole, put_whole};
 

@@ -73,6 +73,23 @@ impl Piece {
         Ok(buffer.into())
     }
 
+    /// Shows the bytes, those that are still in a file in parts: as few at a time as stay in what a processor has for
+    /// itself. Fails as [`Self::into_bytes`] does, or with what `show` fails with.
+    pub fn each_part(&self, mut show: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        if let Self::Bytes(bytes) = self {
+            return show(bytes);
+        }
+        let mut buffer = vec![0; limits::PIECE_PART_BYTES.min(self.length())];
+        let mut rest = Some(self.clone());
+        while let Some(mut part) = rest {
+            rest = part.split_off(limits::PIECE_PART_BYTES);
+            let bytes = &mut buffer[..part.length()];
+            part.read_into(bytes)?;
+            show(bytes)?;
+        }
+        Ok(())
+    }
+
     /// Puts the bytes into a buffer that has their length. Fails as [`Self::into_bytes`] does.
     pub fn read_into(&self, buffer: &mut [u8]) -> Result<()> {
         let (file, at) = match self {
@@ -128,26 +145,32 @@ pub trait Source: Send {
     fn yield_turn(&mut self) {}
 }
 
-/// A source of bytes that are in memory already. Nothing stops it.
+/// A source of bytes that are there already. Nothing stops it.
 #[derive(Debug, Default)]
-pub struct BytesSource(Bytes);
+pub struct BytesSource(Option<Piece>);
 
 impl BytesSource {
     /// Makes a source of these bytes.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
-        Self(bytes.into())
+        Self(Some(bytes.into()).filter(|bytes| !bytes.is_empty()).map(Piece::Bytes))
+    }
+
+    /// Makes a source of one piece, however long that is.
+    pub fn of(piece: Piece) -> Self {
+        Self(Some(piece))
     }
 }
 
 #[async_trait]
 impl Source for BytesSource {
     async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
-        let length = self.0.len().min(max).min(limits::PIECE_BYTES_MAX);
-        Ok((length > 0).then(|| Piece::Bytes(self.0.split_to(length))))
+        let Some(mut piece) = self.0.take() else { return Ok(None) };
+        self.0 = piece.split_off(max.clamp(1, limits::PIECE_BYTES_MAX));
+        Ok(Some(piece))
     }
 
     fn length(&self) -> Option<u64> {
-        Some(self.0.len() as u64)
+        Some(self.0.as_ref().map_or(0, |piece| piece.length() as u64))
     }
 
     fn stopped(&self) -> Stopped {
@@ -155,14 +178,32 @@ impl Source for BytesSource {
     }
 }
 
-/// Pulls a source to its end into memory. Fails with `TooLarge` beyond `max` bytes.
-pub async fn collect(source: &mut dyn Source, max: usize) -> Result<Bytes> {
-    let mut bytes = Vec::new();
+/// Pulls a source to its end. Fails with `TooLarge` beyond `max` bytes.
+pub async fn pieces(source: &mut dyn Source, max: usize) -> Result<Vec<Piece>> {
+    let (mut pieces, mut length) = (Vec::with_capacity(1), 0);
     while let Some(piece) = source.next(limits::PIECE_BYTES_MAX).await? {
-        if bytes.len() + piece.length() > max {
+        length += piece.length();
+        if length > max {
             return Err(Error::new(ErrorKind::TooLarge, "there are more bytes than may be held in memory"));
         }
+        pieces.push(piece);
+    }
+    Ok(pieces)
+}
+
+/// Returns the bytes of pieces, one after the other. Fails as [`Piece::into_bytes`] does.
+pub fn joined(mut pieces: Vec<Piece>) -> Result<Bytes> {
+    if pieces.len() <= 1 {
+        return pieces.pop().map_or(Ok(Bytes::new()), Piece::into_bytes);
+    }
+    let mut bytes = Vec::with_capacity(pieces.iter().map(Piece::length).sum());
+    for piece in pieces {
         bytes.extend_from_slice(&piece.into_bytes()?);
     }
     Ok(bytes.into())
+}
+
+/// Pulls a source to its end into memory. Fails with `TooLarge` beyond `max` bytes.
+pub async fn collect(source: &mut dyn Source, max: usize) -> Result<Bytes> {
+    joined(pieces(source, max).await?)
 }

@@ -9,18 +9,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{BufMut, Bytes};
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use weft_core::form::Piece;
-use weft_core::{Error, ErrorKind, Result, limits};
+use weft_core::{Error, ErrorKind, Result};
 
-use crate::abi::{IN_HEADER_BYTES, OUT_HEADER_BYTES, WRITE_IN_BYTES, notify};
-
-/// Bytes the kernel may send at once, the largest write; more than any piece has.
-const BUFFER_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES + limits::MOUNT_WRITE_BYTES_MAX;
+use crate::abi::{OUT_HEADER_BYTES, notify};
 
 /// The kernel's end of one mount.
 pub(crate) struct Device {
@@ -205,63 +200,4 @@ fn refused(op: &'static str, mountpoint: &Path, said: &str) -> Error {
     let said = said.trim().lines().last().unwrap_or("fusermount3 gave no reason").to_owned();
     let kind = if said.contains("busy") { ErrorKind::Busy } else { ErrorKind::NotPermitted };
     Error::new(kind, said).op(op).about(mountpoint.display())
-}
-
-/// Buffers for requests and for what is read from files, used again and again so that the kernel always writes into
-/// memory that is there already.
-#[derive(Default)]
-pub(crate) struct Buffers {
-    idle: Mutex<Vec<Vec<u8>>>,
-}
-
-impl Buffers {
-    /// Returns a buffer with room for the largest request, and for any piece.
-    pub(crate) fn take(&self) -> Vec<u8> {
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        idle.unwrap_or_else(|| vec![0; BUFFER_BYTES])
-    }
-
-    /// Returns the part of a buffer after its header as bytes that give the buffer
-    /// back when the last of them goes.
-    pub(crate) fn lend(self: &Arc<Self>, buffer: Vec<u8>, size: usize) -> Bytes {
-        self.lent(buffer, IN_HEADER_BYTES..size)
-    }
-
-    /// Returns a piece's bytes, read into a buffer if they are in a file. Fails as [`Piece::into_bytes`] does.
-    pub(crate) fn fill(self: &Arc<Self>, piece: Piece) -> Result<Bytes> {
-        let length = piece.length();
-        match piece {
-            Piece::Bytes(bytes) => Ok(bytes),
-            Piece::File { .. } => {
-                let mut buffer = self.take();
-                piece.read_into(&mut buffer[..length])?;
-                Ok(self.lent(buffer, 0..length))
-            }
-        }
-    }
-
-    fn lent(self: &Arc<Self>, buffer: Vec<u8>, part: std::ops::Range<usize>) -> Bytes {
-        Bytes::from_owner(Lent { buffer, part, home: self.clone() })
-    }
-}
-
-struct Lent {
-    buffer: Vec<u8>,
-    part: std::ops::Range<usize>,
-    home: Arc<Buffers>,
-}
-
-impl AsRef<[u8]> for Lent {
-    fn as_ref(&self) -> &[u8] {
-        &self.buffer[self.part.clone()]
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        let mut idle = self.home.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < limits::MOUNT_BUFFERS_KEPT {
-            idle.push(std::mem::take(&mut self.buffer));
-        }
-    }
 }

@@ -17,7 +17,8 @@ use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
 use crate::abi::request::{Header, Request, Subject};
 use crate::abi::{self, mode};
 use crate::ahead::AheadRoom;
-use crate::device::{Buffers, Device};
+use crate::buffers::{Buffers, Lent};
+use crate::device::Device;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
@@ -130,11 +131,17 @@ impl Door {
         }
     }
 
-    /// Answers one request, and notes why it failed for whoever asks later.
-    pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes) -> Outcome {
+    /// Answers one request, and notes why it failed for whoever asks later. `lent` is the buffer that its body lies in, if
+    /// that came along.
+    pub(crate) async fn handle(
+        self: Arc<Self>,
+        header: Header,
+        body: Bytes,
+        lent: Option<Arc<Lent>>,
+    ) -> Outcome {
         let request = Request::read(header.opcode, body)?;
         let subject = request.subject();
-        let outcome = self.answer(header.node, request).await;
+        let outcome = self.answer(header.node, request, lent).await;
         if let Err(failure) = &outcome
             && let Some(error) = failure.error()
         {
@@ -143,7 +150,7 @@ impl Door {
         outcome
     }
 
-    async fn answer(self: &Arc<Self>, node: u64, request: Request) -> Outcome {
+    async fn answer(self: &Arc<Self>, node: u64, request: Request, lent: Option<Arc<Lent>>) -> Outcome {
         match request {
             Request::Lookup { name } => self.lookup(node, name).await,
             Request::GetAttr { handle } => self.get_attr(node, handle).await,
@@ -162,7 +169,7 @@ impl Door {
             Request::Create { name, flags, mode } => self.create(node, name, flags, mode).await,
             Request::Read { handle, at, size, flags } => self.read(handle, (at, size), flags).await,
             Request::Write { handle, at, marks, flags, bytes } => {
-                self.write(handle, at, marks, flags, bytes).await
+                self.write((handle, at), (marks, flags), bytes, lent).await
             }
             Request::Flush { owner } => self.flush(node, owner).await,
             Request::Release { handle } => self.release(handle).await,

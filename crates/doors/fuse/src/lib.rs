@@ -10,7 +10,7 @@
 //!                └──── forget what others changed ◀─ watch ◀─ change feed
 //! ```
 //!
-//! `abi` knows the kernel's layouts, `device` the descriptor, `session` how requests run,
+//! `abi` knows the kernel's layouts, `device` the descriptor, `buffers` the memory, `session` how requests run,
 //! `door` what each means in the form, `nodes` and `handles` what the kernel holds, `ahead` what
 //! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
@@ -33,6 +33,7 @@
 
 mod abi;
 mod ahead;
+mod buffers;
 mod device;
 mod door;
 mod editions;
@@ -62,7 +63,8 @@ pub use errno::of_kind as errno_of;
 use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
 use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
-use crate::device::{Buffers, Device, Received};
+use crate::buffers::Buffers;
+use crate::device::{Device, Received};
 use crate::door::{Door, DoorParts};
 use crate::session::Session;
 use crate::watch::Watcher;

@@ -22,6 +22,7 @@ use weft_core::{Error, ErrorKind, limits};
 
 use crate::abi::request::{self, Header, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
+use crate::buffers::{Buffer, Lent};
 use crate::device::Received;
 use crate::door::{Door, Outcome};
 use crate::errno::Failure;
@@ -81,8 +82,8 @@ impl Session {
                 opcode::INTERRUPT => self.interrupt(header.unique, &buffer[IN_HEADER_BYTES..size]),
                 opcode::DESTROY => drop(self.door.device.answer(header.unique, Ok((&[], &[])))),
                 _ => {
-                    let body = self.body(&header, &mut buffer, size);
-                    self.begin(header, body);
+                    let (body, lent) = self.body(&header, &mut buffer, size);
+                    self.begin(header, body, lent);
                 }
             }
         }
@@ -91,12 +92,13 @@ impl Session {
 
     /// Returns a request's bytes beyond its header. A large write takes its buffer
     /// along; everything else is small and copied.
-    fn body(&self, header: &Header, buffer: &mut Vec<u8>, size: usize) -> Bytes {
+    fn body(&self, header: &Header, buffer: &mut Buffer, size: usize) -> (Bytes, Option<Arc<Lent>>) {
         if header.opcode == opcode::WRITE && size >= limits::MOUNT_HANDOVER_BYTES {
             let full = std::mem::replace(buffer, self.door.buffers.take());
-            return self.door.buffers.lend(full, size);
+            let lent = self.door.buffers.lend(full, size);
+            return (lent.bytes(), Some(lent));
         }
-        Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size])
+        (Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size]), None)
     }
 
     fn interrupt(&self, unique: u64, body: &[u8]) {
@@ -108,9 +110,9 @@ impl Session {
         }
     }
 
-    fn begin(self: &Arc<Self>, header: Header, body: Bytes) {
+    fn begin(self: &Arc<Self>, header: Header, body: Bytes, lent: Option<Arc<Lent>>) {
         let ticket = Ticket::new(self.clone(), header);
-        let mut work: Work = Box::pin(self.door.clone().handle(header, body));
+        let mut work: Work = Box::pin(self.door.clone().handle(header, body, lent));
         let mut context = Context::from_waker(Waker::noop());
         let first = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
         match first {

@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use weft_core::attr::Changed;
 use weft_core::form::{
-    BytesSource, Call, Entry, FileSystem, OpenFile, Request, Source, Stage, Wait, dispatch, put_whole,
+    BytesSource, Call, Entry, FileSystem, OpenFile, Piece, Request, Source, Stage, Wait, dispatch, put_whole,
 };
 use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::service::Evidence;
@@ -22,7 +22,7 @@ use weft_sys::Sys;
 use crate::Services;
 use crate::connection::Replies;
 use crate::download::download;
-use crate::held::{Held, Part};
+use crate::held::{Held, Part, busy};
 use crate::sessions::OpenTable;
 use crate::upload::{Inflow, Upload};
 
@@ -35,6 +35,8 @@ pub(crate) struct Calling {
     pub(crate) opens: Arc<OpenTable>,
     /// Bytes that came with the call, if it takes any.
     pub(crate) payload: Bytes,
+    /// Memory of the client's that the call's bytes lie in, if it is such a call.
+    pub(crate) lent: Option<Piece>,
     /// What the call takes of its uid's room, until its answer is made.
     pub(crate) part: Option<Part>,
     pub(crate) held: Arc<Held>,
@@ -148,6 +150,11 @@ impl Calling {
                 let mut data = self.upload(whole);
                 Answer::Written(open.write(&self.call, at, &mut *data).await?)
             }
+            FileAsk::WriteLent { at, length, .. } => {
+                let _room = self.room(length as usize).await?;
+                let lent = self.lent.take().ok_or_else(|| Error::internal("nothing was lent"))?;
+                Answer::Written(open.write(&self.call, at, &mut BytesSource::of(lent)).await?)
+            }
             FileAsk::Shape(shape) => Answer::Wcc(open.shape(call, shape).await?),
             FileAsk::Seek(offset, what) => Answer::Offset(open.seek(call, offset, what).await?),
             FileAsk::Digests(block) => Answer::Digests(open.digests(call, block).await?),
@@ -161,6 +168,12 @@ impl Calling {
             }
             FileAsk::Read(_) => return Err(Error::internal("reads are answered with bytes")),
         })
+    }
+
+    /// Waits for room for bytes that are about to be read.
+    async fn room(&self, bytes: usize) -> Result<Part> {
+        let patience = Deadline::within(self.services.sys.clock(), limits::TRANSFER_IDLE);
+        self.services.sys.within(patience, self.held.incoming(bytes)).await.map_err(busy)
     }
 
     async fn on_stage(&mut self, id: StageId, ask: StageAsk) -> Result<Answer> {
@@ -383,7 +396,10 @@ fn work_of(body: &CallBody) -> Work {
         CallBody::Batch(requests) => requests.first().map_or(Work::Other, work_of_request),
         CallBody::Open(..) | CallBody::Supports(_) => Work::Look,
         CallBody::File(_, FileAsk::Read(_) | FileAsk::Digests(_)) => Work::Read,
-        CallBody::File(_, FileAsk::Write { .. } | FileAsk::Shape(_) | FileAsk::Sync(_)) => Work::Write,
+        CallBody::File(
+            _,
+            FileAsk::Write { .. } | FileAsk::WriteLent { .. } | FileAsk::Shape(_) | FileAsk::Sync(_),
+        ) => Work::Write,
         CallBody::File(..) => Work::Look,
         CallBody::Stage(..) | CallBody::Staged(_) | CallBody::OnStage(..) => Work::Write,
         CallBody::Put(..) | CallBody::PutAll(_) => Work::Write,

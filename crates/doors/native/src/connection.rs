@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use weft_core::form::Stopped;
+use weft_core::form::{Piece, Stopped};
 use weft_core::{Deadline, Error, ErrorKind, ErrorReport, Result, VolumeId, limits};
 use weft_rpc::{
     CallBody, CallHeader, Frame, FrameReader, FrameWriter, LENT_SINCE, Line, ToClient, ToServer, VERSION,
@@ -21,7 +21,8 @@ use weft_sys::{Sys, Task, trace};
 
 use crate::Services;
 use crate::calls::{Calling, Counted};
-use crate::held::{Held, Part, take};
+use crate::held::{Held, Part, busy, take};
+use crate::lend::lent_with;
 use crate::peer::Peer;
 use crate::upload::{Arrived, Intake};
 
@@ -42,19 +43,21 @@ pub async fn serve(services: Arc<Services>, line: impl Line, uid: u32) -> Result
     serve_over(services, line, None, uid).await
 }
 
-/// The same for a process of the node's own uid on this machine: files are lent to it.
+/// The same for a process of the node's own uid on this machine: files are lent to it, and it may lend memory.
 pub async fn serve_own(services: Arc<Services>, socket: Socket, uid: u32) -> Result<()> {
     let (socket, lends) = socket.lending();
-    serve_over(services, socket, Some(lends), uid).await
+    let (socket, borrows) = socket.borrowing();
+    serve_over(services, socket, Some((lends, borrows)), uid).await
 }
 
 async fn serve_over(
     services: Arc<Services>,
     line: impl Line,
-    lends: Option<Arc<Passing>>,
+    passing: Option<(Arc<Passing>, Arc<Passing>)>,
     uid: u32,
 ) -> Result<()> {
     let (from, to) = tokio::io::split(line);
+    let (lends, borrows) = passing.unzip();
     let held = services.uids.of(uid);
     let (mut replies, queue) = Replies::new(services.sys.clone(), held.clone());
     replies.lend_by(lends);
@@ -66,6 +69,7 @@ async fn serve_over(
         replies: replies.clone(),
         streams: Arc::default(),
         held,
+        borrows,
     };
     let outcome = tokio::select! {
         outcome = connection.run(FrameReader::new(from)) => outcome,
@@ -268,6 +272,15 @@ struct Connection {
     replies: Replies,
     streams: Streams,
     held: Arc<Held>,
+    /// By which memory comes along, if it may.
+    borrows: Option<Arc<Passing>>,
+}
+
+/// What came with a call.
+struct Brought {
+    payload: Bytes,
+    part: Part,
+    lent: Option<Piece>,
 }
 
 /// Waits for the next frame, and for room for it. There is no hurry before it begins; then it has
@@ -279,7 +292,6 @@ async fn arrive(
 ) -> Result<Option<(Frame, Part)>> {
     let Some(head) = frames.head().await? else { return Ok(None) };
     let patience = Deadline::within(sys.clock(), limits::TRANSFER_IDLE);
-    let busy = |e| Error::new(ErrorKind::Busy, "your uid makes the node hold as much as it may").caused_by(e);
     let part = sys.within(patience, held.incoming(head.cost())).await.map_err(busy)?;
     let until = Deadline::within(sys.clock(), limits::RPC_FRAME_WITHIN);
     Ok(Some((sys.within(until, frames.rest(head)).await?, part)))
@@ -357,7 +369,8 @@ impl Connection {
                 Ok(())
             }
             ToServer::Call { header, body } => {
-                self.start(frame.stream, &header, body, (frame.payload, part)).await
+                let lent = lent_with(&body, self.borrows.as_deref())?;
+                self.start(frame.stream, &header, body, Brought { payload: frame.payload, part, lent }).await
             }
             ToServer::Data { end } => {
                 self.pass(frame.stream, Arrived::Bytes { bytes: frame.payload, end, part: Some(part) })
@@ -383,7 +396,7 @@ impl Connection {
         stream: u32,
         header: &CallHeader,
         body: CallBody,
-        (payload, part): (Bytes, Part),
+        brought: Brought,
     ) -> Result<()> {
         let refused = {
             let streams = lock(&self.streams);
@@ -417,8 +430,9 @@ impl Connection {
             stream,
             call,
             opens,
-            payload: if takes == Some(Taken::With) { payload } else { Bytes::new() },
-            part: Some(part),
+            payload: if takes == Some(Taken::With) { brought.payload } else { Bytes::new() },
+            lent: brought.lent,
+            part: Some(brought.part),
             held: self.held.clone(),
             inflow,
             given_up,

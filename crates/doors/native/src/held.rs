@@ -66,6 +66,11 @@ impl Held {
     }
 }
 
+/// Says that there was no room in time.
+pub(crate) fn busy(error: Error) -> Error {
+    Error::new(ErrorKind::Busy, "your uid makes the node hold as much as it may").caused_by(error)
+}
+
 /// Waits for room in turn.
 pub(crate) async fn take(room: &Arc<Semaphore>, bytes: usize) -> Result<Part> {
     let count = u32::try_from(bytes).map_err(|_| Error::internal("more than is ever held at once"))?;

@@ -1,17 +1,21 @@
-//! A read that is answered with the files that its bytes lie in, instead of the bytes.
+//! A read that is answered with the files that its bytes lie in, instead of the bytes; and a write whose bytes lie in
+//! memory that its client lends.
 //!
 //! For a process of the node's own uid on the same machine, which could open them itself: rights and seals
 //! were looked at for each piece before it is lent, as they are before one is sent. What is lent can be
-//! read and not written.
+//! read and not written. What is borrowed is read once, a piece at a time, into memory of the node's own: the client may
+//! write there whatever it likes meanwhile.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use weft_core::form::{OpenedFile, Piece, Source};
-use weft_core::{Result, limits};
-use weft_rpc::Lent;
+use weft_core::{Error, Result, limits};
+use weft_rpc::{CallBody, FileAsk, Lent};
+use weft_sys::net::{Borrowed, Passing};
 use weft_sys::process;
+use weft_sys::shared_buffer::is_lent_memory;
 
 /// Parts of one answer, at most; what is beyond them is sent.
 const PARTS_MAX: usize = 16;
@@ -79,6 +83,34 @@ impl Lending {
         self.descriptors.push(descriptor);
         self.files.push(file.clone());
         Some(self.descriptors.len() as u32 - 1)
+    }
+}
+
+/// Takes the memory that a call's bytes lie in, if it is such a call, whatever becomes of it: only the order says whose
+/// it is. Fails with `Invalid` if none came, or something else.
+pub(crate) fn lent_with(body: &CallBody, borrows: Option<&Passing>) -> Result<Option<Piece>> {
+    let CallBody::File(_, FileAsk::WriteLent { from: at, length, .. }) = *body else { return Ok(None) };
+    let wrong = || Error::invalid("the client lent something else than it said");
+    let memory = borrows.and_then(Passing::take).ok_or_else(wrong)?;
+    let length = length as usize;
+    let end = at.checked_add(length as u64).ok_or_else(wrong)?;
+    if length == 0 || length > limits::PIECE_BYTES_MAX || !is_lent_memory(memory.as_fd(), end) {
+        return Err(wrong());
+    }
+    Ok(Some(Piece::File { file: Arc::new(Memory(Borrowed(memory))), at, length }))
+}
+
+/// Memory of a client's. Nobody is told of its descriptor: the machine copies files from each other, and this is to be
+/// read.
+struct Memory(Borrowed);
+
+impl OpenedFile for Memory {
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> std::io::Result<usize> {
+        self.0.read_at(buffer, at)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
     }
 }
 

@@ -61,6 +61,7 @@ fn file_asks() -> Vec<FileAsk> {
         FileAsk::Sync(Range::ALL),
         FileAsk::Close,
         FileAsk::Digests(9),
+        FileAsk::WriteLent { at: WriteAt::Offset(3), from: 80, length: 7 },
     ]
 }
 
@@ -147,8 +148,9 @@ fn every_kind_of_request_is_among_those_that_are_mutated() {
         FileAsk::Sync(_) => 6,
         FileAsk::Close => 7,
         FileAsk::Digests(_) => 8,
+        FileAsk::WriteLent { .. } => 9,
     });
-    assert!(asks.eq(0..9));
+    assert!(asks.eq(0..10));
     let asks = stage_asks().into_iter().map(|ask| match ask {
         StageAsk::Put { .. } => 0,
         StageAsk::Parts(_) => 1,

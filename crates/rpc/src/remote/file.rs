@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Wcc};
 use weft_core::form::{
-    BytesSource, Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect,
+    BytesSource, Call, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, collect, joined,
+    pieces,
 };
 use weft_core::{Error, FileId, Result, limits};
 
@@ -75,8 +76,24 @@ impl OpenFile for RemoteFile {
     }
 
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
-        let whole = fits_one_frame(data);
-        take!(self.send(call, FileAsk::Write { at, whole }, data).await?, Answer::Written(written) => written)
+        if !fits_one_frame(data) {
+            let ask = FileAsk::Write { at, whole: false };
+            return take!(self.send(call, ask, data).await?, Answer::Written(written) => written);
+        }
+        let pieces = pieces(data, limits::PIECE_BYTES_MAX).await?;
+        let (connection, header) = (&self.shared.connection, self.header(call).await?);
+        let body = |ask: FileAsk| CallBody::File(self.file, ask);
+        let answer = match connection.lendable(&pieces) {
+            Some((memory, from, length)) => {
+                let body = body(FileAsk::WriteLent { at, from, length });
+                connection.call_lending(header, body, memory, call.until).await?
+            }
+            None => {
+                let body = body(FileAsk::Write { at, whole: true });
+                connection.call(header, body, joined(pieces)?, call.until).await?.0
+            }
+        };
+        take!(answer, Answer::Written(written) => written)
     }
 
     async fn shape(&self, call: &Call, shape: Shape) -> Result<Wcc> {

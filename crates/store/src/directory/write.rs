@@ -137,7 +137,7 @@ impl Inner {
         };
         let (live, file, now) = (live.clone(), live.file.clone(), self.clock().tick());
         let write = move || {
-            let landed = put(&live, piece, at, begun, passing, now);
+            let landed = put(&live, &piece, at, begun, passing, now);
             drop(gate);
             landed
         };
@@ -207,13 +207,24 @@ fn stretch_ended(at: u64, done: u64, length: u64) -> std::ops::Range<u64> {
 }
 
 /// Writes one piece whose blocks are marked as changed, and notes how it ended.
-fn put(live: &Live, piece: Piece, at: u64, begun: Begun, mut passing: Passing, now: Tick) -> Landed {
+fn put(live: &Live, piece: &Piece, at: u64, begun: Begun, mut passing: Passing, now: Tick) -> Landed {
     let length = piece.length() as u64;
     passing.go_on(begun.before);
     let mut passed: Vec<(u64, Option<Seal>)> = Vec::new();
     let answer = match piece {
-        Piece::Bytes(bytes) => live.file.write_at(&bytes, at).inspect(|()| passed = passing.pass(&bytes, at)),
-        Piece::File { file, at: from, .. } => match live.file.copy_from(&*file, from, at, length) {
+        Piece::Bytes(bytes) => live.file.write_at(bytes, at).inspect(|()| passed = passing.pass(bytes, at)),
+        // What the machine cannot copy by itself. Each part is hashed as it was written: whoever lent it may change it
+        // meanwhile.
+        Piece::File { file, .. } if file.descriptor().is_none() => {
+            let mut at = at;
+            piece.each_part(|part| {
+                live.file.write_at(part, at)?;
+                note(&mut passed, passing.pass(part, at));
+                at += part.len() as u64;
+                Ok(())
+            })
+        }
+        Piece::File { file, at: from, .. } => match live.file.copy_from(&**file, *from, at, length) {
             Ok(copied) if copied == length => Ok(()),
             Ok(_) => Err(Error::new(ErrorKind::Conflict, "the bytes to be written were cut off meanwhile")),
             Err(error) => Err(error),
@@ -221,6 +232,14 @@ fn put(live: &Live, piece: Piece, at: u64, begun: Begun, mut passing: Passing, n
     };
     passing.left(live.state().end_write(begun, answer.is_ok(), &passed, now));
     Landed { passing, answer }
+}
+
+/// Adds the seals of a part to those of what went before it. Of a block that both touch the later one is of all of it.
+fn note(passed: &mut Vec<(u64, Option<Seal>)>, more: Vec<(u64, Option<Seal>)>) {
+    if passed.last().map(|(block, _)| block) == more.first().map(|(block, _)| block) {
+        passed.pop();
+    }
+    passed.extend(more);
 }
 
 #[cfg(test)]

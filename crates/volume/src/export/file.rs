@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::attr::{Attr, Version, Wcc};
 use weft_core::form::{
-    Call, Door, OpenFile, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
+    Call, Door, OpenFile, Piece, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range,
+    digests_of,
 };
 use weft_core::{Error, FileId, Result, Rights, Tick, Time, TraceId, limits};
 use weft_sys::DiskFile;
@@ -118,11 +119,20 @@ impl ExportFile {
     }
 
     /// Writes a piece. Returns where it went.
-    async fn put(&self, at: WriteAt, bytes: Bytes) -> Result<u64> {
+    async fn put(&self, at: WriteAt, piece: Piece) -> Result<u64> {
         let file = self.file.clone();
         let write = move || match at {
-            WriteAt::Offset(at) => file.write_at(&bytes, at).map(|()| at).map_err(Error::unplaced),
-            WriteAt::End => file.append(&bytes).map_err(Error::unplaced),
+            WriteAt::Offset(at) => {
+                let mut next = at;
+                let written = piece.each_part(|part| {
+                    file.write_at(part, next)?;
+                    next += part.len() as u64;
+                    Ok(())
+                });
+                written.map(|()| at).map_err(Error::unplaced)
+            }
+            // In one go: what a program of the machine appends meanwhile would come between.
+            WriteAt::End => file.append(&piece.into_bytes()?).map_err(Error::unplaced),
         };
         let put = self.volume.apart(self.volume.sys_deadline(), write).await;
         self.volume.versions.written(self.id);
@@ -134,8 +144,7 @@ impl ExportFile {
         while let Some(piece) = data.next(limits::PIECE_BYTES_MAX).await? {
             lease.check().await?;
             self.is_open()?;
-            let piece = piece.into_bytes()?;
-            let length = piece.len() as u64;
+            let length = piece.length() as u64;
             let at = match at {
                 WriteAt::Offset(at) => {
                     let at = at.checked_add(went.bytes).ok_or_else(too_large)?;

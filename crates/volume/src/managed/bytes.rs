@@ -47,13 +47,14 @@ impl Volume {
         };
         if let (Layout::Inline, Some(few)) = (node.inode.layout, limits::INLINE_BYTES_MAX.checked_sub(start))
         {
-            let bytes = pull.gather(few as usize).await;
+            let piece = pull.gather(few as usize).await;
             if pull.has_ended()
-                && let Inline::Done(written) = self.write_inline(lease, at, bytes.clone()).await?
+                && let Inline::Done(written) =
+                    self.write_inline(lease, at, piece.clone().into_bytes()?).await?
             {
                 return pull.failed.map_or(Ok(written), Err);
             }
-            pull.push_back(bytes);
+            pull.push_back(piece);
         }
         self.write_object(lease, at, &mut pull).await
     }

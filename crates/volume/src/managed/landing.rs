@@ -7,11 +7,11 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use futures_util::future::try_join;
 use tokio::sync::OwnedMutexGuard;
 use weft_core::attr::Wcc;
-use weft_core::form::{Ack, BytesSource, Source, Stopped, WriteAt, Written};
+use weft_core::form::{Ack, BytesSource, Piece, Source, Stopped, WriteAt, Written};
 use weft_core::proof::Objects;
 use weft_core::service::ObjectStat;
 use weft_core::{ContainerId, Deadline, Error, ErrorKind, ObjectId, Result, Rights, limits};
@@ -29,7 +29,7 @@ pub(super) struct Pull<'a> {
     data: &'a mut dyn Source,
     stopped: Stopped,
     /// What was pulled and is to be handed out again.
-    first: Option<Bytes>,
+    first: Option<Piece>,
     ended: bool,
     /// Why the source ended early, if it did: what came before is written.
     pub(super) failed: Option<Error>,
@@ -41,49 +41,54 @@ impl<'a> Pull<'a> {
         Self { lease, data, stopped, first: None, ended: false, failed: None }
     }
 
-    /// Returns the next bytes; `None` at the end.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// Returns the next piece; `None` at the end.
+    async fn next(&mut self) -> Option<Piece> {
         if let Some(first) = self.first.take() {
             return Some(first);
         }
         while !self.ended {
             match self.pull().await {
-                Ok(Some(bytes)) if bytes.is_empty() => {}
-                Ok(Some(bytes)) => return Some(bytes),
+                Ok(Some(piece)) if piece.length() == 0 => {}
+                Ok(Some(piece)) => return Some(piece),
                 Ok(None) => self.ended = true,
-                Err(error) => (self.ended, self.failed) = (true, Some(error)),
+                Err(error) => self.fail(error),
             }
         }
         None
     }
 
-    async fn pull(&mut self) -> Result<Option<Bytes>> {
+    fn fail(&mut self, why: Error) {
+        (self.ended, self.failed) = (true, Some(why));
+    }
+
+    async fn pull(&mut self) -> Result<Option<Piece>> {
         self.lease.check()?;
-        let piece = tokio::select! {
+        tokio::select! {
             biased;
-            piece = self.data.next(limits::PIECE_BYTES_MAX) => piece?,
-            why = &mut self.stopped => return Err(why),
-        };
-        piece.map(weft_core::form::Piece::into_bytes).transpose()
+            piece = self.data.next(limits::PIECE_BYTES_MAX) => piece,
+            why = &mut self.stopped => Err(why),
+        }
     }
 
-    /// Gathers bytes until there are more than `few`, or no more.
-    pub(super) async fn gather(&mut self, few: usize) -> Bytes {
-        let Some(first) = self.next().await else { return Bytes::new() };
-        if first.len() > few {
-            return first;
-        }
-        let mut bytes = BytesMut::from(&first[..]);
+    /// Gathers bytes until there are more than `few`, or no more. Those of a first piece that has more stay where they are.
+    pub(super) async fn gather(&mut self, few: usize) -> Piece {
+        let mut bytes = BytesMut::new();
         while bytes.len() <= few
-            && let Some(more) = self.next().await
+            && let Some(piece) = self.next().await
         {
-            bytes.extend_from_slice(&more);
+            if bytes.is_empty() && piece.length() > few {
+                return piece;
+            }
+            match piece.into_bytes() {
+                Ok(more) => bytes.extend_from_slice(&more),
+                Err(error) => self.fail(error),
+            }
         }
-        bytes.freeze()
+        Piece::Bytes(bytes.freeze())
     }
 
-    pub(super) fn push_back(&mut self, bytes: Bytes) {
-        self.first = Some(bytes).filter(|bytes| !bytes.is_empty());
+    pub(super) fn push_back(&mut self, piece: Piece) {
+        self.first = Some(piece).filter(|piece| piece.length() > 0);
     }
 
     /// Whether everything was handed out.
@@ -172,8 +177,8 @@ impl Volume {
     ) -> Result<Option<Landed>> {
         let mut all: Option<Landed> = None;
         let mut piece = pull.next().await;
-        while let Some(bytes) = piece {
-            let landing = self.lands(lease, next, bytes, None);
+        while let Some(lands) = piece {
+            let landing = self.lands(lease, next, lands, None);
             let (landed, more) = try_join(landing, async { Ok(pull.next().await) }).await?;
             let so_far = all.map_or(landed, |all| all.and(landed));
             (next, all, piece) = (so_far.next(), Some(so_far), more);
@@ -184,8 +189,8 @@ impl Volume {
     /// Writes at the end. What is gathered goes there in one piece. A longer append keeps
     /// other appends from the end until its last byte, but must bring its bytes.
     async fn append(self: &Arc<Self>, lease: &Arc<Lease>, pull: &mut Pull<'_>) -> Result<Option<Landed>> {
-        let mut bytes = pull.gather(limits::APPEND_HELD_BYTES).await;
-        if bytes.is_empty() {
+        let mut piece = pull.gather(limits::APPEND_HELD_BYTES).await;
+        if piece.length() == 0 {
             return Ok(None);
         }
         let writing = self.files.of(lease.id.serial());
@@ -193,7 +198,7 @@ impl Volume {
         let end = Arc::new(self.sys.within(lease.call.until, async { Ok(end.await) }).await?);
         let (mut next, mut all) = (Next { at: WriteAt::End, object: None }, None::<Landed>);
         loop {
-            let landed = self.lands(lease, next, bytes, Some(end.clone())).await?;
+            let landed = self.lands(lease, next, piece, Some(end.clone())).await?;
             let so_far = all.map_or(landed, |all| all.and(landed));
             (next, all) = (so_far.next(), Some(so_far));
             if pull.has_ended() {
@@ -201,7 +206,7 @@ impl Volume {
             }
             let deadline = Deadline::within(self.sys.clock(), limits::APPEND_WAIT);
             match self.sys.within(deadline, async { Ok(pull.next().await) }).await? {
-                Some(more) => bytes = more,
+                Some(more) => piece = more,
                 None => return Ok(all),
             }
         }
@@ -212,22 +217,22 @@ impl Volume {
         self: &Arc<Self>,
         lease: &Arc<Lease>,
         next: Next,
-        bytes: Bytes,
+        piece: Piece,
         end: Option<Arc<OwnedMutexGuard<()>>>,
     ) -> Result<Landed> {
         let (volume, lease) = (self.clone(), lease.clone());
         let landing = async move {
-            let landed = volume.land(&lease, next, bytes).await;
+            let landed = volume.land(&lease, next, &piece).await;
             drop(end);
             landed
         };
         self.sys.spawn(landing).await?
     }
 
-    async fn land(self: &Arc<Self>, lease: &Lease, next: Next, bytes: Bytes) -> Result<Landed> {
+    async fn land(self: &Arc<Self>, lease: &Lease, next: Next, piece: &Piece) -> Result<Landed> {
         let writing = self.files.of(lease.id.serial());
         for _ in 0..limits::PROMOTIONS_MAX {
-            if let Some(landed) = self.land_in_object(&writing, lease, next, &bytes).await? {
+            if let Some(landed) = self.land_in_object(&writing, lease, next, piece).await? {
                 return Ok(landed);
             }
             self.promoted(lease).await?;
@@ -241,8 +246,9 @@ impl Volume {
         writing: &Arc<Writing>,
         lease: &Lease,
         next: Next,
-        bytes: &Bytes,
+        piece: &Piece,
     ) -> Result<Option<Landed>> {
+        let bytes = piece.length() as u64;
         // An append goes alone: the end is where all that was begun before has ended.
         let (_shared, _alone) = match next.at {
             WriteAt::Offset(_) => (Some(writing.gate.read().await), None),
@@ -261,17 +267,15 @@ impl Volume {
             WriteAt::Offset(at) => at,
             WriteAt::End => node.inode.size,
         };
-        let end = start.saturating_add(bytes.len() as u64);
+        let end = start.saturating_add(bytes);
         check_size(end)?;
         let room = self.room_to_write(lease, &node, start, end)?;
         self.mark(writing, lease.id.serial()).await?;
         let stroke = self.files.begin(writing, object);
-        let poured = self.pour(lease, (object, label), start, bytes).await;
+        let poured = self.pour(lease, (object, label), start, piece).await;
         writing.written(self.sys.clock().tick());
         let wrote = match &poured {
-            Ok(stat) => {
-                Wrote { object, bytes: bytes.len() as u64, end, used: Some(used_of(stat)), torn: false }
-            }
+            Ok(stat) => Wrote { object, bytes, end, used: Some(used_of(stat)), torn: false },
             Err(_) => self.torn(lease, (object, label)).await,
         };
         let (id, op) = (lease.id, lease.op);
@@ -285,7 +289,7 @@ impl Volume {
         }
         drop(room);
         poured?;
-        Ok(Some(Landed { at: start, bytes: bytes.len() as u64, object, file: file? }))
+        Ok(Some(Landed { at: start, bytes, object, file: file? }))
     }
 
     /// What a write that failed may have done, as far as the store can tell.
@@ -308,12 +312,12 @@ impl Volume {
         lease: &Lease,
         (object, label): (ObjectId, ContainerId),
         start: u64,
-        bytes: &Bytes,
+        piece: &Piece,
     ) -> Result<ObjectStat> {
         loop {
             lease.check()?;
             let granted = lease.granted_on(object, label)?;
-            let mut source = BytesSource::new(bytes.clone());
+            let mut source = BytesSource::of(piece.clone());
             match self.store.write(&granted, object, WriteAt::Offset(start), &mut source).await {
                 Ok(written) => return Ok(written.stat),
                 Err(error) if matches!(error.kind(), ErrorKind::Revoked | ErrorKind::Expired) => {

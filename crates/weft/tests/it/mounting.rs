@@ -175,10 +175,14 @@ const OTHER: u32 = 1;
 
 /// Returns how many bytes the node sends over its socket while something is done.
 fn sent_for(node: &Node, act: impl FnOnce()) -> f64 {
-    let sent = || sum(&samples(node), "weft_doors_moved_bytes_total", &["door=\"native\"", "flow=\"out\""]);
-    let before = sent();
+    moved_for(node, "flow=\"out\"", act)
+}
+
+fn moved_for(node: &Node, flow: &str, act: impl FnOnce()) -> f64 {
+    let moved = || sum(&samples(node), "weft_doors_moved_bytes_total", &["door=\"native\"", flow]);
+    let before = moved();
     act();
-    sent() - before
+    moved() - before
 }
 
 #[test]
@@ -198,12 +202,17 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
     };
     let sent = sent_for(&node, || same(node.as_user("cmp"), &at, &bytes));
     assert!(sent < 200_000.0, "{sent} bytes were sent");
+    let came = moved_for(&node, "flow=\"in\"", || {
+        node.sh("dd if=large of=mnt/written bs=1M status=none");
+    });
+    assert!(came < 200_000.0, "{came} bytes came");
+    node.sh("cmp large mnt/written");
     node.sh("printf new | dd of=mnt/large bs=1 seek=5000000 conv=notrunc status=none");
     bytes[5_000_000..5_000_003].copy_from_slice(b"new");
     same(node.as_user("cmp"), &at, &bytes);
 
     // Who reads one version has its bytes: by the time it read a file that was lent, that could be another.
-    node.write("medium", &noise(6, MEDIUM));
+    node.write("medium", noise(6, MEDIUM));
     node.run(&["cp", "medium", "weft:/medium"]).ok();
     let reads = format!("{} cat /medium | cmp - medium", weft().display());
     let sent = sent_for(&node, || assert_eq!(node.sh(&reads), ""));
@@ -225,6 +234,15 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
     soon("it stands", || weft_sys::mounts::all().expect("read").iter().any(stands));
     let sent = sent_for(&node, || same(by_other(Path::new("cmp")), &theirs.join("large"), &bytes));
     assert!(sent >= LARGE as f64, "only {sent} bytes were sent");
+    node.run(&["mkdir", "/theirs"]).ok();
+    node.run(&["acl", "grant", "/theirs", "anyone", "write"]).ok();
+    let came = moved_for(&node, "flow=\"in\"", || {
+        let mut dd = by_other(Path::new("dd"));
+        let to = format!("of={}", text(&theirs.join("theirs/new")));
+        let said = node.feed_command(dd.args(["bs=1M", "iflag=fullblock", "status=none", &to]), &bytes);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    });
+    assert!(came >= LARGE as f64, "only {came} bytes came");
     signal(&mount, rustix::process::Signal::TERM);
     wait(&mut mount);
 }
@@ -235,7 +253,7 @@ fn what_was_read_ahead_of_a_file_that_is_open_and_not_read_any_more_keeps_no_des
         return;
     }
     let mut node = Node::start();
-    node.write("large", &noise(7, LARGE));
+    node.write("large", noise(7, LARGE));
     node.run(&["cp", "large", "weft:/large"]).ok();
     node.mount("mnt");
     let standing = node.run(&["--json", "status", "mnt"]).ok();

@@ -1,6 +1,7 @@
 //! The native protocol, both ends of it, over a line in memory.
 
 mod attacks;
+mod borrowed;
 mod bounds;
 mod given_up;
 mod lent;
