@@ -111,8 +111,12 @@ impl Held {
 
     /// Opens a directory to list or flush it.
     pub(super) fn open_directory(&self) -> rustix::io::Result<OwnedFd> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        fs::openat(&self.0, ".", flags, Mode::empty())
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        match fs::openat(&self.0, ".", flags | OFlags::NOFOLLOW, Mode::empty()) {
+            // Who may read a directory and not search it lists it all the same, and `.` is searched for.
+            Err(Errno::ACCESS) => fs::openat(CWD, self.path(), flags, Mode::empty()),
+            opened => opened,
+        }
     }
 
     /// Brings a directory's names to disk.
