@@ -30,7 +30,7 @@ impl Door {
         Ok(reply::lock(start, end, kind, self.holder(at.base, &held.owner)).into())
     }
 
-    pub(super) async fn set_lock(&self, node: u64, asked: &LockIn, wait: bool) -> Outcome {
+    pub(super) async fn set_lock(self: &Arc<Self>, node: u64, asked: &LockIn, wait: bool) -> Outcome {
         let at = self.at(node)?;
         if asked.kind == lock::UNLOCK {
             self.fs.unlock(&self.call(), &at, &wanted(asked)?).await?;
@@ -44,9 +44,28 @@ impl Door {
         } else {
             self.take(&at, &lock).await?
         }
-        // Who held it before may have written, and the feed may not have told yet.
-        self.nodes.moved(node);
+        self.look_again(node, asked.handle).await;
         done()
+    }
+
+    /// Has nothing be shown of a file that was kept from before a lock was given: who held it
+    /// until then may have written, and the feed may not have told yet.
+    async fn look_again(self: &Arc<Self>, node: u64, handle: u64) {
+        self.nodes.moved(node);
+        let attr = match self.handles.find(handle) {
+            Ok(handle) => handle.file.attr(&self.call()).await.ok(),
+            Err(_) => None,
+        };
+        let pages = match attr {
+            Some(attr) if self.nodes.told(node, &attr) => true,
+            Some(attr) if self.is_watched(attr.id.volume()) => false,
+            // Of a volume that nobody tells of, one version may stand for two changes.
+            _ => {
+                self.nodes.drops(node);
+                true
+            }
+        };
+        self.expire(node, pages).await;
     }
 
     async fn take(&self, at: &At, lock: &Lock) -> Result<(), Failure> {

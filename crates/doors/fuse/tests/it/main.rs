@@ -16,5 +16,6 @@ mod programs;
 mod raw;
 mod sharing;
 mod told;
+mod two_mounts;
 mod unprivileged;
 mod unwatched;
