@@ -1,8 +1,10 @@
 //! Programs nobody here wrote, over the in-memory `Model`: fsx here, others by what they do.
+//! fio (again), dbench and CPython's own tests run over a real node (`crates/weft/tests/it/suites.rs`).
 
 mod builds;
 mod databases;
 mod editors;
+mod fio;
 mod trees;
 
 use std::fs;
