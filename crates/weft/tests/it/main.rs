@@ -63,6 +63,7 @@ mod shared_node;
 mod shares;
 mod shell;
 mod streams;
+mod suites;
 mod third_party;
 mod tokens;
 mod trees;

@@ -1,0 +1,122 @@
+//! Test suites and load generators of others over a real node's mount, on managed files and on a
+//! share: fio, dbench, and CPython's own tests of what it does with files.
+
+use std::path::{Path, PathBuf};
+
+use weft_conformance::run::{full, have, not_run, python_with};
+
+use crate::node::Node;
+
+/// What fio does; the mount's own tests do it over the model.
+const FIO_JOBS: &str = include_str!("../../../doors/fuse/tests/it/fio.ini");
+
+/// The trees that each suite is run on, by their names in the mount.
+const TREES: [&str; 2] = ["managed", "share"];
+
+/// Tests of CPython that are left out: of which tree, which, and why.
+const PYTHON_LEFT_OUT: [(&str, &str, &str); 1] = [(
+    "managed",
+    "test.test_tempfile.TestTemporaryDirectory.test_modes",
+    "a directory whose mode no longer lets it be searched: names in it that the mount's kernel knows already are \
+     not asked for again, so the removal of a tree gets further down than on a disk before it is refused",
+)];
+
+/// What CI leaves out besides, and `--full` does not: deep trees are walked a hundred times, and on a share each step
+/// asks the machine (a minute and a half).
+const PYTHON_LONG: [(&str, &str); 2] = [("share", "test_fd_leak"), ("share", "test_walk_many_open_files")];
+
+/// A node that serves both trees, and two mounts of them.
+struct Scene {
+    node: Node,
+    mounts: [PathBuf; 2],
+}
+
+impl Scene {
+    fn new() -> Self {
+        let mut node = Node::start();
+        node.make_dir("shared");
+        node.run(&["share", "shared", "/share"]).ok();
+        node.run(&["mkdir", "/managed"]).ok();
+        let mounts = [node.mount("one"), node.mount("other")];
+        Self { node, mounts }
+    }
+}
+
+/// Bytes of each of fio's jobs, and of each of those that share a file.
+fn fio_sizes() -> (&'static str, &'static str) {
+    if full() { ("64M", "8M") } else { ("1M", "256k") }
+}
+
+/// Returns a script that has fio do its jobs in a directory, or only compare what it wrote there.
+fn fio(directory: &Path, only_compare: bool) -> String {
+    let (size, part) = fio_sizes();
+    let compare = if only_compare { "--verify_only" } else { "" };
+    format!(
+        "SIZE={size} PART={part} fio --output-format=terse {compare} --directory={} fio.ini",
+        directory.display()
+    )
+}
+
+/// What was written through one mount is compared by whoever wrote it, then through another mount, and of a
+/// share in the directory itself.
+#[test]
+fn fio_finds_what_it_wrote_through_this_mount_another_and_none() {
+    if !have("suites::fio", &["fusermount3", "fio"]) {
+        return;
+    }
+    let scene = Scene::new();
+    scene.node.write("fio.ini", FIO_JOBS);
+    for tree in TREES {
+        scene.node.sh(&fio(&scene.mounts[0].join(tree), false));
+        scene.node.sh(&fio(&scene.mounts[1].join(tree), true));
+    }
+    scene.node.sh(&fio(&scene.node.path("shared"), true));
+}
+
+#[test]
+fn dbench_meets_no_error() {
+    if !have("suites::dbench", &["fusermount3", "dbench"]) {
+        return;
+    }
+    let scene = Scene::new();
+    let seconds = if full() { 60 } else { 4 };
+    for tree in TREES {
+        let place = scene.mounts[0].join(tree);
+        let said = scene.node.sh(&format!("dbench -D {} -t {seconds} 4", place.display()));
+        // Of some answers that it did not expect it only speaks.
+        let wrong: Vec<_> =
+            said.lines().filter(|line| line.contains("failed") || line.contains("expected")).collect();
+        assert!(wrong.is_empty() && said.contains("Throughput"), "{tree}: {said}");
+        // Its directories it leaves, wherever it runs.
+        scene.node.sh(&format!("rm -r {}/clients", place.display()));
+    }
+}
+
+/// Returns the options that leave out of a tree what is left out there.
+fn python_left_out(tree: &str) -> String {
+    let always = PYTHON_LEFT_OUT.iter().map(|(of, test, _)| (*of, *test));
+    let long = PYTHON_LONG.into_iter().filter(|_| !full());
+    always.chain(long).filter(|(of, _)| *of == tree).map(|(_, test)| format!(" -i {test}")).collect()
+}
+
+/// The suites that a package of its own brings: `libpython3.N-testsuite`.
+#[test]
+fn cpythons_own_tests_pass_over_the_mount() {
+    if !have("suites::cpython", &["fusermount3"]) {
+        return;
+    }
+    let Some(python) = python_with("suites::cpython", "test.test_os, test.test_tempfile") else { return };
+    if python != "/usr/bin/python3" {
+        return not_run("suites::cpython", "/usr/bin/python3 lacks its tests; ./test installs them");
+    }
+    let scene = Scene::new();
+    for tree in TREES {
+        let place = scene.mounts[0].join(tree);
+        let left_out = python_left_out(tree);
+        scene.node.sh(&format!(
+            "cd {0}; TMPDIR={0} {python} -m test{left_out} test_os test_shutil test_mmap test_tempfile",
+            place.display()
+        ));
+        assert_eq!(scene.node.sh(&format!("ls -A {}", place.display())), "", "{tree}");
+    }
+}
