@@ -8,6 +8,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::fs::{FlockOperation, flock};
 use weft_conformance::run::{full, seed_or_fresh};
@@ -159,6 +160,114 @@ fn what_is_closed_in_one_mount_is_what_the_other_opens() {
             });
         }
     });
+}
+
+/// Bytes before what an append brings: whose it is, which of theirs, how many come.
+const HEAD_BYTES: usize = 12;
+
+/// Makes one append: its bytes follow from its head.
+fn piece(writer: u32, number: u32, length: u32) -> Vec<u8> {
+    let mut piece = [writer, number, length].map(u32::to_le_bytes).concat();
+    piece.extend(Draw(u64::from(writer) << 32 | u64::from(number)).bytes(length as usize));
+    piece
+}
+
+/// Returns how many appends of each writer there are, in the order that each made them. Fails if anything else is in
+/// the file, but for a last one that has not come whole where `whole` does not ask for that.
+fn counted(bytes: &[u8], writers: u32, whole: bool) -> Vec<u32> {
+    let (mut counts, mut at) = (vec![0; writers as usize], 0);
+    while at + HEAD_BYTES <= bytes.len() {
+        let number =
+            |index: usize| u32::from_le_bytes(bytes[at + 4 * index..][..4].try_into().expect("four bytes"));
+        let (writer, which, length) = (number(0), number(1), number(2));
+        let count = counts.get_mut(writer as usize).unwrap_or_else(|| panic!("at {at}: writer {writer}"));
+        assert_eq!(which, *count, "at {at}: an append of writer {writer} is lost or moved");
+        let expected = piece(writer, which, length);
+        let there = &bytes[at..bytes.len().min(at + expected.len())];
+        let same = expected.iter().zip(there).take_while(|(expected, there)| expected == there).count();
+        let (length, end) = (expected.len(), at + same);
+        assert_eq!(
+            same,
+            there.len(),
+            "append {which} of writer {writer}, {length} bytes at {at}, is torn at {end}: {:?}",
+            &bytes[end..bytes.len().min(end + 16)]
+        );
+        if there.len() < expected.len() {
+            break;
+        }
+        *count += 1;
+        at += expected.len();
+    }
+    assert!(!whole || at == bytes.len(), "{} bytes are nobody's", bytes.len() - at);
+    counts
+}
+
+/// Appends through a mount, from an open file that is sometimes another.
+fn append(log: &Path, writer: u32, appends: u32, mut draw: Draw) {
+    // Half of them may read what they append to, and the kernel goes another way.
+    let open = || File::options().append(true).read(writer > 1).open(log).expect("opened");
+    let mut file = open();
+    for number in 0..appends {
+        // The kernel cuts in two what is longer than a mebibyte.
+        let piece = piece(writer, number, draw.length().min(200_000) as u32);
+        assert_eq!(file.write(&piece).expect("appended"), piece.len());
+        if draw.below(8) == 0 {
+            file = open();
+        }
+    }
+}
+
+#[test]
+fn appends_of_any_length_from_two_mounts_come_whole_while_both_read() {
+    const WRITERS: u32 = 4;
+    if !can_mount("appends_of_any_length_from_two_mounts_come_whole_while_both_read") {
+        return;
+    }
+    let (seed, appends) = (seed_or_fresh(), if full() { 2_000 } else { 60 });
+    println!("seed {seed}");
+    let bed = Bed::new();
+    let again = bed.mount_again("alice", 2);
+    fs::write(bed.join("log"), "").expect("made");
+    let logs = [bed.join("log"), again.join("log")];
+    let writing = AtomicU32::new(WRITERS);
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let (log, writing) = (&logs[writer as usize % 2], &writing);
+            scope.spawn(move || {
+                let ends = Ends(writing);
+                append(log, writer, appends, Draw(seed.wrapping_add(u64::from(writer))));
+                drop(ends);
+            });
+        }
+        for log in &logs {
+            let writing = &writing;
+            scope.spawn(move || {
+                let mut last = vec![0; WRITERS as usize];
+                while writing.load(Ordering::Relaxed) > 0 {
+                    let counts = counted(&fs::read(log).expect("read"), WRITERS, false);
+                    let none_lost = last.iter().zip(&counts).all(|(last, count)| last <= count);
+                    assert!(none_lost, "{last:?}, then {counts:?}");
+                    last = counts;
+                }
+            });
+        }
+    });
+    for log in &logs {
+        assert_eq!(
+            counted(&fs::read(log).expect("read"), WRITERS, true),
+            [appends; WRITERS as usize],
+            "{log:?}"
+        );
+    }
+}
+
+/// Counts a writer down, also one that panics: its readers are to end.
+struct Ends<'a>(&'a AtomicU32);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// How a counter is kept to oneself.
