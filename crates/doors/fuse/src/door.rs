@@ -47,6 +47,8 @@ pub(crate) struct Door {
     patience: Duration,
     away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub(crate) device: Device,
+    /// Whether the kernel can be had to send appends as they were made.
+    appends_whole: bool,
     pub(crate) buffers: Arc<Buffers>,
     ahead_room: AheadRoom,
     pub(crate) nodes: Nodes,
@@ -72,6 +74,8 @@ pub(crate) struct DoorParts {
     pub patience: Duration,
     pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub device: Device,
+    /// What the kernel and this door can do.
+    pub agreed: u64,
     pub root: Attr,
     pub refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
 }
@@ -106,7 +110,7 @@ pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
     pub(crate) fn new(parts: DoorParts) -> Self {
-        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, root, refused } = parts;
+        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused } = parts;
         let trace = AtomicU64::new(clock.now().nanos() as u64);
         Self {
             nodes: Nodes::new(&root),
@@ -126,6 +130,7 @@ impl Door {
             patience,
             away,
             device,
+            appends_whole: agreed & abi::init::DIRECT_IO_ALLOW_MMAP != 0,
             refused,
             trace,
         }

@@ -160,12 +160,14 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     let mounted = tokio::task::spawn_blocking(move || {
         let device = Device::mount(&mountpoint, &name)?;
         match agree(&device, &supports) {
-            Ok(()) => Ok(device),
+            Ok(agreed) => Ok((device, agreed)),
             Err(error) => device.unmount(true).and(Err(error)),
         }
     });
-    let device = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))??;
-    let parts = DoorParts { fs, calls, clock, uid, gid, patience, away, device, root: walked.attr, refused };
+    let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
+    let (device, agreed) = mounted?;
+    let root = walked.attr;
+    let parts = DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused };
     let door = Arc::new(Door::new(parts));
     let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
@@ -174,8 +176,8 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     Ok(Mount { door, ended, away: AtomicBool::new(false) })
 }
 
-/// Answers the kernel's first request: what both can do.
-fn agree(device: &Device, supports: &Supports) -> Result<()> {
+/// Answers the kernel's first request, and returns what both can do.
+fn agree(device: &Device, supports: &Supports) -> Result<u64> {
     let refuse = |detail: &'static str| Error::new(ErrorKind::Unsupported, detail).op("mount");
     let mut buffer = Buffers::default().take();
     let Received::Request(size) = device.receive(&mut buffer) else {
@@ -196,7 +198,7 @@ fn agree(device: &Device, supports: &Supports) -> Result<()> {
         pages_max: (limits::MOUNT_WRITE_BYTES_MAX / rustix::param::page_size()) as u16,
     };
     let answered = device.answer(header.unique, Ok((&abi::reply::init(&asked, &agreed), &[])));
-    if answered { Ok(()) } else { Err(refuse("the kernel did not take the greeting")) }
+    if answered { Ok(agreed.flags) } else { Err(refuse("the kernel did not take the greeting")) }
 }
 
 /// Returns what the door can do. Without a change feed the kernel has to look at times
@@ -215,6 +217,7 @@ fn wanted(supports: &Supports) -> u64 {
         | init::CACHE_SYMLINKS
         | init::HANDLE_KILLPRIV_V2
         | init::INIT_EXT
+        | init::DIRECT_IO_ALLOW_MMAP
         | told
         | locks
 }

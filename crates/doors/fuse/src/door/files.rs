@@ -49,7 +49,7 @@ impl Door {
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume());
-        let keep = if keeps { fopen::KEEP_CACHE } else { 0 };
+        let keep = self.passing_cache(flags) | if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
     }
@@ -65,8 +65,15 @@ impl Door {
         }
         let handle = self.handles.add(Handle::new(&self.nodes, entry.node, opened.file, rights));
         let mut head = reply::entry(&entry);
-        reply::put_open(&mut head, handle, 0);
+        reply::put_open(&mut head, handle, self.passing_cache(flags));
         Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
+    }
+
+    /// Has what appends pass the kernel's cache by: it would cut a write at a page that it has not read, and what another
+    /// mount appends could come between.
+    fn passing_cache(&self, flags: u32) -> u32 {
+        let appends = flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0;
+        if appends && self.appends_whole { fopen::DIRECT_IO } else { 0 }
     }
 
     /// Opens with the most rights that the flags can use and the caller has.
