@@ -8,6 +8,7 @@ mod cat;
 mod completion;
 mod config;
 mod cp;
+mod detached;
 mod df;
 mod doctor;
 mod dropbox;

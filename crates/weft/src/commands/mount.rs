@@ -19,7 +19,7 @@ use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{Away, CallSource, MountSettings, mount};
 use weft_sys::{fault, process};
 
-use crate::commands::up::{LOG_FILE, run_detached};
+use crate::commands::detached::{self, LOG_FILE};
 use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
@@ -57,7 +57,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
         let path = std::env::temp_dir().join(name);
         let failed = |e| fault::error(e, "write", path.display());
         let log = std::fs::File::options().create_new(true).append(true).mode(0o600).open(&path);
-        return run_detached(context, log.map_err(failed)?, &path);
+        return detached::run(context, log.map_err(failed)?, &path);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

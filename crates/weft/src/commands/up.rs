@@ -1,10 +1,9 @@
 //! `weft up` and `weft down`
 
-use std::io::{BufRead, BufReader, IsTerminal, Read, Seek, SeekFrom};
+use std::io::IsTerminal;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode, Stdio};
+use std::process::ExitCode;
 
 use clap::Args;
 use weft_auth::Founded;
@@ -12,6 +11,7 @@ use weft_core::service::Node;
 use weft_core::{Deadline, Error, ErrorKind, Result, limits};
 use weft_sys::{Sys, fault};
 
+use crate::commands::detached::{self, LOG_FILE};
 use crate::config::{Config, Flags, Layers, Place, Setting};
 use crate::context::Context;
 use crate::log::{Log, Logging};
@@ -318,12 +318,6 @@ fn reload(args: &UpArgs, dir: &Path, config: &Config, log: &Log) -> Option<Confi
     }
 }
 
-/// Where a detached process is told that its log lies.
-pub const LOG_FILE: &str = "WEFT_LOG_FILE";
-
-/// Bytes of what a process said while it started that are shown to whoever detached it.
-const SAID_BYTES_MAX: u64 = 16 << 10;
-
 /// Starts the same command as a process of its own session, and returns once it says
 /// that it is ready.
 fn detach(context: &Context, dir: &Path) -> Result<ExitCode> {
@@ -332,46 +326,7 @@ fn detach(context: &Context, dir: &Path) -> Result<ExitCode> {
     let log_path = dir.join("log");
     let log =
         std::fs::File::options().create(true).append(true).mode(0o600).open(&log_path).map_err(failed)?;
-    run_detached(context, log, &log_path)
-}
-
-/// Runs this program again, without `--daemon`, detached from the terminal; `log` takes
-/// its stderr. Returns once it prints `ready`, or has ended: with its exit code then. What it
-/// said until then is said here too, not only in its log.
-pub fn run_detached(context: &Context, log: std::fs::File, log_path: &Path) -> Result<ExitCode> {
-    let failed = |e| fault::error(e, "start", "a process in the background");
-    let mut said = std::fs::File::open(log_path).map_err(failed)?;
-    said.seek(SeekFrom::End(0)).map_err(failed)?;
-    let args = std::env::args_os().skip(1).filter(|arg| arg != "--daemon");
-    let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).env(LOG_FILE, log_path);
-    // Its own process group: a Ctrl-C meant for this terminal is not meant for it.
-    command.process_group(0);
-    let mut child = command.spawn().map_err(failed)?;
-    let out = child.stdout.take().ok_or_else(|| Error::internal("the child's output is a pipe"))?;
-    let shown = progress::waiting(context, "starting");
-    let mut line = String::new();
-    BufReader::new(out).read_line(&mut line).map_err(failed)?;
-    let ready = line.trim() == "ready";
-    let status = if ready { None } else { Some(child.wait().map_err(failed)?) };
-    drop(shown);
-    let log = log_path.display();
-    match (ready, context.json()) {
-        (false, _) => {}
-        (true, true) => out!("{}", serde_json::json!({ "pid": child.id(), "log": log.to_string() }))?,
-        (true, false) => note!("runs in the background, pid {}; log in {log}", child.id()),
-    }
-    std::io::copy(&mut said.take(SAID_BYTES_MAX), &mut std::io::stderr()).map_err(failed)?;
-    match status {
-        None => Ok(ExitCode::SUCCESS),
-        Some(status) => match status.code().and_then(|code| u8::try_from(code).ok()) {
-            Some(code) if code != 0 => Ok(ExitCode::from(code)),
-            _ => Err(Error::new(ErrorKind::Unavailable, format!("it ended before it was ready ({status})"))
-                .op("start")
-                .about("a process in the background")
-                .hint(format!("tail {log}"))),
-        },
-    }
+    detached::run(context, log, &log_path)
 }
 
 pub fn down(context: &Context) -> Result<()> {
