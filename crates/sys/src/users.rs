@@ -1,6 +1,8 @@
-//! Users of the machine: in which groups they are, and making files that are theirs.
+//! Users of the machine: who they are, in which groups, and making files that are theirs.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
 
 use weft_core::{Error, ErrorKind, Result, limits};
 
@@ -16,38 +18,94 @@ pub struct Member {
     pub groups: Vec<u32>,
 }
 
+/// A user to run something as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    /// What the machine calls them.
+    pub name: OsString,
+    /// Their uid.
+    pub uid: u32,
+    /// The group that new files of theirs are of.
+    pub gid: u32,
+    /// Their home.
+    pub home: PathBuf,
+}
+
 /// Bytes that one entry of the list of users may have.
 const ENTRY_BYTES_MAX: usize = 64 << 10;
 
 /// Returns in which groups a user is; `None` if the machine knows no such user. The list may lie on a
 /// network: it may take long to answer.
-#[expect(unsafe_code, reason = "no library offers these calls")]
 pub fn member(uid: u32) -> Result<Option<Member>> {
+    by_uid(uid, |entry| groups_of(entry).map(|groups| Member { gid: entry.pw_gid, groups }))?.transpose()
+}
+
+/// Returns a user of a name, or, if there is none and it is a number, of that uid. `None` if the machine knows no
+/// such user; as slow as [`member`].
+#[expect(unsafe_code, reason = "no library offers these calls")]
+pub fn account(name: &OsStr) -> Result<Option<Account>> {
+    let text = |text: *const libc::c_char| {
+        // SAFETY: the texts of an entry end with NUL, and live as long as the entry does.
+        OsString::from_vec(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec())
+    };
+    let read = |entry: &libc::passwd| Account {
+        name: text(entry.pw_name),
+        uid: entry.pw_uid,
+        gid: entry.pw_gid,
+        home: text(entry.pw_dir).into(),
+    };
+    let Ok(asked) = CString::new(name.as_bytes()) else { return Ok(None) };
+    let named = look_up(
+        // SAFETY: the name ends with NUL; the rest is as `look_up` has it.
+        |entry, room, size, found| unsafe { libc::getpwnam_r(asked.as_ptr(), entry, room, size, found) },
+        read,
+    )?;
+    match (named, name.to_str().and_then(|name| name.parse().ok())) {
+        (None, Some(uid)) => by_uid(uid, read),
+        (named, _) => Ok(named),
+    }
+}
+
+#[expect(unsafe_code, reason = "no library offers this call")]
+fn by_uid<T>(uid: u32, read: impl FnOnce(&libc::passwd) -> T) -> Result<Option<T>> {
+    look_up(
+        // SAFETY: all is as `look_up` has it.
+        |entry, room, size, found| unsafe { libc::getpwuid_r(uid, entry, room, size, found) },
+        read,
+    )
+}
+
+/// Asks the list of users by a call that is given room for an entry, for its texts, how many bytes that is, and room to
+/// say where the entry is; reads the entry that it found.
+#[expect(unsafe_code, reason = "no library offers these calls")]
+fn look_up<T>(
+    ask: impl FnOnce(*mut libc::passwd, *mut libc::c_char, usize, *mut *mut libc::passwd) -> libc::c_int,
+    read: impl FnOnce(&libc::passwd) -> T,
+) -> Result<Option<T>> {
     // SAFETY: it is plain numbers and pointers, of which all zeroes are valid.
     let mut entry: libc::passwd = unsafe { std::mem::zeroed() };
-    let (mut text, mut found) = (vec![0; ENTRY_BYTES_MAX], std::ptr::null_mut());
-    // SAFETY: `entry` and `found` are ours to write, and `text` is as long as is said.
-    let failed =
-        unsafe { libc::getpwuid_r(uid, &raw mut entry, text.as_mut_ptr(), text.len(), &raw mut found) };
+    let (mut texts, mut found) = (vec![0; ENTRY_BYTES_MAX], std::ptr::null_mut());
+    let failed = ask(&raw mut entry, texts.as_mut_ptr(), texts.len(), &raw mut found);
     if failed != 0 {
         let cause = std::io::Error::from_raw_os_error(failed);
         return Err(Error::new(ErrorKind::Unavailable, "the machine's list of users does not answer")
             .caused_by(cause));
     }
-    if found.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the call has found an entry, whose name lies in `text` and ends with NUL.
-    let name = unsafe { CStr::from_ptr(entry.pw_name) };
+    // What it found is `entry`, whose texts lie in `texts`.
+    Ok(if found.is_null() { None } else { Some(read(&entry)) })
+}
+
+#[expect(unsafe_code, reason = "no library offers this call")]
+fn groups_of(entry: &libc::passwd) -> Result<Vec<u32>> {
     let mut groups = vec![0; limits::MACHINE_GROUPS_MAX];
     let mut count = groups.len() as libc::c_int;
-    // SAFETY: the name ends with NUL, and `groups` has room for as many as `count` says.
-    let all = unsafe { libc::getgrouplist(name.as_ptr(), entry.pw_gid, groups.as_mut_ptr(), &raw mut count) };
+    // SAFETY: the entry's name ends with NUL, and `groups` has room for as many as `count` says.
+    let all = unsafe { libc::getgrouplist(entry.pw_name, entry.pw_gid, groups.as_mut_ptr(), &raw mut count) };
     if all < 0 {
         return Err(Error::new(ErrorKind::TooLarge, "the user is in more groups than are looked at"));
     }
     groups.truncate(usize::try_from(count).unwrap_or(0));
-    Ok(Some(Member { gid: entry.pw_gid, groups }))
+    Ok(groups)
 }
 
 /// Runs `make` so that what it makes belongs to a user and a group of the machine, and is refused what
@@ -102,6 +160,7 @@ fn file_gid(gid: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
 
     use super::*;
 
@@ -110,6 +169,17 @@ mod tests {
         let root = member(0).expect("the list answers").expect("there is a root");
         assert!(root.gid == 0 && root.groups.contains(&0), "{root:?}");
         assert_eq!(member(3_999_999_999).expect("the list answers"), None);
+    }
+
+    #[test]
+    fn users_are_found_by_name_and_by_number() {
+        let account = |name: &str| account(OsStr::new(name)).expect("the list answers");
+        let root = account("root").expect("there is a root");
+        assert_eq!((root.uid, root.gid, root.home.as_path()), (0, 0, Path::new("/root")));
+        assert_eq!(account("0"), Some(root));
+        for nobody in ["", "no such user", "3999999999", "-1", "99999999999", "ro\0ot"] {
+            assert_eq!(account(nobody), None, "{nobody:?}");
+        }
     }
 
     #[test]
