@@ -1,10 +1,9 @@
 //! `/dev/fuse`, and `fusermount3`, which mounts for whoever owns the directory.
 //!
-//! Mounting goes through `fusermount3` always, also for root: one way, which is the one
-//! that an ordinary user has.
+//! Mounting goes through `fusermount3`, also for root: one way, which is the one that an ordinary user has.
+//! Only a helper of mount(8) mounts itself (`mounter`), and unmounting is `fusermount3`'s then as well.
 
-use std::io::{IoSlice, IoSliceMut, Read};
-use std::mem::MaybeUninit;
+use std::io::{IoSlice, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -12,10 +11,10 @@ use std::process::{Command, Stdio};
 
 use bytes::{BufMut, Bytes};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use weft_core::{Error, ErrorKind, Result};
 
 use crate::abi::{OUT_HEADER_BYTES, notify};
+use crate::mounter::{self, Mounter, Without};
 
 /// The kernel's end of one mount.
 pub(crate) struct Device {
@@ -32,11 +31,22 @@ pub(crate) enum Received {
 }
 
 impl Device {
-    /// Mounts at a directory. `name` stands in the first column of the mount table.
+    /// Mounts at a directory. `name` stands in the first column of the mount table, unless a helper has it
+    /// say something else.
     ///
     /// Fails with `NotFound` or `NotDirectory` for the directory, `Unavailable` without
-    /// `fusermount3`, `NotPermitted` where it refuses.
-    pub(crate) fn mount(mountpoint: &Path, name: &str) -> Result<Self> {
+    /// `fusermount3`, or if the helper did not mount, `NotPermitted` where it is refused.
+    pub(crate) fn mount(mountpoint: &Path, name: &str, mounter: Mounter) -> Result<Self> {
+        match mounter {
+            Mounter::Fusermount(without) => Self::by_fusermount(mountpoint, name, without),
+            Mounter::Helper(helper) => {
+                let fd = mounter::ask(&helper, mountpoint)?;
+                Ok(Self { fd, mountpoint: mountpoint.to_owned() })
+            }
+        }
+    }
+
+    fn by_fusermount(mountpoint: &Path, name: &str, without: Without) -> Result<Self> {
         let mountpoint = mountpoint.canonicalize().map_err(|error| missing(mountpoint, error))?;
         let (ours, theirs) = UnixStream::pair()
             .map_err(|error| Error::new(ErrorKind::Unavailable, "no socket to be had").caused_by(error))?;
@@ -44,7 +54,7 @@ impl Device {
         // The socket is the child's standard input: no descriptor is left open for others.
         let mut child = Command::new("fusermount3")
             .arg("-o")
-            .arg(format!("nosuid,nodev,fsname={name},subtype=weft"))
+            .arg(format!("nosuid,nodev{},fsname={name},subtype=weft", without.words()))
             .arg("--")
             .arg(&mountpoint)
             .env("_FUSE_COMMFD", "0")
@@ -53,7 +63,7 @@ impl Device {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| no_program(error).about(mountpoint.display()))?;
-        let fd = receive_descriptor(&ours);
+        let fd = mounter::receive(&ours);
         let mut said = String::new();
         if let Some(stderr) = child.stderr.as_mut() {
             // What it says only makes the error's text.
@@ -164,20 +174,6 @@ fn out_header(length: usize, errno: i32, unique: u64) -> [u8; OUT_HEADER_BYTES] 
     header[4..8].copy_from_slice(&errno.to_ne_bytes());
     header[8..].copy_from_slice(&unique.to_ne_bytes());
     header
-}
-
-/// Takes the descriptor that `fusermount3` sends once it has mounted; `None` if it
-/// ended without.
-fn receive_descriptor(socket: &UnixStream) -> Option<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0_u8];
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
-    control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    })
 }
 
 fn missing(mountpoint: &Path, error: std::io::Error) -> Error {

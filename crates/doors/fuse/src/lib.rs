@@ -10,7 +10,7 @@
 //!                └──── forget what others changed ◀─ watch ◀─ change feed
 //! ```
 //!
-//! `abi` knows the kernel's layouts, `device` the descriptor, `buffers` the memory, `session` how requests run,
+//! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `door` what each means in the form, `nodes` and `handles` what the kernel holds, `ahead` what
 //! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
@@ -40,6 +40,7 @@ mod editions;
 mod errno;
 mod failures;
 mod handles;
+mod mounter;
 mod nodes;
 mod onward;
 mod pending;
@@ -59,6 +60,7 @@ use weft_core::proof::Caller;
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
 
 pub use errno::of_kind as errno_of;
+pub use mounter::{Handover, Mounter, Without};
 
 use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
@@ -113,6 +115,8 @@ impl CallSource for OneCaller {
 pub struct MountSettings {
     /// An empty directory of the mounting user.
     pub mountpoint: PathBuf,
+    /// Who mounts.
+    pub mounter: Mounter,
     /// What stands in the mount table's first column.
     pub name: String,
     /// The files.
@@ -148,7 +152,8 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, name, fs, root, calls, uid, gid, clock, patience, away } = settings;
+    let MountSettings { mountpoint, mounter, name, fs, root, calls, uid, gid, clock, patience, away } =
+        settings;
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*calls, &*clock, patience, TraceId(0));
@@ -158,7 +163,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     }
     let supports = fs.supports(walked.attr.id.volume());
     let mounted = tokio::task::spawn_blocking(move || {
-        let device = Device::mount(&mountpoint, &name)?;
+        let device = Device::mount(&mountpoint, &name, mounter)?;
         match agree(&device, &supports) {
             Ok(agreed) => Ok((device, agreed)),
             Err(error) => device.unmount(true).and(Err(error)),

@@ -3,7 +3,10 @@
 pub mod mountpoint;
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +19,15 @@ use weft_client::tree;
 use weft_client::{Client, Place};
 use weft_core::proof::{Attenuation, Caller, Confines};
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
-use weft_doors_fuse::{Away, CallSource, MountSettings, mount};
-use weft_sys::{fault, process};
+use weft_doors_fuse::{Away, CallSource, MountSettings, Mounter, Without, mount};
+use weft_sys::{Sys, fault, process};
 
 use crate::commands::detached::{self, LOG_FILE};
 use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
 use crate::progress;
+use crate::service;
 
 /// Options of `weft mount`.
 #[derive(Args)]
@@ -35,6 +39,28 @@ pub struct MountArgs {
     /// Go on in the background once the mount stands
     #[arg(long)]
     daemon: bool,
+    /// Let nothing be changed there
+    #[arg(long)]
+    read_only: bool,
+    /// Let no programs be run that lie there
+    #[arg(long)]
+    noexec: bool,
+    /// Have it mounted by whoever is at the other end of standard input
+    #[arg(long, hide = true, conflicts_with_all = ["daemon", "read_only", "noexec"])]
+    by_helper: bool,
+}
+
+impl MountArgs {
+    /// Returns who mounts.
+    fn mounter(&self) -> Result<Mounter> {
+        if self.by_helper {
+            let input = std::io::stdin().as_fd().try_clone_to_owned();
+            return Ok(Mounter::Helper(UnixStream::from(
+                input.map_err(|e| fault::error(e, "use", "standard input"))?,
+            )));
+        }
+        Ok(Mounter::Fusermount(Without { writing: self.read_only, programs: self.noexec }))
+    }
 }
 
 /// Options of `weft umount`.
@@ -48,16 +74,13 @@ pub struct UmountArgs {
 }
 
 pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
-    // Before anything is in the background, where nobody hears of it.
-    mountpoint::check(&args.dir)?;
+    if !args.by_helper {
+        // Before anything is in the background, where nobody hears of it. A helper has looked itself.
+        mountpoint::check(&args.dir)?;
+    }
     if args.daemon {
-        // The number of a process comes again.
-        let (uid, now) = (process::uid(), context.sys().now().seconds());
-        let name = format!("weft-mount-{uid}-{now}-{}.log", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let failed = |e| fault::error(e, "write", path.display());
-        let log = std::fs::File::options().create_new(true).append(true).mode(0o600).open(&path);
-        return detached::run(context, log.map_err(failed)?, &path);
+        let (log, path) = make_log(context.sys(), process::uid())?;
+        return detached::run(context, log, &path);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -67,6 +90,20 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
     runtime.block_on(serve(context, args))?;
     forget_log();
     Ok(ExitCode::SUCCESS)
+}
+
+/// Makes the log of a mount in the background, which a user reads. Returns where it is, too.
+fn make_log(sys: &Sys, uid: u32) -> Result<(File, PathBuf)> {
+    // The number of a process comes again.
+    let name = format!("weft-mount-{uid}-{}-{}.log", sys.now().seconds(), std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let failed = |e| fault::error(e, "write", path.display());
+    let log = File::options().create_new(true).append(true).mode(0o600).open(&path).map_err(failed)?;
+    // Its user removes it.
+    if uid != process::uid() {
+        std::os::unix::fs::fchown(&log, Some(uid), None).map_err(failed)?;
+    }
+    Ok((log, path))
 }
 
 /// Removes the log of a mount that ended well and had nothing to say.
@@ -91,6 +128,7 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let line = steady.clone();
     let settings = MountSettings {
         mountpoint: args.dir.clone(),
+        mounter: args.mounter()?,
         name: String::from("weft"),
         fs: Arc::new(steady),
         root: path.at(),
@@ -107,12 +145,15 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let mounted = mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?;
     drop(shown);
     let _ = out!("ready");
+    service::ready();
+    let _lives = service::live(context.sys());
     tokio::select! {
         () = mounted.wait() => return Ok(()),
         () = calls.stay_fresh(context, &place) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
+    service::stopping();
     match mounted.unmount().await {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,

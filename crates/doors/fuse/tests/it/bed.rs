@@ -17,7 +17,7 @@ use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::CredentialClaims;
 use weft_core::{Clock, RelPath, Result, Rights, SessionId, Tick, VolumeId, limits};
-use weft_doors_fuse::{Mount, MountSettings, OneCaller, mount};
+use weft_doors_fuse::{Mount, MountSettings, Mounter, OneCaller, Without, mount};
 use weft_sys::RealClock;
 
 /// The session a bed's mount calls in; others are other clients.
@@ -135,6 +135,7 @@ impl Bed {
         let caller = self.domain.caller(user);
         MountSettings {
             mountpoint: at.to_owned(),
+            mounter: Mounter::Fusermount(Without::default()),
             name: "weft-test".into(),
             fs,
             root,
