@@ -29,6 +29,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::commands::Command;
+use crate::commands::mount::fstab;
 use crate::context::{Context, GlobalArgs};
 
 /// One file system woven across organisations
@@ -42,6 +43,9 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
+    if fstab::is_called(std::env::args_os().next().as_deref()) {
+        return fstab::run(std::env::args_os());
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return failure::usage(&error, context::asks_for_json(std::env::args_os())),

@@ -10,10 +10,12 @@ use clap_complete::{Shell, generate_to};
 use weft_core::Result;
 use weft_sys::fault;
 
+use crate::commands::mount::fstab;
+
 /// Options of `weft manual`.
 #[derive(Args)]
 pub struct ManualArgs {
-    /// Where to: `man/*.1`, `completions/` and `reference/*.md` are made there
+    /// Where to: `man/`, `completions/` and `reference/*.md` are made there
     dir: PathBuf,
 }
 
@@ -37,8 +39,12 @@ pub fn run(args: &ManualArgs) -> Result<()> {
     Ok(())
 }
 
-/// A page for the program and one for each command.
+/// A page for the program, one for each command, and one for what mount(8) calls.
 fn pages(dir: &Path) -> Result<()> {
+    let failed = |error| fault::error(error, "write to", dir.display());
     let command = crate::Cli::command().disable_help_subcommand(true);
-    clap_mangen::generate_to(command, dir).map_err(|error| fault::error(error, "write to", dir.display()))
+    clap_mangen::generate_to(command, dir).map_err(failed)?;
+    let mut page = Vec::new();
+    clap_mangen::Man::new(fstab::command()).section("8").render(&mut page).map_err(failed)?;
+    std::fs::write(dir.join("mount.weft.8"), page).map_err(failed)
 }

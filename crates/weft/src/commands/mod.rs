@@ -24,7 +24,7 @@ mod login;
 mod ls;
 mod manual;
 mod mkdir;
-mod mount;
+pub mod mount;
 mod mv;
 mod resolve;
 mod revoke;

@@ -1,5 +1,6 @@
 //! `weft mount` and `weft umount`
 
+pub mod fstab;
 pub mod mountpoint;
 
 use std::ffi::OsString;
