@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # xtask/package-walk.sh [PROGRAM]   makes the Debian package, of PROGRAM or of one built as it is shipped, and does with it what operators do:
-#                   installs it, starts the service, fills it, kills it, upgrades it twice, removes it, installs it again, purges it.
+#                   installs it, starts the service, fills it, kills it, mounts it (xtask/package-mounts.sh), upgrades it twice, removes it, installs it again, purges it.
 # As root, on a copy of this machine that is thrown away (xtask/throwaway.sh); less than a minute.
 set -eEu -o pipefail
 cd "$(dirname "$0")/.."
@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 if [ -z "${THROWAWAY:-}" ]; then
   case "${1:-}" in -*) sed -n '2,4s/^# \{0,1\}//p' "$0"; exit 2 ;; esac
-  packages systemd man-db bash-completion lintian curl
+  packages systemd man-db bash-completion lintian curl fuse3 autofs procps
   cargo xtask deb "$@"
   exec xtask/throwaway.sh xtask/package-walk.sh
 fi
@@ -105,6 +105,7 @@ says '' dpkg --verify weft
 dpkg-query --listfiles weft | while read -r path; do
   case $path in
     /usr/bin/weft) wanted='root root 755 regular file' ;;
+    /usr/sbin/mount.*weft | /usr/share/man/man8/mount.fuse.weft.8.gz) wanted='root root 777 symbolic link' ;;
     *) if [ -d "$path" ]; then wanted='root root 755 directory'; else wanted='root root 644 regular file'; fi ;;
   esac
   says "$wanted" stat --format='%U %G %a %F' "$path"
@@ -123,6 +124,10 @@ man weft >page
 grep -q 'weft-up(1)' page
 man weft-up >page
 grep -q 'WEFT_NODE' page
+for name in mount.weft mount.fuse.weft; do
+  man $name >page
+  grep -q 'setuid=' page
+done
 completed=$(bash --norc -euc '. /usr/share/bash-completion/bash_completion; _completion_loader weft || true
   COMP_WORDS=(weft sta) COMP_CWORD=1 COMP_LINE="weft sta" COMP_POINT=8
   $(complete -p weft | sed "s/.* -F \([^ ]*\) .*/\1/") weft sta weft; echo "${COMPREPLY[@]}"')
@@ -156,6 +161,8 @@ kill -9 "$pid"
 soon again
 kept
 done_with "killed, it is started again with what it had"
+
+. /repository/xtask/package-mounts.sh
 
 echo 'log = "warn"' >>$settings
 cp $settings settings.mine

@@ -62,6 +62,7 @@ random 1 8
 urandom 1 9
 tty 5 0
 fuse 10 229
+autofs 10 235
 NODES
   mkdir "$root"/dev/{pts,shm} "$root/repository"
   mount -t devpts -o newinstance,ptmxmode=666 devpts "$root/dev/pts"
@@ -94,6 +95,8 @@ UNIT
   cd "$root"
   pivot_root . run/before
   umount -l /run/before
+  # As the first process has it, but where it takes itself for a container's: what is unmounted is so in services' own namespaces.
+  mount --make-rshared /
   exec env -i container=throwaway /lib/systemd/systemd --unit=script.service --show-status=no
 }
 

@@ -5,17 +5,25 @@
 //! Debian asks of a package. Nothing here needs root: `dpkg-deb --root-owner-group` gives the files away.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where each file of the package comes from, where it goes, and its mode.
 const FILES: &[(&str, &str, u32)] = &[
     ("packaging/weft.service", "usr/lib/systemd/system/weft.service", 0o644),
+    ("packaging/weft-mount.service", "usr/lib/systemd/user/weft-mount.service", 0o644),
     ("packaging/debian/copyright", "usr/share/doc/weft/copyright", 0o644),
     ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/weft", 0o644),
     ("docs/guides/operating.md", "usr/share/doc/weft/operating.md", 0o644),
     ("docs/guides/configuring.md", "usr/share/doc/weft/configuring.md", 0o644),
+    ("docs/guides/mounting.md", "usr/share/doc/weft/mounting.md", 0o644),
+];
+/// Links, and where they lead: mount(8) calls the program by the first two.
+const LINKS: &[(&str, &str)] = &[
+    ("usr/sbin/mount.weft", "../bin/weft"),
+    ("usr/sbin/mount.fuse.weft", "../bin/weft"),
+    ("usr/share/man/man8/mount.fuse.weft.8.gz", "mount.weft.8.gz"),
 ];
 /// What runs when it is installed and removed.
 const SCRIPTS: &[&str] = &["postinst", "prerm", "postrm"];
@@ -71,10 +79,16 @@ fn fill(root: &Path, program: &Path, place: &Path, tree: &Path) -> Result<(), St
         put(&manual.join("completions").join(from), &tree.join(to), 0o644)?;
     }
     for page in listed(&manual.join("man"))? {
-        let name = page.file_name().ok_or("a page has a name")?;
-        let to = tree.join("usr/share/man/man1").join(name);
+        let name = page.file_name().and_then(|name| name.to_str()).ok_or("a page has a name")?;
+        let section = name.rsplit_once('.').ok_or_else(|| format!("{name} says no section"))?.1;
+        let to = tree.join(format!("usr/share/man/man{section}")).join(name);
         put(&page, &to, 0o644)?;
         compress(&to)?;
+    }
+    for (link, target) in LINKS {
+        let at = tree.join(link);
+        directory(at.parent().unwrap_or(tree))?;
+        symlink(target, &at).map_err(|e| format!("cannot make {link}: {e}"))?;
     }
     let changelog = tree.join(CHANGELOG).with_extension("");
     write(&changelog, changes(root)?.as_bytes(), 0o644)?;
@@ -192,21 +206,27 @@ fn listing_faults(contents: &str) -> Vec<String> {
         if *owner != "root/root" {
             faults.push(format!("{path} belongs to {owner}"));
         }
-        let wanted = match (path.ends_with('/'), *path == "./usr/bin/weft") {
-            (true, _) => "drwxr-xr-x",
-            (false, true) => "-rwxr-xr-x",
-            (false, false) => "-rw-r--r--",
+        let wanted = match *path {
+            path if path.ends_with('/') => "drwxr-xr-x",
+            "./usr/bin/weft" => "-rwxr-xr-x",
+            path if LINKS.iter().any(|(link, _)| path.strip_prefix("./") == Some(link)) => "lrwxrwxrwx",
+            _ => "-rw-r--r--",
         };
         if *mode != wanted {
             faults.push(format!("{path} has the mode {mode}, not {wanted}"));
         }
-        if path.contains("/man/") && !path.ends_with('/') && !path.ends_with(".1.gz") {
+        if path.contains("/man/")
+            && !path.ends_with('/')
+            && ![".1.gz", ".8.gz"].iter().any(|end| path.ends_with(end))
+        {
             faults.push(format!("{path} is no compressed page"));
         }
     }
     let has = |wanted: &str| rows.iter().any(|(_, _, path)| path.strip_prefix("./") == Some(wanted));
     let files = FILES.iter().map(|(_, to, _)| *to).chain(COMPLETIONS.iter().map(|(_, to)| *to));
-    let made = ["usr/bin/weft", "etc/weft/weft.toml", "usr/share/man/man1/weft.1.gz", CHANGELOG];
+    let files = files.chain(LINKS.iter().map(|(link, _)| *link));
+    let pages = ["usr/share/man/man1/weft.1.gz", "usr/share/man/man8/mount.weft.8.gz"];
+    let made = ["usr/bin/weft", "etc/weft/weft.toml", CHANGELOG].into_iter().chain(pages);
     for wanted in files.chain(made) {
         if !has(wanted) {
             faults.push(format!("{wanted} is not in it"));
@@ -238,16 +258,22 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<(), String> {
 
 fn write(to: &Path, bytes: &[u8], mode: u32) -> Result<(), String> {
     let failed = |e: std::io::Error| format!("cannot write {}: {e}", to.display());
-    let mut made = to.parent().unwrap_or(to).to_owned();
-    fs::create_dir_all(&made).map_err(failed)?;
+    directory(to.parent().unwrap_or(to))?;
+    fs::write(to, bytes).map_err(failed)?;
+    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(failed)
+}
+
+/// Makes a directory of the package, and those above it.
+fn directory(dir: &Path) -> Result<(), String> {
+    let failed = |e: std::io::Error| format!("cannot make {}: {e}", dir.display());
+    fs::create_dir_all(dir).map_err(failed)?;
+    let mut made = dir.to_owned();
     // Whatever the umask was.
     while made.file_name().is_some_and(|name| name != "tree") {
         fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).map_err(failed)?;
         made.pop();
     }
-    fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).map_err(failed)?;
-    fs::write(to, bytes).map_err(failed)?;
-    fs::set_permissions(to, fs::Permissions::from_mode(mode)).map_err(failed)
+    fs::set_permissions(&made, fs::Permissions::from_mode(0o755)).map_err(failed)
 }
 
 /// Compresses a file, as manuals and lists of changes are kept, without its name and time in it.
@@ -291,6 +317,11 @@ mod tests {
         assert_eq!(wrong_files(good), Vec::<String>::new());
         for (from, to, fault) in [
             ("-rwxr-xr-x", "-rwxrwxr-x", "./usr/bin/weft has the mode -rwxrwxr-x, not -rwxr-xr-x"),
+            (
+                "./usr/bin/weft",
+                "./usr/sbin/mount.weft",
+                "./usr/sbin/mount.weft has the mode -rwxr-xr-x, not lrwxrwxrwx",
+            ),
             ("drwxr-xr-x root/root", "drwxr-xr-x me/me", "./usr/bin/ belongs to me/me"),
             (
                 "./usr/bin/weft",

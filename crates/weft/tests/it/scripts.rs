@@ -23,6 +23,7 @@ const SCRIPTS: &[&str] = &[
     "xtask/first-steps.sh",
     "xtask/fresh.sh",
     "xtask/machine.sh",
+    "xtask/package-mounts.sh",
     "xtask/package-walk.sh",
     "xtask/throwaway.sh",
 ];
