@@ -520,8 +520,10 @@ impl Sending {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        let _waiting;
         let mut streams = lock(&self.connection.0.streams);
-        streams.waiting.remove(&self.number);
+        // It goes after the lock: whoever hears of it is woken.
+        _waiting = streams.waiting.remove(&self.number);
         if self.done || streams.closed.is_some() {
             return;
         }

@@ -109,13 +109,13 @@ impl Device {
         self.send(&parts).is_ok()
     }
 
-    /// Tells the kernel that attributes of a node and, from byte 0 on, its pages may
-    /// differ from what it keeps; only the attributes if not `pages`. May wait for
+    /// Tells the kernel that attributes of a node and, from a byte on, its pages may
+    /// differ from what it keeps; only the attributes if no byte is named. May wait for
     /// reads of the node that are under way.
-    pub(crate) fn expire_node(&self, node: u64, pages: bool) {
+    pub(crate) fn expire_node(&self, node: u64, pages_from: Option<u64>) {
         let mut body = Vec::with_capacity(24);
         body.put_u64_ne(node);
-        body.put_i64_ne(if pages { 0 } else { -1 });
+        body.put_i64_ne(pages_from.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)));
         body.put_i64_ne(0);
         self.tell(notify::INVAL_INODE, &body);
     }

@@ -106,6 +106,15 @@ impl From<Vec<u8>> for Reply {
     }
 }
 
+/// What comes with a request beside its body.
+#[derive(Default)]
+pub(crate) struct Beside {
+    /// The buffer that the body lies in, if that came along.
+    pub lent: Option<Arc<Lent>>,
+    /// Set once a lock that is waited for is taken: an interrupt comes too late then.
+    pub taken: Option<Arc<AtomicBool>>,
+}
+
 pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
@@ -136,17 +145,11 @@ impl Door {
         }
     }
 
-    /// Answers one request, and notes why it failed for whoever asks later. `lent` is the buffer that its body lies in, if
-    /// that came along.
-    pub(crate) async fn handle(
-        self: Arc<Self>,
-        header: Header,
-        body: Bytes,
-        lent: Option<Arc<Lent>>,
-    ) -> Outcome {
+    /// Answers one request, and notes why it failed for whoever asks later.
+    pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes, beside: Beside) -> Outcome {
         let request = Request::read(header.opcode, body)?;
         let subject = request.subject();
-        let outcome = self.answer(header.node, request, lent).await;
+        let outcome = self.answer(header.node, request, beside).await;
         if let Err(failure) = &outcome
             && let Some(error) = failure.error()
         {
@@ -155,7 +158,7 @@ impl Door {
         outcome
     }
 
-    async fn answer(self: &Arc<Self>, node: u64, request: Request, lent: Option<Arc<Lent>>) -> Outcome {
+    async fn answer(self: &Arc<Self>, node: u64, request: Request, beside: Beside) -> Outcome {
         match request {
             Request::Lookup { name } => self.lookup(node, name).await,
             Request::GetAttr { handle } => self.get_attr(node, handle).await,
@@ -174,7 +177,7 @@ impl Door {
             Request::Create { name, flags, mode } => self.create(node, name, flags, mode).await,
             Request::Read { handle, at, size, flags } => self.read(handle, (at, size), flags).await,
             Request::Write { handle, at, marks, flags, bytes } => {
-                self.write((handle, at), (marks, flags), bytes, lent).await
+                self.write((handle, at), (marks, flags), bytes, beside.lent).await
             }
             Request::Flush { owner } => self.flush(node, owner).await,
             Request::Release { handle } => self.release(handle).await,
@@ -192,7 +195,7 @@ impl Door {
             Request::RemoveTag { name } => self.remove_tag(node, &name).await,
             Request::Access { mask } => self.access(node, mask).await,
             Request::TestLock(lock) => self.test_lock(node, &lock).await,
-            Request::SetLock { lock, wait } => self.set_lock(node, &lock, wait).await,
+            Request::SetLock { lock, wait } => self.set_lock(node, &lock, wait, beside.taken).await,
             Request::Allocate { handle, at, length, mode } => self.allocate(handle, at, length, mode).await,
             Request::Seek { handle, at, whence } => self.seek(handle, at, whence).await,
             Request::CopyRange { at, to_node, to_at, length } => {
@@ -205,6 +208,8 @@ impl Door {
     pub(crate) fn patience(&self, opcode: u32) -> Duration {
         match opcode {
             abi::opcode::FSYNC | abi::opcode::FSYNCDIR => self.patience.max(limits::MOUNT_SYNC_WITHIN),
+            // Two calls: nobody is to be told that he has not got the lock that was taken by the first.
+            abi::opcode::SETLK => 2 * self.patience,
             _ => self.patience,
         }
     }
@@ -317,15 +322,29 @@ impl Door {
     /// of its own: the kernel may first wait for reads that are answered here. Pages are
     /// dropped because the table of nodes said so, and it hears when they are.
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
-        let door = self.clone();
-        let work = move || {
+        self.tell_kernel(move |door| {
             door.drop_kept(node, pages);
             if pages {
                 door.nodes.dropped(node);
             }
-        };
+        })
+        .await;
+    }
+
+    /// The same for the pages from a byte on.
+    async fn expire_from(self: &Arc<Self>, node: u64, at: u64) {
+        self.tell_kernel(move |door| {
+            door.nodes.moved(node);
+            door.device.expire_node(node, Some(at));
+            door.nodes.dropped(node);
+        })
+        .await;
+    }
+
+    async fn tell_kernel(self: &Arc<Self>, tell: impl FnOnce(&Self) + Send + 'static) {
+        let door = self.clone();
         // A runtime that stops takes the mount with it.
-        let _ = tokio::task::spawn_blocking(work).await;
+        let _ = tokio::task::spawn_blocking(move || tell(&door)).await;
     }
 
     /// Has the kernel drop what it keeps of a node, and drops what was read of it ahead. May wait, as
@@ -334,7 +353,7 @@ impl Door {
         if pages {
             self.nodes.moved(node);
         }
-        self.device.expire_node(node, pages);
+        self.device.expire_node(node, pages.then_some(0));
     }
 
     /// The same, without waiting: for answers during which the kernel holds what it

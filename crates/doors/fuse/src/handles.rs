@@ -26,6 +26,8 @@ pub(crate) struct Handle {
     pub moves: Arc<Moves>,
     /// What was read of it beyond what was asked.
     pub ahead: Arc<Ahead>,
+    /// Whether what is written to it passes the kernel's cache by.
+    pub past_cache: bool,
     /// How many losses of it this one was told of, or found when it was opened.
     told: AtomicU64,
 }
@@ -34,7 +36,11 @@ impl Handle {
     pub(crate) fn new(nodes: &Nodes, node: u64, file: Arc<dyn OpenFile>, rights: Rights) -> Self {
         let (written, moves) = (nodes.written(node), nodes.moves(node));
         let told = AtomicU64::new(written.losses());
-        Self { node, file, rights, written, moves, ahead: Arc::default(), told }
+        Self { node, file, rights, written, moves, ahead: Arc::default(), past_cache: false, told }
+    }
+
+    pub(crate) fn past_cache(self, past_cache: bool) -> Self {
+        Self { past_cache, ..self }
     }
 
     /// Notes a sync that was asked for when `noted` was what had been written. Fails with `EIO`,

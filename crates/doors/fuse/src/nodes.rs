@@ -109,6 +109,18 @@ impl Nodes {
         self.lock().nodes.get_mut(&number).is_some_and(|node| node.told(attr))
     }
 
+    /// The same for who must not be shown what is being dropped just now, by somebody who was told before.
+    pub(crate) fn told_to_be_sure(&self, number: u64, attr: &Attr) -> bool {
+        let mut table = self.lock();
+        let Some(node) = table.nodes.get_mut(&number) else { return false };
+        if node.told(attr) {
+            return true;
+        }
+        let dropping = node.dropping > 0;
+        node.dropping += u32::from(dropping);
+        dropping
+    }
+
     /// Notes a change made through this mount, whose bytes the kernel has as well.
     /// Returns whether somebody else's change came between, so that its pages must go, and
     /// [`Nodes::dropped`] be called.

@@ -12,6 +12,7 @@ use std::future::Future;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
@@ -24,7 +25,7 @@ use crate::abi::request::{self, Header, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::buffers::{Buffer, Lent};
 use crate::device::Received;
-use crate::door::{Door, Outcome};
+use crate::door::{Beside, Door, Outcome};
 use crate::errno::Failure;
 use crate::onward;
 use crate::pending::Pending;
@@ -112,13 +113,17 @@ impl Session {
 
     fn begin(self: &Arc<Self>, header: Header, body: Bytes, lent: Option<Arc<Lent>>) {
         let ticket = Ticket::new(self.clone(), header);
-        let mut work: Work = Box::pin(self.door.clone().handle(header, body, lent));
+        let taken = (header.opcode == opcode::SETLKW).then(Arc::default);
+        let beside = Beside { lent, taken: taken.clone() };
+        let mut work: Work = Box::pin(self.door.clone().handle(header, body, beside));
         let mut context = Context::from_waker(Waker::noop());
         let first = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
         match first {
             Ok(Poll::Ready(outcome)) => ticket.answer(outcome),
-            Ok(Poll::Pending) if header.opcode == opcode::SETLKW => self.wait_for_lock(ticket, work),
-            Ok(Poll::Pending) => self.go_on(ticket, work),
+            Ok(Poll::Pending) => match taken {
+                Some(taken) => self.wait_for_lock(ticket, work, taken),
+                None => self.go_on(ticket, work),
+            },
             // The panic was printed; the ticket answers.
             Err(_) => {}
         }
@@ -157,19 +162,23 @@ impl Session {
         onward::begin(&self.runtime, rest);
     }
 
-    /// Waits for a lock for as long as the program does.
-    fn wait_for_lock(self: &Arc<Self>, ticket: Ticket, work: Work) {
+    /// Waits for a lock for as long as the program does. One that was taken before an interrupt came is taken.
+    fn wait_for_lock(self: &Arc<Self>, ticket: Ticket, mut work: Work, taken: Arc<AtomicBool>) {
         let Ok(permit) = self.lock_waits.clone().try_acquire_owned() else {
             return ticket.answer(Err(Failure::Door(Errno::NOLCK)));
         };
         let interrupted = self.pending.wait(ticket.header.unique);
         let mut ended = self.ended.subscribe();
+        let ended = async move { drop(ended.wait_for(|ended| *ended).await) };
         self.runtime.spawn(async move {
             tokio::select! {
                 biased;
-                outcome = work => ticket.answer(outcome),
-                Ok(()) = interrupted => ticket.answer(Err(Failure::Door(Errno::INTR))),
-                _ = ended.wait_for(|ended| *ended) => {}
+                outcome = &mut work => ticket.answer(outcome),
+                Ok(()) = interrupted => match taken.load(Ordering::Acquire) {
+                    true => ticket.answer(work.await),
+                    false => ticket.answer(Err(Failure::Door(Errno::INTR))),
+                },
+                () = ended => {}
             }
             drop(permit);
         });

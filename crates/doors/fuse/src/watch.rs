@@ -206,7 +206,7 @@ impl Watcher {
                     door.nodes.dropped(node);
                 }
             }
-            door.nodes.all(None).iter().for_each(|node| door.device.expire_node(*node, false));
+            door.nodes.all(None).iter().for_each(|node| door.device.expire_node(*node, None));
         })
         .await;
     }
@@ -249,7 +249,7 @@ fn tell(door: &Door, change: &Change) {
             && let Some(node) = door.nodes.node(*directory)
         {
             device.expire_name(node, name.as_bytes());
-            device.expire_node(node, false);
+            device.expire_node(node, None);
         }
     };
     let node = |pages: bool| {

@@ -3,8 +3,8 @@
 //!
 //! For a process of the node's own uid on the same machine, which could open them itself: rights and seals
 //! were looked at for each piece before it is lent, as they are before one is sent. What is lent can be
-//! read and not written. What is borrowed is read once, a piece at a time, into memory of the node's own: the client may
-//! write there whatever it likes meanwhile.
+//! read and not written. What is borrowed is read a part at a time into memory of the node's own, more than once if the
+//! write is begun anew, and is hashed as it was written: the client may write there whatever it likes meanwhile.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;

@@ -230,6 +230,9 @@ fn put(live: &Live, piece: &Piece, at: u64, begun: Begun, mut passing: Passing, 
             Err(error) => Err(error),
         },
     };
+    if answer.is_err() {
+        passed.clear();
+    }
     passing.left(live.state().end_write(begun, answer.is_ok(), &passed, now));
     Landed { passing, answer }
 }

@@ -45,11 +45,13 @@ impl Door {
         if kill_privileges && truncate {
             self.clear_set_id(node, &opened.attr).await;
         }
-        let handle = self.handles.add(Handle::new(&self.nodes, node, opened.file, rights));
+        let past_cache = self.passes_cache(flags);
+        let handle = Handle::new(&self.nodes, node, opened.file, rights).past_cache(past_cache);
+        let handle = self.handles.add(handle);
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume());
-        let keep = self.passing_cache(flags) | if keeps { fopen::KEEP_CACHE } else { 0 };
+        let keep = shown(past_cache) | if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
     }
@@ -63,17 +65,18 @@ impl Door {
         if stale || kept.stale {
             self.expire_later(entry.node);
         }
-        let handle = self.handles.add(Handle::new(&self.nodes, entry.node, opened.file, rights));
+        let past_cache = self.passes_cache(flags);
+        let handle = Handle::new(&self.nodes, entry.node, opened.file, rights).past_cache(past_cache);
+        let handle = self.handles.add(handle);
         let mut head = reply::entry(&entry);
-        reply::put_open(&mut head, handle, self.passing_cache(flags));
+        reply::put_open(&mut head, handle, shown(past_cache));
         Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
     }
 
     /// Has what appends pass the kernel's cache by: it would cut a write at a page that it has not read, and what another
     /// mount appends could come between.
-    fn passing_cache(&self, flags: u32) -> u32 {
-        let appends = flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0;
-        if appends && self.appends_whole { fopen::DIRECT_IO } else { 0 }
+    fn passes_cache(&self, flags: u32) -> bool {
+        self.appends_whole && flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0
     }
 
     /// Opens with the most rights that the flags can use and the caller has.
@@ -190,11 +193,11 @@ impl Door {
         let place = if append { WriteAt::End } else { WriteAt::Offset(at) };
         let _moving = Moving::new(handle.moves.clone());
         let (mut data, held) = match lent {
-            Some(lent) => {
+            Some(lent) if bytes.len() as u64 >= limits::RPC_LEND_FROM => {
                 let (piece, held) = lent.held(bytes.len());
                 (BytesSource::of(piece), Some(held))
             }
-            None => (BytesSource::new(bytes), None),
+            _ => (BytesSource::new(bytes), None),
         };
         let written = handle.file.write(&self.call(), place, &mut data).await?;
         if let Some(held) = held {
@@ -202,8 +205,13 @@ impl Door {
         }
         handle.written.wrote(written.verifier);
         self.changed(handle.node, &written.file);
-        // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
-        if written.at != at {
+        if handle.past_cache {
+            // Before the answer tells of the new length: who read the last page while this was under way may have
+            // brought it back as it was, with zeros to its end, and not every kernel drops that again.
+            self.nodes.drops(handle.node);
+            self.expire_from(handle.node, written.at).await;
+        } else if written.at != at {
+            // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
             self.nodes.drops(handle.node);
             self.expire_later(handle.node);
         }
@@ -297,6 +305,11 @@ async fn pull(handle: &Handle, call: &Call, range: Range) -> Result<Vec<Piece>, 
         pieces.push(piece);
     }
     Ok(pieces)
+}
+
+/// Returns what the kernel is told of an open whose writes pass its cache by, or not.
+fn shown(past_cache: bool) -> u32 {
+    if past_cache { fopen::DIRECT_IO } else { 0 }
 }
 
 /// Returns the rights that open flags can use: all that would be used if the caller has

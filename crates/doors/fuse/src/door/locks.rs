@@ -2,6 +2,7 @@
 //! that programs on two mounts see each other's.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{BufMut, BytesMut};
 use rustix::io::Errno;
@@ -30,7 +31,13 @@ impl Door {
         Ok(reply::lock(start, end, kind, self.holder(at.base, &held.owner)).into())
     }
 
-    pub(super) async fn set_lock(self: &Arc<Self>, node: u64, asked: &LockIn, wait: bool) -> Outcome {
+    pub(super) async fn set_lock(
+        self: &Arc<Self>,
+        node: u64,
+        asked: &LockIn,
+        wait: bool,
+        taken: Option<Arc<AtomicBool>>,
+    ) -> Outcome {
         let at = self.at(node)?;
         if asked.kind == lock::UNLOCK {
             self.fs.unlock(&self.call(), &at, &wanted(asked)?).await?;
@@ -43,6 +50,9 @@ impl Door {
             self.wait_for(&at, &lock).await?
         } else {
             self.take(&at, &lock).await?
+        }
+        if let Some(taken) = taken {
+            taken.store(true, Ordering::Release);
         }
         self.look_again(node, asked.handle).await;
         done()
@@ -57,7 +67,7 @@ impl Door {
             Err(_) => None,
         };
         let pages = match attr {
-            Some(attr) if self.nodes.told(node, &attr) => true,
+            Some(attr) if self.nodes.told_to_be_sure(node, &attr) => true,
             Some(attr) if self.is_watched(attr.id.volume()) => false,
             // Of a volume that nobody tells of, one version may stand for two changes.
             _ => {

@@ -106,3 +106,18 @@ fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
     assert!(moved(&moves, || nodes.changed(node, &silent)), "a change that says nothing");
     assert!(moved(&moves, || nodes.moved(node)));
 }
+
+#[test]
+fn who_must_be_sure_drops_what_is_being_dropped_for_another() {
+    let nodes = Nodes::new(&attr(1, 0, 0));
+    let (node, _) = nodes.found(&attr(2, 1, 10));
+    nodes.opened(node, &attr(2, 1, 10));
+    assert!(!nodes.told_to_be_sure(node, &attr(2, 1, 10)), "nothing has changed");
+    assert!(nodes.told(node, &attr(2, 2, 20)), "the first is told, and drops");
+    assert!(nodes.told_to_be_sure(node, &attr(2, 2, 20)), "till it has, the second may be shown what was");
+    nodes.dropped(node);
+    assert!(!nodes.opened(node, &attr(2, 2, 20)).pages, "the second's are being dropped");
+    nodes.dropped(node);
+    assert!(nodes.opened(node, &attr(2, 2, 20)).pages);
+    assert!(!nodes.told_to_be_sure(node, &attr(2, 2, 20)));
+}

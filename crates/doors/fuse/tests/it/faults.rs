@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +14,7 @@ use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{be_interrupted, is_child, say, start, until};
+use crate::raw::{Kind, be_interrupted, in_the_way, is_child, lock, say, start, until};
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -166,6 +167,32 @@ fn a_program_in_a_stuck_change_can_be_killed() {
         return;
     }
     assert_eq!(rename_interrupted(TEST, "stuck", libc::SIGTERM).signal(), Some(libc::SIGTERM));
+}
+
+#[test]
+fn a_lock_that_was_taken_is_not_answered_as_interrupted() {
+    const TEST: &str = "a_lock_that_was_taken_is_not_answered_as_interrupted";
+    let open = |path: &Path| File::options().read(true).write(true).open(path).expect("opened");
+    if let Some(path) = is_child("lock") {
+        be_interrupted();
+        let file = open(&path);
+        say("begun");
+        std::process::exit(i32::from(lock(&file, Kind::Write, 0, 0, true).is_err()));
+    }
+    if !can_mount(TEST) {
+        return;
+    }
+    let (bed, _) = faulty(limits::CALL_DEADLINE);
+    let path = bed.join("slow-attr");
+    fs::write(&path, "x").expect("written");
+    let here = open(&path);
+    let mut child = start(&format!("faults::{TEST}"), "lock", &path);
+    child.hear("begun");
+    let thread = child.waits_in(libc::SYS_fcntl);
+    // The mount asks what the file is now, for a while.
+    until("the lock is taken", || in_the_way(&here, Kind::Write, 0, 0).is_some());
+    child.signal(thread, libc::SIGUSR1);
+    assert_eq!(child.end().code(), Some(0));
 }
 
 mounted! {

@@ -19,7 +19,7 @@ use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, StageId, VolumeId, limits};
 
 /// Looking up `stuck-walk…` never ends, `panic` panics, and reading a file named `stuck-read`
-/// never ends. A rename to `slow` takes [`SLOW`], one to `stuck` never ends. A lock that is
+/// never ends; asking what one named `slow-attr` is takes [`SLOW`]. A rename to `slow` takes [`SLOW`], one to `stuck` never ends. A lock that is
 /// waited for is taken when it is free, whether anybody waits for it still or not.
 pub struct Faulty {
     pub inner: Arc<Model>,
@@ -39,6 +39,7 @@ struct FaultyFile {
     inner: Arc<dyn OpenFile>,
     lost: Arc<AtomicU64>,
     stuck: bool,
+    slow: bool,
 }
 
 fn shifted(verifier: Verifier, lost: &AtomicU64) -> Verifier {
@@ -118,7 +119,9 @@ impl FileSystem for Faulty {
         let mut opened = self.inner.open(call, at, how).await?;
         let stuck = self.inner.walk(call, &At::root("stuck-read".try_into()?), Want::default()).await;
         let stuck = stuck.is_ok_and(|walked| walked.attr.id == opened.attr.id);
-        opened.file = Arc::new(FaultyFile { inner: opened.file, lost: self.lost.clone(), stuck });
+        let slow = self.inner.walk(call, &At::root("slow-attr".try_into()?), Want::default()).await;
+        let slow = slow.is_ok_and(|walked| walked.attr.id == opened.attr.id);
+        opened.file = Arc::new(FaultyFile { inner: opened.file, lost: self.lost.clone(), stuck, slow });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -170,6 +173,9 @@ impl OpenFile for FaultyFile {
         self.inner.id()
     }
     async fn attr(&self, call: &Call) -> Result<Attr> {
+        if self.slow {
+            tokio::time::sleep(SLOW).await;
+        }
         self.inner.attr(call).await
     }
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
