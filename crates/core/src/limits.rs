@@ -514,6 +514,8 @@ pub const RPC_UID_IN_BYTES: usize = 256 << 20;
 pub const RPC_DECODED_BYTES: usize = 16;
 /// Bytes of a read from which on a process of the node's own uid is lent the file: fewer cost less to copy.
 pub const RPC_LEND_FROM: u64 = 64 << 10;
+/// Writes of one connection whose memory is lent to the node at the same time: what is beyond them is sent.
+pub const RPC_LENT_AT_ONCE: usize = 64;
 /// Bytes of downloads that wait to be written to one connection: pieces read at the same time.
 pub const RPC_OUT_BYTES: usize = 8 << 20;
 /// The same for all connections of one uid.

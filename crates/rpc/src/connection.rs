@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
@@ -40,8 +40,8 @@ struct Shared {
     out: mpsc::Sender<Leaving>,
     /// Writes what is put there.
     writer: Pump,
-    /// Whether memory may be lent to the server.
-    lends: bool,
+    /// Turns to lend memory to the server, if it takes any.
+    lends: Option<Arc<Semaphore>>,
     streams: Arc<Mutex<Streams>>,
     welcome: Welcome,
     reader: Task<()>,
@@ -71,6 +71,14 @@ const STREAM_FRAMES: usize = 1024;
 /// Messages that may wait for room: of all files and calls that may be dropped at once. What is
 /// beyond ends with its session.
 const UNSAID_MAX: usize = limits::SESSION_OPENS_MAX + limits::RPC_CALLS_MAX;
+
+/// Memory that a write's bytes lie in, and a turn to lend it: each takes a descriptor of the server's.
+pub(crate) struct Lendable {
+    memory: OwnedFd,
+    pub(crate) from: u64,
+    pub(crate) length: u32,
+    turn: OwnedSemaphorePermit,
+}
 
 /// A frame in the queue.
 struct Leaving {
@@ -156,6 +164,7 @@ impl Connection {
         let streams = Arc::<Mutex<Streams>>::default();
         let (borrows, lending) = ways.map(|ways| (ways.borrows, ways.lends)).unzip();
         let lends = lending.is_some() && welcome.version >= WRITE_LENT_SINCE;
+        let lends = lends.then(|| Arc::new(Semaphore::new(limits::RPC_LENT_AT_ONCE)));
         let (writer, _) = Pump::new(sys, write_all(sys.clone(), to, queue, streams.clone(), lending));
         let deliver = Deliver { streams: streams.clone(), out: out.clone(), borrows };
         let reader = sys.spawn(read_all(sys.clone(), frames, deliver));
@@ -237,29 +246,31 @@ impl Connection {
         self.0.sys.within(heard_by(until), answered).await
     }
 
-    /// Returns the memory that all bytes of a write lie in, and where, if it can be lent to the server.
-    pub(crate) fn lendable(&self, pieces: &[Piece]) -> Option<(OwnedFd, u64, u32)> {
+    /// Returns the memory that all bytes of a write lie in, if it can be lent to the server now.
+    pub(crate) fn lendable(&self, pieces: &[Piece]) -> Option<Lendable> {
         let [Piece::File { file, at, length }] = pieces else { return None };
-        if !self.0.lends || (*length as u64) < limits::RPC_LEND_FROM {
-            return None;
-        }
+        let turn = self.0.lends.clone().filter(|_| *length as u64 >= limits::RPC_LEND_FROM)?;
         let memory = file.descriptor().filter(|file| is_lent_memory(*file, at + *length as u64))?;
-        Some((memory.try_clone_to_owned().ok()?, *at, *length as u32))
+        let turn = turn.try_acquire_owned().ok()?;
+        Some(Lendable { memory: memory.try_clone_to_owned().ok()?, from: *at, length: *length as u32, turn })
     }
 
-    /// Makes a call that `memory` goes along with, and waits for its answer.
+    /// Makes a call that memory goes along with, and waits for its answer.
     pub(crate) async fn call_lending(
         &self,
         header: CallHeader,
         body: CallBody,
-        memory: OwnedFd,
+        lendable: Lendable,
         until: Deadline,
     ) -> Result<Answer> {
+        let Lendable { memory, turn, .. } = lendable;
         let answered = async {
             let mut stream = self.start_with(header, body, Bytes::new(), Some(memory)).await?;
             stream.reply().await.map(|(answer, _)| answer)
         };
-        self.0.sys.within(heard_by(until), answered).await
+        let answer = self.0.sys.within(heard_by(until), answered).await;
+        drop(turn);
+        answer
     }
 
     /// Makes a call that is answered with bytes, for as long as `caller` lasts.

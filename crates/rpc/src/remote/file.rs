@@ -84,9 +84,10 @@ impl OpenFile for RemoteFile {
         let (connection, header) = (&self.shared.connection, self.header(call).await?);
         let body = |ask: FileAsk| CallBody::File(self.file, ask);
         let answer = match connection.lendable(&pieces) {
-            Some((memory, from, length)) => {
+            Some(lendable) => {
+                let (from, length) = (lendable.from, lendable.length);
                 let body = body(FileAsk::WriteLent { at, from, length });
-                connection.call_lending(header, body, memory, call.until).await?
+                connection.call_lending(header, body, lendable, call.until).await?
             }
             None => {
                 let body = body(FileAsk::Write { at, whole: true });
