@@ -33,14 +33,16 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    pub(crate) fn new(nodes: &Nodes, node: u64, file: Arc<dyn OpenFile>, rights: Rights) -> Self {
+    pub(crate) fn new(
+        nodes: &Nodes,
+        node: u64,
+        file: Arc<dyn OpenFile>,
+        rights: Rights,
+        past_cache: bool,
+    ) -> Self {
         let (written, moves) = (nodes.written(node), nodes.moves(node));
         let told = AtomicU64::new(written.losses());
-        Self { node, file, rights, written, moves, ahead: Arc::default(), past_cache: false, told }
-    }
-
-    pub(crate) fn past_cache(self, past_cache: bool) -> Self {
-        Self { past_cache, ..self }
+        Self { node, file, rights, written, moves, ahead: Arc::default(), past_cache, told }
     }
 
     /// Notes a sync that was asked for when `noted` was what had been written. Fails with `EIO`,

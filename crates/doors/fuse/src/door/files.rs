@@ -10,7 +10,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::watch as signal;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, Call, Make, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt,
+    At, BytesSource, Call, Make, OpenFile, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt,
 };
 use weft_core::{Error, ErrorKind, Rights, limits};
 
@@ -45,13 +45,11 @@ impl Door {
         if kill_privileges && truncate {
             self.clear_set_id(node, &opened.attr).await;
         }
-        let past_cache = self.passes_cache(flags);
-        let handle = Handle::new(&self.nodes, node, opened.file, rights).past_cache(past_cache);
-        let handle = self.handles.add(handle);
+        let (handle, shown) = self.keep_open(node, flags, opened.file, rights);
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume());
-        let keep = shown(past_cache) | if keeps { fopen::KEEP_CACHE } else { 0 };
+        let keep = shown | if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
     }
@@ -65,18 +63,18 @@ impl Door {
         if stale || kept.stale {
             self.expire_later(entry.node);
         }
-        let past_cache = self.passes_cache(flags);
-        let handle = Handle::new(&self.nodes, entry.node, opened.file, rights).past_cache(past_cache);
-        let handle = self.handles.add(handle);
+        let (handle, shown) = self.keep_open(entry.node, flags, opened.file, rights);
         let mut head = reply::entry(&entry);
-        reply::put_open(&mut head, handle, shown(past_cache));
+        reply::put_open(&mut head, handle, shown);
         Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
     }
 
-    /// Has what appends pass the kernel's cache by: it would cut a write at a page that it has not read, and what another
-    /// mount appends could come between.
-    fn passes_cache(&self, flags: u32) -> bool {
-        self.appends_whole && flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0
+    /// Takes an open file in. Returns its number, and what the kernel is told of it: what appends passes its cache by,
+    /// since it would cut a write at a page that it has not read, and what another mount appends could come between.
+    fn keep_open(&self, node: u64, flags: u32, file: Arc<dyn OpenFile>, rights: Rights) -> (u64, u32) {
+        let past_cache = self.appends_whole && flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0;
+        let handle = self.handles.add(Handle::new(&self.nodes, node, file, rights, past_cache));
+        (handle, if past_cache { fopen::DIRECT_IO } else { 0 })
     }
 
     /// Opens with the most rights that the flags can use and the caller has.
@@ -305,11 +303,6 @@ async fn pull(handle: &Handle, call: &Call, range: Range) -> Result<Vec<Piece>, 
         pieces.push(piece);
     }
     Ok(pieces)
-}
-
-/// Returns what the kernel is told of an open whose writes pass its cache by, or not.
-fn shown(past_cache: bool) -> u32 {
-    if past_cache { fopen::DIRECT_IO } else { 0 }
 }
 
 /// Returns the rights that open flags can use: all that would be used if the caller has
