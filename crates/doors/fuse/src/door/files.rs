@@ -10,7 +10,7 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::watch as signal;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, BytesSource, Call, Make, OpenFile, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt,
+    At, BytesSource, Call, Make, OpenFile, OpenHow, Opened, Piece, Pin, Range, Seek, Shape, WriteAt, pieces,
 };
 use weft_core::{Error, ErrorKind, Rights, limits};
 
@@ -295,14 +295,7 @@ impl Door {
 /// Returns bytes of a file, as many as there are of a range of [`limits::PIECE_BYTES_MAX`] at most.
 async fn pull(handle: &Handle, call: &Call, range: Range) -> Result<Vec<Piece>, Error> {
     let mut source = handle.file.read(call, range).await?;
-    let mut pieces = Vec::with_capacity(1);
-    let mut left = range.length.unwrap_or(0) as usize;
-    while left > 0 {
-        let Some(piece) = source.next(left.min(limits::PIECE_BYTES_MAX)).await? else { break };
-        left = left.saturating_sub(piece.length());
-        pieces.push(piece);
-    }
-    Ok(pieces)
+    pieces(&mut *source, limits::PIECE_BYTES_MAX).await
 }
 
 /// Returns the rights that open flags can use: all that would be used if the caller has
