@@ -80,13 +80,25 @@ impl Client {
         Self::over(dial(sys, place).await?, None)
     }
 
+    /// Connects for somebody else, with their credential, or as anyone: whoever the uid of this process is to the
+    /// node, they are not.
+    ///
+    /// Fails with `Unavailable` if nothing listens there, and as the node's keys have it for the credential.
+    pub async fn connect_for(sys: &Sys, place: &Place, credential: Option<&Signed>) -> Result<Self> {
+        Self::speaking(dial(sys, place).await?, credential, As::Anyone)
+    }
+
     /// Speaks over a connection that is open already, with a credential or without.
     pub fn over(connection: Connection, credential: Option<&Signed>) -> Result<Self> {
+        Self::speaking(connection, credential, As::Connection)
+    }
+
+    fn speaking(connection: Connection, credential: Option<&Signed>, speaks_as: As) -> Result<Self> {
         let caller = credential.map_or(Ok(Caller::anyone()), |signed| verify(&connection, signed))?;
         let sys = connection.sys().clone();
         let session = SessionId(u128::from(sys.clock().tick().0) << 32 | u128::from(std::process::id()));
         let traces = AtomicU64::new(sys.clock().now().nanos() as u64);
-        let remote = Arc::new(Remote::new(connection, As::Connection));
+        let remote = Arc::new(Remote::new(connection, speaks_as));
         Ok(Self { remote, caller, session, traces, together: Arc::default() })
     }
 

@@ -8,7 +8,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use weft_core::form::{At, Call, FileSystem, Lock, OpenFile, Wait};
 use weft_core::service::SessionGrant;
 use weft_core::{Deadline, Error, ErrorKind, Result, limits};
-use weft_rpc::{As, Connection, Remote};
+use weft_rpc::{Connection, Remote};
 use weft_sys::net::Socket;
 
 use super::{Dialled, Inner, Link};
@@ -88,7 +88,7 @@ impl Inner {
         let mut pause = PAUSE_MIN;
         loop {
             match self.dial_once(until).await {
-                Ok(connection) => return Ok(Arc::new(Remote::new(connection, As::Connection))),
+                Ok(connection) => return Ok(Arc::new(Remote::new(connection, self.speaks_as))),
                 Err(error) => {
                     self.note_lost(Some(&error));
                     if until.left(self.sys.clock()) <= pause {

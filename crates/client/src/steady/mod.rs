@@ -33,7 +33,7 @@ use weft_core::form::Call;
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{Error, FileId, Result, SessionId, Time};
-use weft_rpc::Remote;
+use weft_rpc::{As, Remote};
 use weft_sys::Sys;
 
 use crate::Place;
@@ -47,6 +47,8 @@ pub struct Steady(Arc<Inner>);
 struct Inner {
     sys: Sys,
     socket: PathBuf,
+    /// Whom calls without a credential are made as, over whichever connection.
+    speaks_as: As,
     session: SessionId,
     link: RwLock<Arc<Link>>,
     /// Held while somebody dials, so that one does for all.
@@ -97,11 +99,12 @@ enum Repeat {
 impl Steady {
     /// Makes calls in `session` steady, beginning with a connection that stands.
     pub fn new(remote: Arc<Remote>, place: &Place, session: SessionId) -> Self {
-        let sys = remote.connection().sys().clone();
+        let (sys, speaks_as) = (remote.connection().sys().clone(), remote.speaks_as());
         let link = Arc::new(Link { epoch: 0, remote, grant: None });
         Self(Arc::new(Inner {
             sys,
             socket: place.socket(),
+            speaks_as,
             session,
             link: RwLock::new(link),
             dialling: tokio::sync::Mutex::default(),

@@ -88,6 +88,11 @@ impl Remote {
         &self.0.connection
     }
 
+    /// Returns whom calls are made as whose own caller has no credential.
+    pub fn speaks_as(&self) -> As {
+        self.0.default
+    }
+
     /// Takes a session of an earlier connection up again: calls in `local` go on in it.
     pub async fn resume(
         &self,
