@@ -47,6 +47,22 @@ pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 /// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
+/// The same in a mount that several users share: what one of them was told, the kernel would show to all.
+pub const MOUNT_BELIEVED_SHARED: Duration = Duration::ZERO;
+/// Users of a machine who use one shared mount as who they are, beside the one who serves it. Each takes a connection to the node.
+pub const MOUNT_USERS_MAX: usize = 256;
+/// Users who can say at one moment who they are; others wait.
+pub const MOUNT_LOGINS_AT_ONCE: usize = 16;
+/// The same of one uid.
+pub const MOUNT_LOGINS_OF_ONE: usize = 2;
+/// How long a user may take to say so.
+pub const MOUNT_LOGIN_LINE_WITHIN: Duration = Duration::from_secs(2);
+/// How often a mount looks whose credential has run out.
+pub const MOUNT_LOGIN_SWEEP: Duration = Duration::from_secs(60);
+/// How long saying so may take, the node's answer included, for who waits for it.
+pub const MOUNT_LOGIN_WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of the line in which a user says so.
+pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * super::PROOF_BYTES_MAX;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.

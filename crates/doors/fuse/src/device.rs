@@ -32,13 +32,13 @@ pub(crate) enum Received {
 
 impl Device {
     /// Mounts at a directory. `name` stands in the first column of the mount table, unless a helper has it
-    /// say something else.
+    /// say something else. A helper decides itself whether it is shared.
     ///
     /// Fails with `NotFound` or `NotDirectory` for the directory, `Unavailable` without
     /// `fusermount3`, or if the helper did not mount, `NotPermitted` where it is refused.
-    pub(crate) fn mount(mountpoint: &Path, name: &str, mounter: Mounter) -> Result<Self> {
+    pub(crate) fn mount(mountpoint: &Path, name: &str, mounter: Mounter, shared: bool) -> Result<Self> {
         match mounter {
-            Mounter::Fusermount(without) => Self::by_fusermount(mountpoint, name, without),
+            Mounter::Fusermount(without) => Self::by_fusermount(mountpoint, name, without, shared),
             Mounter::Helper(helper) => {
                 let fd = mounter::ask(&helper, mountpoint)?;
                 Ok(Self { fd, mountpoint: mountpoint.to_owned() })
@@ -46,15 +46,16 @@ impl Device {
         }
     }
 
-    fn by_fusermount(mountpoint: &Path, name: &str, without: Without) -> Result<Self> {
+    fn by_fusermount(mountpoint: &Path, name: &str, without: Without, shared: bool) -> Result<Self> {
         let mountpoint = mountpoint.canonicalize().map_err(|error| missing(mountpoint, error))?;
         let (ours, theirs) = UnixStream::pair()
             .map_err(|error| Error::new(ErrorKind::Unavailable, "no socket to be had").caused_by(error))?;
         let name: String = name.chars().filter(|c| !matches!(c, ',' | '\\') && !c.is_control()).collect();
+        let others = if shared { ",allow_other" } else { "" };
         // The socket is the child's standard input: no descriptor is left open for others.
         let mut child = Command::new("fusermount3")
             .arg("-o")
-            .arg(format!("nosuid,nodev{},fsname={name},subtype=weft", without.words()))
+            .arg(format!("nosuid,nodev{}{others},fsname={name},subtype=weft", without.words()))
             .arg("--")
             .arg(&mountpoint)
             .env("_FUSE_COMMFD", "0")
@@ -195,5 +196,9 @@ fn no_program(error: std::io::Error) -> Error {
 fn refused(op: &'static str, mountpoint: &Path, said: &str) -> Error {
     let said = said.trim().lines().last().unwrap_or("fusermount3 gave no reason").to_owned();
     let kind = if said.contains("busy") { ErrorKind::Busy } else { ErrorKind::NotPermitted };
-    Error::new(kind, said).op(op).about(mountpoint.display())
+    let error = Error::new(kind, said).op(op).about(mountpoint.display());
+    match error.detail().contains("user_allow_other") {
+        true => error.hint("an administrator adds the line `user_allow_other` to /etc/fuse.conf"),
+        false => error,
+    }
 }

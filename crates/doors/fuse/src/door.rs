@@ -7,24 +7,25 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
+use tokio::sync::mpsc;
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
+use weft_core::proof::Caller;
 use weft_core::{
-    CallerId, Clock, ContainerId, Deadline, Error, FileId, Name, Result, Time, TraceId, VolumeId, limits,
+    CallerId, Clock, ContainerId, Deadline, Error, FileId, Name, Result, SessionId, Time, TraceId, VolumeId,
+    limits,
 };
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
 use crate::abi::request::{Header, Request, Subject};
 use crate::abi::{self, mode};
-use crate::ahead::AheadRoom;
-use crate::buffers::{Buffers, Lent};
-use crate::device::Device;
+use crate::buffers::Lent;
+use crate::common::Common;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
-use crate::nodes::Nodes;
-use crate::{Away, CallSource, OVERFLOW_ID};
+use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
 use lockers::Lockers;
 
 mod attributes;
@@ -36,22 +37,15 @@ mod names;
 mod own;
 mod tags;
 
-/// One mount's door.
+/// The door of one user, or of all who are anyone.
 pub(crate) struct Door {
+    pub(crate) common: Arc<Common>,
+    number: u64,
     pub(crate) fs: Arc<dyn FileSystem>,
     calls: Arc<dyn CallSource>,
-    clock: Arc<dyn Clock>,
     uid: u32,
     gid: u32,
-    root: FileId,
-    patience: Duration,
     away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
-    pub(crate) device: Device,
-    /// Whether the kernel can be had to send appends as they were made.
-    appends_whole: bool,
-    pub(crate) buffers: Arc<Buffers>,
-    ahead_room: AheadRoom,
-    pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
     failures: Failures,
     editions: Editions,
@@ -60,24 +54,10 @@ pub(crate) struct Door {
     /// believed for long.
     pub(crate) watching: AtomicBool,
     /// Containers that turned a call away, for the watcher to drop from the cache.
-    pub(crate) refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
+    pub(crate) refused: mpsc::Sender<Option<ContainerId>>,
+    /// Whether it was shut: nothing that is asked for through it is to be kept.
+    shut: AtomicBool,
     trace: AtomicU64,
-}
-
-/// What a door is made of.
-pub(crate) struct DoorParts {
-    pub fs: Arc<dyn FileSystem>,
-    pub calls: Arc<dyn CallSource>,
-    pub clock: Arc<dyn Clock>,
-    pub uid: u32,
-    pub gid: u32,
-    pub patience: Duration,
-    pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
-    pub device: Device,
-    /// What the kernel and this door can do.
-    pub agreed: u64,
-    pub root: Attr,
-    pub refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
 }
 
 /// What the kernel is answered with.
@@ -118,36 +98,56 @@ pub(crate) struct Beside {
 pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
-    pub(crate) fn new(parts: DoorParts) -> Self {
-        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused } = parts;
-        let trace = AtomicU64::new(clock.now().nanos() as u64);
+    /// Makes a user's door, the mount's door of that number. What the watcher is to drop comes by `refused`.
+    pub(crate) fn new(
+        common: Arc<Common>,
+        number: u64,
+        user: LocalUser,
+        refused: mpsc::Sender<Option<ContainerId>>,
+    ) -> Self {
+        let LocalUser { fs, calls, uid, gid, away } = user;
+        let trace = AtomicU64::new(common.clock.now().nanos() as u64);
         Self {
-            nodes: Nodes::new(&root),
-            root: root.id,
-            buffers: Arc::default(),
-            ahead_room: AheadRoom::default(),
-            handles: Handles::default(),
+            handles: Handles::of_door(number, common.last_handle.clone()),
             failures: Failures::default(),
             editions: Editions::default(),
             lockers: Lockers::default(),
             watching: AtomicBool::new(false),
+            common,
+            number,
             fs,
             calls,
-            clock,
             uid,
             gid,
-            patience,
             away,
-            device,
-            appends_whole: agreed & abi::init::DIRECT_IO_ALLOW_MMAP != 0,
             refused,
+            shut: AtomicBool::new(false),
             trace,
         }
     }
 
+    /// Returns which of the mount's doors it is.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns the uid of this machine that it is for.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Returns whether it was shut while something was asked for through it.
+    fn is_shut(&self) -> bool {
+        self.shut.load(Ordering::Acquire)
+    }
+
+    /// Returns in whose name it calls, and in which session.
+    pub(crate) fn who(&self) -> (Caller, SessionId) {
+        self.calls.who()
+    }
+
     /// Answers one request, and notes why it failed for whoever asks later.
-    pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes, beside: Beside) -> Outcome {
-        let request = Request::read(header.opcode, body)?;
+    pub(crate) async fn handle(self: Arc<Self>, header: Header, request: Request, beside: Beside) -> Outcome {
         let subject = request.subject();
         let outcome = self.answer(header.node, request, beside).await;
         if let Err(failure) = &outcome
@@ -179,7 +179,7 @@ impl Door {
             Request::Write { handle, at, marks, flags, bytes } => {
                 self.write((handle, at), (marks, flags), bytes, beside.lent).await
             }
-            Request::Flush { owner } => self.flush(node, owner).await,
+            Request::Flush { owner, .. } => self.flush(node, owner).await,
             Request::Release { handle } => self.release(handle).await,
             Request::Sync { handle } => self.sync(handle).await,
             Request::OpenDirectory => self.open_directory(node).await,
@@ -198,8 +198,8 @@ impl Door {
             Request::SetLock { lock, wait } => self.set_lock(node, &lock, wait, beside.taken).await,
             Request::Allocate { handle, at, length, mode } => self.allocate(handle, at, length, mode).await,
             Request::Seek { handle, at, whence } => self.seek(handle, at, whence).await,
-            Request::CopyRange { at, to_node, to_at, length } => {
-                self.copy_range((node, at), (to_node, to_at), length).await
+            Request::CopyRange { at, to_handle, to_node, to_at, length, .. } => {
+                self.copy_range((node, at), (to_node, to_at), to_handle, length).await
             }
         }
     }
@@ -207,10 +207,10 @@ impl Door {
     /// Returns how long a request may take.
     pub(crate) fn patience(&self, opcode: u32) -> Duration {
         match opcode {
-            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => self.patience.max(limits::MOUNT_SYNC_WITHIN),
+            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => self.common.patience.max(limits::MOUNT_SYNC_WITHIN),
             // Two calls: nobody is to be told that he has not got the lock that was taken by the first.
-            abi::opcode::SETLK => 2 * self.patience,
-            _ => self.patience,
+            abi::opcode::SETLK => 2 * self.common.patience,
+            _ => self.common.patience,
         }
     }
 
@@ -221,13 +221,13 @@ impl Door {
 
     /// Returns what accompanies the next call, with the whole patience to go.
     pub(crate) fn call(&self) -> Call {
-        self.call_within(self.patience)
+        self.call_within(self.common.patience)
     }
 
     /// The same, with a patience of its own.
     pub(crate) fn call_within(&self, patience: Duration) -> Call {
         let trace = TraceId(self.trace.fetch_add(1, Ordering::Relaxed));
-        call_of(&*self.calls, &*self.clock, patience, trace)
+        call_of(&*self.calls, &*self.common.clock, patience, trace)
     }
 
     /// The same, for a change: sent twice, it is made once.
@@ -239,15 +239,15 @@ impl Door {
 
     /// Returns the root of the mount.
     pub(crate) fn root(&self) -> At {
-        At::id(self.root)
+        At::id(self.common.root)
     }
 
     fn at(&self, node: u64) -> std::result::Result<At, Failure> {
-        Ok(At::id(self.nodes.file(node)?))
+        Ok(At::id(self.common.nodes.file(node)?))
     }
 
     fn at_name(&self, node: u64, name: Bytes) -> std::result::Result<At, Failure> {
-        Ok(At::name(self.nodes.file(node)?, Name::new(name)?))
+        Ok(At::name(self.common.nodes.file(node)?, Name::new(name)?))
     }
 
     /// Returns whether changes by others in a volume are told of at all. In one where they are not
@@ -258,18 +258,15 @@ impl Door {
 
     /// Returns for how long the kernel may believe what it is told of a volume.
     fn valid(&self, volume: VolumeId) -> Duration {
-        if !self.is_watched(volume) {
+        if self.common.is_shared {
+            limits::MOUNT_BELIEVED_SHARED
+        } else if !self.is_watched(volume) {
             limits::MOUNT_BELIEVED_UNWATCHED
         } else if self.watching.load(Ordering::Relaxed) {
             limits::MOUNT_BELIEVED_WATCHED
         } else {
             limits::MOUNT_BELIEVED
         }
-    }
-
-    /// Returns the uid an owner is shown as (request-form law 17).
-    fn shown_uid(&self, owner: CallerId) -> u32 {
-        if self.calls.who().0.name().id() == owner { self.uid } else { OVERFLOW_ID }
     }
 
     /// Returns the gid a group is shown as: the mount's own for the caller and for
@@ -287,7 +284,7 @@ impl Door {
             times: [time(attr.atime), time(attr.mtime), time(attr.ctime)],
             mode: kind_bits(attr.kind) | u32::from(attr.mode),
             links: attr.links,
-            uid: self.shown_uid(attr.owner),
+            uid: self.common.owners.uid(attr.owner),
             gid: self.shown_gid(attr.group),
         }
     }
@@ -296,7 +293,7 @@ impl Door {
     /// keeps must go first. The name is believed as long as what it leads to: a name in a volume
     /// that is not watched leads nowhere else.
     fn entry_out(&self, attr: &Attr) -> (EntryOut, bool) {
-        let (node, stale) = self.nodes.found(attr);
+        let (node, stale) = self.common.nodes.found(attr);
         let valid = self.valid(attr.id.volume());
         let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
@@ -325,7 +322,7 @@ impl Door {
         self.tell_kernel(move |door| {
             door.drop_kept(node, pages);
             if pages {
-                door.nodes.dropped(node);
+                door.common.nodes.dropped(node);
             }
         })
         .await;
@@ -334,9 +331,9 @@ impl Door {
     /// The same for the pages from a byte on.
     async fn expire_from(self: &Arc<Self>, node: u64, at: u64) {
         self.tell_kernel(move |door| {
-            door.nodes.moved(node);
-            door.device.expire_node(node, Some(at));
-            door.nodes.dropped(node);
+            door.common.nodes.moved(node);
+            door.common.device.expire_node(node, Some(at));
+            door.common.nodes.dropped(node);
         })
         .await;
     }
@@ -351,9 +348,9 @@ impl Door {
     /// [`Device::expire_node`] does.
     pub(crate) fn drop_kept(&self, node: u64, pages: bool) {
         if pages {
-            self.nodes.moved(node);
+            self.common.nodes.moved(node);
         }
-        self.device.expire_node(node, pages.then_some(0));
+        self.common.device.expire_node(node, pages.then_some(0));
     }
 
     /// The same, without waiting: for answers during which the kernel holds what it
@@ -365,7 +362,7 @@ impl Door {
 
     /// Notes a change made through this mount.
     fn changed(self: &Arc<Self>, node: u64, change: &Wcc) {
-        if self.nodes.changed(node, change) {
+        if self.common.nodes.changed(node, change) {
             self.expire_later(node);
         }
     }
@@ -378,19 +375,35 @@ impl Door {
         }
     }
 
-    /// Notes why a request failed.
+    /// Notes why a request failed. What failed for anyone is told to nobody: each of those may be another.
     pub(crate) fn note_failure(&self, header: &Header, subject: &Subject, error: &Error) {
+        if self.number == doors::ANYONE {
+            return;
+        }
         let nodes = [Some(header.node), subject.other.filter(|other| *other != header.node)];
         let files: Vec<FileId> =
-            nodes.into_iter().flatten().filter_map(|node| self.nodes.file(node).ok()).collect();
+            nodes.into_iter().flatten().filter_map(|node| self.common.nodes.file(node).ok()).collect();
         let asked = Asked { request: abi::opcode::name(header.opcode), files, names: &subject.names };
-        self.failures.note(&asked, error, self.clock.now());
+        self.failures.note(&asked, error, self.common.clock.now());
+    }
+
+    /// Closes all that is open at it, and has the kernel show nothing of that any longer.
+    pub(crate) async fn close_all(self: &Arc<Self>) {
+        self.shut.store(true, Ordering::Release);
+        let open = self.handles.take_all();
+        for number in open.keys() {
+            self.unlock_all(*number).await;
+        }
+        self.tell_kernel(move |door| {
+            open.values().for_each(|handle| door.drop_kept(handle.node, true));
+        })
+        .await;
     }
 
     /// Takes back what a reply gave that the kernel no longer waited for.
     pub(crate) fn undo(self: &Arc<Self>, undo: Undo) {
         for node in undo.nodes {
-            self.nodes.forget(node, 1);
+            self.common.nodes.forget(node, 1);
         }
         if let Some(handle) = undo.handle {
             let door = self.clone();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use rustix::io::Errno;
 use weft_core::form::{OpenFile, Verifier};
-use weft_core::{Error, ErrorKind, FileId, Rights};
+use weft_core::{Error, ErrorKind, FileId, Rights, limits};
 
 use crate::ahead::{Ahead, Moves};
 use crate::errno::Failure;
@@ -117,17 +117,32 @@ impl Written {
     }
 }
 
-/// The open files of one mount.
-#[derive(Default)]
+/// The open files of one door.
 pub(crate) struct Handles {
     open: RwLock<HashMap<u64, Arc<Handle>>>,
-    last: AtomicU64,
+    door: u64,
+    /// Of all doors: no number comes again, though that of a door does.
+    last: Arc<AtomicU64>,
+}
+
+/// Below these bits of an open file's number stands which one it is, above them the number of the door it was opened at.
+const DOOR_SHIFT: u32 = 48;
+const _: () = assert!(limits::MOUNT_USERS_MAX + 2 <= 1 << (u64::BITS - DOOR_SHIFT));
+
+/// Returns which of the mount's doors an open file was opened at.
+pub(crate) fn door_of(handle: u64) -> u64 {
+    handle >> DOOR_SHIFT
 }
 
 impl Handles {
+    /// Makes the table of the mount's door of that number. All doors count their open files by `last`.
+    pub(crate) fn of_door(door: u64, last: Arc<AtomicU64>) -> Self {
+        Self { open: RwLock::default(), door, last }
+    }
+
     /// Takes an open file in. Returns its number, which never comes again.
     pub(crate) fn add(&self, handle: Handle) -> u64 {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.door << DOOR_SHIFT | (self.last.fetch_add(1, Ordering::Relaxed) + 1);
         self.open.write().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(handle));
         number
     }
@@ -141,6 +156,11 @@ impl Handles {
     /// Takes an open file out.
     pub(crate) fn remove(&self, number: u64) -> Option<Arc<Handle>> {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number)
+    }
+
+    /// Takes all open files out.
+    pub(crate) fn take_all(&self) -> HashMap<u64, Arc<Handle>> {
+        std::mem::take(&mut self.open.write().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Shows each open file.

@@ -1,17 +1,17 @@
-//! The mount: any [`FileSystem`] as a directory of this machine, for one user, without
-//! privileges.
+//! The mount: any [`FileSystem`] as a directory of this machine, for one user or, shared, for
+//! all, without privileges.
 //!
 //! **Shape.**
 //!
 //! ```text
-//!  programs ─▶ kernel ─▶ /dev/fuse ─▶ session ─▶ door ─▶ FileSystem      (in process, or another
+//!  programs ─▶ kernel ─▶ /dev/fuse ─▶ session ─▶ doors ─▶ door ─▶ FileSystem   (in process, or another
 //!                ▲                     threads    one method              node's, through the client)
 //!                │                                per request
 //!                └──── forget what others changed ◀─ watch ◀─ change feed
 //! ```
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
-//! `door` what each means in the form, `nodes` and `handles` what the kernel holds, `ahead` what
+//! `doors` whose they are, `door` what each means in the form, `common` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
 //! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
@@ -29,13 +29,16 @@
 //! request for which it holds that very thing: it waits for the answer, the answer waits
 //! for it (`Door::expire_later`). Counting a lookup the kernel never heard of: the node
 //! would live for ever (`Undo`). Keeping pages of a version that somebody else replaced
-//! (`Nodes`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
+//! (`Nodes`). Giving the kernel of a shared mount anything to keep: it shows it to all
+//! (`Common::is_shared`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
 
 mod abi;
 mod ahead;
 mod buffers;
+mod common;
 mod device;
 mod door;
+mod doors;
 mod editions;
 mod errno;
 mod failures;
@@ -54,10 +57,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, watch as signal};
+use tokio::sync::watch as signal;
 use weft_core::form::{At, FileSystem, Supports, Want};
 use weft_core::proof::Caller;
-use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
+use weft_core::{Clock, DomainId, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
 
 pub use errno::of_kind as errno_of;
 pub use mounter::{Handover, Mounter, Without};
@@ -66,10 +69,10 @@ use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
 use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
 use crate::buffers::Buffers;
+use crate::common::Common;
 use crate::device::{Device, Received};
-use crate::door::{Door, DoorParts};
+use crate::doors::Doors;
 use crate::session::Session;
-use crate::watch::Watcher;
 
 /// The uid and gid that files of other callers are shown under.
 pub const OVERFLOW_ID: u32 = 65534;
@@ -111,6 +114,36 @@ impl CallSource for OneCaller {
     }
 }
 
+/// A user of this machine, and who they are to the files' node.
+pub struct LocalUser {
+    /// The files, as a line of this user's own.
+    pub fs: Arc<dyn FileSystem>,
+    /// In whose name.
+    pub calls: Arc<dyn CallSource>,
+    /// The user's uid, under which what the caller owns is shown.
+    pub uid: u32,
+    /// The user's gid, under which groups that the caller is in are shown.
+    pub gid: u32,
+    /// Since when the files' node is not reached; `None` while it is. Must not wait.
+    pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
+}
+
+/// Who uses a mount beside the user who mounts.
+pub struct Others {
+    /// Those who have not said who they are, whatever their uid.
+    pub anyone: LocalUser,
+    /// Where they do, which the mount tells them of.
+    pub login: Login,
+}
+
+/// Where users of a shared mount say who they are.
+pub struct Login {
+    /// The socket of the mount's process.
+    pub socket: PathBuf,
+    /// The domain whose credentials it takes.
+    pub domain: DomainId,
+}
+
 /// What to mount, where, and for whom.
 pub struct MountSettings {
     /// An empty directory of the mounting user.
@@ -119,28 +152,22 @@ pub struct MountSettings {
     pub mounter: Mounter,
     /// What stands in the mount table's first column.
     pub name: String,
-    /// The files.
-    pub fs: Arc<dyn FileSystem>,
     /// The directory that becomes the mount's root.
     pub root: At,
-    /// In whose name.
-    pub calls: Arc<dyn CallSource>,
-    /// The uid that the caller's files are shown under: the mounting user's.
-    pub uid: u32,
-    /// The gid they are shown under.
-    pub gid: u32,
+    /// The user who mounts.
+    pub own: LocalUser,
+    /// All others, in a mount that is shared.
+    pub others: Option<Others>,
     /// What deadlines are measured by: the file system's own clock.
     pub clock: Arc<dyn Clock>,
     /// How long one call may take; [`limits::CALL_DEADLINE`] at most.
     pub patience: Duration,
-    /// Since when the files' node is not reached; `None` while it is. Must not wait.
-    pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
 }
 
 /// A mount that stands. Dropping it takes it away lazily: nobody finds it any more, and
 /// who has files open there goes on until they are closed.
 pub struct Mount {
-    door: Arc<Door>,
+    doors: Arc<Doors>,
     ended: signal::Receiver<bool>,
     /// Whether it was taken out of the tree: whatever is mounted there since is somebody else's.
     away: AtomicBool,
@@ -152,37 +179,44 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, mounter, name, fs, root, calls, uid, gid, clock, patience, away } =
-        settings;
-    let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
+    let MountSettings { mountpoint, mounter, name, root, own, others, clock, patience } = settings;
     let patience = patience.min(limits::CALL_DEADLINE);
-    let first = door::call_of(&*calls, &*clock, patience, TraceId(0));
-    let walked = fs.walk(&first, &root, Want::default()).await?;
+    let first = door::call_of(&*own.calls, &*clock, patience, TraceId(0));
+    let walked = own.fs.walk(&first, &root, Want::default()).await?;
     if walked.attr.kind != weft_core::attr::Kind::Directory {
         return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be mounted").op("mount"));
     }
-    let supports = fs.supports(walked.attr.id.volume());
+    let wanted = wanted(&own.fs.supports(walked.attr.id.volume()), others.is_some());
+    let shared = others.is_some();
     let mounted = tokio::task::spawn_blocking(move || {
-        let device = Device::mount(&mountpoint, &name, mounter)?;
-        match agree(&device, &supports) {
+        let device = Device::mount(&mountpoint, &name, mounter, shared)?;
+        match agree(&device, wanted) {
             Ok(agreed) => Ok((device, agreed)),
             Err(error) => device.unmount(true).and(Err(error)),
         }
     });
     let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
     let (device, agreed) = mounted?;
-    let root = walked.attr;
-    let parts = DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused };
-    let door = Arc::new(Door::new(parts));
-    let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
+    let mut common = Common::new(device, agreed, &walked.attr, clock, patience);
+    let anyone = others.map(|Others { anyone, login }| {
+        common.is_shared = true;
+        common.login = Some(login);
+        anyone
+    });
+    let (caller, _) = own.calls.who();
+    // What anyone made, each of those who share it might have made.
+    if !(shared && caller.is_anyone()) {
+        common.owners.show(caller.name().id(), own.uid);
+    }
+    let (end, ended) = signal::channel(false);
+    let doors = Doors::new(Arc::new(common), own, anyone, &ended);
+    Session::start(doors.clone(), tokio::runtime::Handle::current(), end)
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
-    tokio::spawn(door.clone().forget_windows(ended.clone()));
-    tokio::spawn(Watcher::new(door.clone(), refusals, ended.clone()).run());
-    Ok(Mount { door, ended, away: AtomicBool::new(false) })
+    Ok(Mount { doors, ended, away: AtomicBool::new(false) })
 }
 
 /// Answers the kernel's first request, and returns what both can do.
-fn agree(device: &Device, supports: &Supports) -> Result<u64> {
+fn agree(device: &Device, wanted: u64) -> Result<u64> {
     let refuse = |detail: &'static str| Error::new(ErrorKind::Unsupported, detail).op("mount");
     let mut buffer = Buffers::default().take();
     let Received::Request(size) = device.receive(&mut buffer) else {
@@ -196,7 +230,7 @@ fn agree(device: &Device, supports: &Supports) -> Result<u64> {
         return Err(refuse("the kernel is too old: Linux 5.4 or later is needed"));
     }
     let agreed = Agreed {
-        flags: asked.flags & wanted(supports),
+        flags: asked.flags & wanted,
         readahead_max: asked.readahead_max.max(limits::MOUNT_WRITE_BYTES_MAX as u32),
         write_max: limits::MOUNT_WRITE_BYTES_MAX as u32,
         background_max: limits::MOUNT_BACKGROUND_MAX,
@@ -207,22 +241,23 @@ fn agree(device: &Device, supports: &Supports) -> Result<u64> {
 }
 
 /// Returns what the door can do. Without a change feed the kernel has to look at times
-/// and sizes itself to know that its pages are old.
-fn wanted(supports: &Supports) -> u64 {
+/// and sizes itself to know that its pages are old. In a shared mount it is given no names and no links to keep, and
+/// nothing is mapped to be shared: what one user writes so, the kernel may send as another who has the file mapped.
+fn wanted(supports: &Supports, is_shared: bool) -> u64 {
+    let kept =
+        init::DO_READDIRPLUS | init::READDIRPLUS_AUTO | init::CACHE_SYMLINKS | init::DIRECT_IO_ALLOW_MMAP;
+    let kept = if is_shared { 0 } else { kept };
     let told = if supports.watch { init::EXPLICIT_INVAL_DATA } else { init::AUTO_INVAL_DATA };
     let locks = if supports.locks { init::POSIX_LOCKS | init::FLOCK_LOCKS } else { 0 };
     init::ASYNC_READ
         | init::ATOMIC_O_TRUNC
         | init::BIG_WRITES
-        | init::DO_READDIRPLUS
-        | init::READDIRPLUS_AUTO
         | init::ASYNC_DIO
         | init::PARALLEL_DIROPS
         | init::MAX_PAGES
-        | init::CACHE_SYMLINKS
         | init::HANDLE_KILLPRIV_V2
         | init::INIT_EXT
-        | init::DIRECT_IO_ALLOW_MMAP
+        | kept
         | told
         | locks
 }
@@ -230,7 +265,7 @@ fn wanted(supports: &Supports) -> u64 {
 impl Mount {
     /// Returns where it is.
     pub fn mountpoint(&self) -> &Path {
-        self.door.device.mountpoint()
+        self.device().mountpoint()
     }
 
     /// Takes the mount away, and returns once it is gone. `Busy` if files are open there
@@ -258,12 +293,37 @@ impl Mount {
         if self.is_away() {
             return Ok(());
         }
-        let door = self.door.clone();
-        let done = tokio::task::spawn_blocking(move || door.device.unmount(lazy)).await;
+        let doors = self.doors.clone();
+        let done = tokio::task::spawn_blocking(move || doors.common.device.unmount(lazy)).await;
         let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
         self.away.fetch_or(done.is_ok(), Ordering::Relaxed);
         // Somebody else may have been quicker.
         if self.is_away() { Ok(()) } else { done }
+    }
+
+    /// Has a user of this machine use the mount as who they say they are, in place of anyone or of who they said
+    /// before: what they had open as that one is closed.
+    ///
+    /// `Unsupported` if the mount is not shared, `NotPermitted` for the uid that serves it, `Busy` if
+    /// [`limits::MOUNT_USERS_MAX`] use it.
+    pub async fn admit(&self, user: LocalUser) -> Result<()> {
+        self.doors.admit(user).await
+    }
+
+    /// Has a user of this machine be anyone again, and closes what they have open. Returns whether they were admitted.
+    ///
+    /// `Unsupported` if the mount is not shared.
+    pub async fn dismiss(&self, uid: u32) -> Result<bool> {
+        self.doors.dismiss(uid).await
+    }
+
+    /// Drops what is kept for a user whose [`CallSource`] names another credential from now on.
+    pub fn look_again(&self, uid: u32) {
+        self.doors.look_again(uid);
+    }
+
+    fn device(&self) -> &Device {
+        &self.doors.common.device
     }
 
     fn is_away(&self) -> bool {
@@ -286,7 +346,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if !self.is_away()
-            && let Err(error) = self.door.device.unmount(true)
+            && let Err(error) = self.device().unmount(true)
         {
             tracing::warn!(op = "unmount", path = %self.mountpoint().display(), %error, "the mount stays");
         }

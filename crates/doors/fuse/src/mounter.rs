@@ -69,12 +69,14 @@ pub struct Handover {
     pub mountpoint: PathBuf,
     /// What stands in the mount table's first column.
     pub source: OsString,
-    /// Who serves it: nobody else sees into it.
+    /// Who serves it, and sees into it.
     pub uid: u32,
     /// Their group.
     pub gid: u32,
     /// What cannot be done there.
     pub without: Without,
+    /// Whether other users see into it as well.
+    pub shared: bool,
 }
 
 impl Handover {
@@ -108,8 +110,9 @@ impl Handover {
     fn mount(&self, device: &OwnedFd) -> std::result::Result<(), Errno> {
         use std::os::fd::AsRawFd;
         let (fd, uid, gid) = (device.as_raw_fd(), self.uid, self.gid);
+        let others = if self.shared { ",allow_other" } else { "" };
         // The root's mode is a directory's, whatever else it comes to be.
-        let words = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}");
+        let words = format!("fd={fd},rootmode=40000,user_id={uid},group_id={gid}{others}");
         let words = CString::new(words).expect("numbers and words hold no NUL");
         rustix::mount::mount(
             &self.source,

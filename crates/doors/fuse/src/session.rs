@@ -21,11 +21,13 @@ use tokio::runtime::Handle as Runtime;
 use tokio::sync::{Semaphore, oneshot, watch};
 use weft_core::{Error, ErrorKind, limits};
 
-use crate::abi::request::{self, Header, Subject};
+use crate::abi::request::{self, Header, Request, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::buffers::{Buffer, Lent};
+use crate::common::Common;
 use crate::device::Received;
 use crate::door::{Beside, Door, Outcome};
+use crate::doors::Doors;
 use crate::errno::Failure;
 use crate::onward;
 use crate::pending::Pending;
@@ -35,7 +37,7 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// What the threads of one mount share.
 pub(crate) struct Session {
-    door: Arc<Door>,
+    doors: Arc<Doors>,
     runtime: Runtime,
     pending: Pending,
     calls: Arc<Semaphore>,
@@ -45,11 +47,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts to serve a mount. What is returned says `true` once it has ended.
-    pub(crate) fn start(door: Arc<Door>, runtime: Runtime) -> std::io::Result<watch::Receiver<bool>> {
-        let (ended, hears) = watch::channel(false);
+    /// Starts to serve a mount. `ended` is told once it has ended.
+    pub(crate) fn start(
+        doors: Arc<Doors>,
+        runtime: Runtime,
+        ended: watch::Sender<bool>,
+    ) -> std::io::Result<()> {
         let session = Arc::new(Self {
-            door,
+            doors,
             runtime,
             pending: Pending::default(),
             calls: Arc::new(Semaphore::new(limits::MOUNT_CALLS_MAX)),
@@ -62,26 +67,26 @@ impl Session {
             let thread = std::thread::Builder::new().name(format!("weft-mount-{number}"));
             thread.spawn(move || session.serve())?;
         }
-        Ok(hears)
+        Ok(())
     }
 
     fn serve(self: &Arc<Self>) {
         let _entered = self.runtime.enter();
-        let mut buffer = self.door.buffers.take();
-        while let Received::Request(size) = self.door.device.receive(&mut buffer) {
+        let mut buffer = self.common().buffers.take();
+        while let Received::Request(size) = self.common().device.receive(&mut buffer) {
             let Some(header) = Header::read(&buffer[..size]) else {
                 tracing::error!(op = "read /dev/fuse", size, "the kernel sent what is no request");
                 continue;
             };
             match header.opcode {
                 opcode::FORGET | opcode::BATCH_FORGET => {
-                    let nodes = &self.door.nodes;
+                    let nodes = &self.common().nodes;
                     request::forgotten(&header, &buffer[IN_HEADER_BYTES..size], |node, n| {
                         nodes.forget(node, n)
                     });
                 }
                 opcode::INTERRUPT => self.interrupt(header.unique, &buffer[IN_HEADER_BYTES..size]),
-                opcode::DESTROY => drop(self.door.device.answer(header.unique, Ok((&[], &[])))),
+                opcode::DESTROY => drop(self.common().device.answer(header.unique, Ok((&[], &[])))),
                 _ => {
                     let (body, lent) = self.body(&header, &mut buffer, size);
                     self.begin(header, body, lent);
@@ -95,8 +100,8 @@ impl Session {
     /// along; everything else is small and copied.
     fn body(&self, header: &Header, buffer: &mut Buffer, size: usize) -> (Bytes, Option<Arc<Lent>>) {
         if header.opcode == opcode::WRITE && size >= limits::MOUNT_HANDOVER_BYTES {
-            let full = std::mem::replace(buffer, self.door.buffers.take());
-            let lent = self.door.buffers.lend(full, size);
+            let full = std::mem::replace(buffer, self.common().buffers.take());
+            let lent = self.common().buffers.lend(full, size);
             return (lent.bytes(), Some(lent));
         }
         (Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size]), None)
@@ -107,15 +112,28 @@ impl Session {
         if !self.pending.interrupt(whose) {
             // It is over, and the kernel drops this; or it is about to begin, and the
             // kernel sends the interrupt again.
-            self.door.device.answer(unique, Err(Errno::AGAIN));
+            self.common().device.answer(unique, Err(Errno::AGAIN));
         }
     }
 
+    fn common(&self) -> &Common {
+        &self.doors.common
+    }
+
     fn begin(self: &Arc<Self>, header: Header, body: Bytes, lent: Option<Arc<Lent>>) {
-        let ticket = Ticket::new(self.clone(), header);
+        let read = Request::read(header.opcode, body);
+        let read = read.and_then(|request| Ok((self.doors.of(header.uid, request.handle())?, request)));
+        let (door, request) = match read {
+            Ok(read) => read,
+            Err(errno) => {
+                self.common().device.answer(header.unique, Err(errno));
+                return;
+            }
+        };
+        let ticket = Ticket::new(self.clone(), door.clone(), header);
         let taken = (header.opcode == opcode::SETLKW).then(Arc::default);
         let beside = Beside { lent, taken: taken.clone() };
-        let mut work: Work = Box::pin(self.door.clone().handle(header, body, beside));
+        let mut work: Work = Box::pin(door.handle(header, request, beside));
         let mut context = Context::from_waker(Waker::noop());
         let first = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
         match first {
@@ -138,8 +156,8 @@ impl Session {
         };
         let interrupted = self.pending.wait(ticket.header.unique);
         // The call carries its deadline; this one is for an implementation that forgets it.
-        let patience = self.door.patience(ticket.header.opcode) + limits::MOUNT_INTERRUPT_GRACE;
-        let (door, header) = (self.door.clone(), ticket.header);
+        let (door, header) = (ticket.door.clone(), ticket.header);
+        let patience = door.patience(header.opcode) + limits::MOUNT_INTERRUPT_GRACE;
         let wished = stop_wished(ticket.header.opcode, ticket.header.pid, interrupted);
         let rest = async move {
             let given_up = async {
@@ -202,23 +220,24 @@ async fn stop_wished(code: u32, thread: u32, interrupted: oneshot::Receiver<()>)
 /// One request that must be answered. Dropped without, it answers `EIO`.
 struct Ticket {
     session: Arc<Session>,
+    door: Arc<Door>,
     header: Header,
     answered: bool,
 }
 
 impl Ticket {
-    fn new(session: Arc<Session>, header: Header) -> Self {
+    fn new(session: Arc<Session>, door: Arc<Door>, header: Header) -> Self {
         session.pending.begin(header.unique);
-        Self { session, header, answered: false }
+        Self { session, door, header, answered: false }
     }
 
     fn answer(mut self, outcome: Outcome) {
         self.answered = true;
         self.session.pending.end(self.header.unique);
-        let door = &self.session.door;
+        let (door, device) = (&self.door, &self.door.common.device);
         match outcome {
             Ok(reply) => {
-                if !door.device.answer(self.header.unique, Ok((&reply.head, &reply.pieces))) {
+                if !device.answer(self.header.unique, Ok((&reply.head, &reply.pieces))) {
                     door.undo(reply.undo);
                 }
             }
@@ -227,7 +246,7 @@ impl Ticket {
                     report(&self.header, error);
                     door.note_refusal(&self.header, error.kind());
                 }
-                door.device.answer(self.header.unique, Err(failure.errno()));
+                device.answer(self.header.unique, Err(failure.errno()));
             }
         }
     }
@@ -237,7 +256,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
             self.session.pending.end(self.header.unique);
-            self.session.door.device.answer(self.header.unique, Err(Errno::IO));
+            self.door.common.device.answer(self.header.unique, Err(Errno::IO));
         }
     }
 }

@@ -36,7 +36,7 @@ impl Door {
         let container = match kind {
             ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated => None,
             ErrorKind::Denied if matches!(header.opcode, opcode::READ | opcode::WRITE | opcode::FSYNC) => {
-                match self.nodes.container(header.node) {
+                match self.common.nodes.container(header.node) {
                     Some(container) => Some(container),
                     None => return,
                 }
@@ -45,6 +45,19 @@ impl Door {
         };
         // A full queue means that dropping is under way already.
         let _ = self.refused.try_send(container);
+    }
+}
+
+impl Door {
+    /// Returns the nodes of one container, or of all, of which the kernel may keep something for this door's user. In a
+    /// shared mount that is only what they have open and may have mapped.
+    fn kept(&self, container: Option<ContainerId>) -> Vec<u64> {
+        let nodes = &self.common.nodes;
+        if !self.common.is_shared {
+            return nodes.all(container);
+        }
+        let open = self.handles.each_node().into_iter().map(|(node, ..)| node);
+        open.filter(|node| container.is_none() || nodes.container(*node) == container).collect()
     }
 }
 
@@ -200,13 +213,14 @@ impl Watcher {
         }
         let door = self.door.clone();
         self.blocking(move || {
+            let kept = if door.common.is_shared { Vec::new() } else { door.common.nodes.all(None) };
             for (node, shows) in gone {
                 door.drop_kept(node, true);
                 if shows == Shows::Another {
-                    door.nodes.dropped(node);
+                    door.common.nodes.dropped(node);
                 }
             }
-            door.nodes.all(None).iter().for_each(|node| door.device.expire_node(*node, None));
+            kept.iter().for_each(|node| door.common.device.expire_node(*node, None));
         })
         .await;
     }
@@ -220,18 +234,18 @@ impl Watcher {
             return Shows::NoMore;
         };
         let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
-        match (may, may && self.door.nodes.told(node, &walked.attr)) {
+        match (may, may && self.door.common.nodes.told(node, &walked.attr)) {
             (false, _) => Shows::NoMore,
             (true, true) => Shows::Another,
             (true, false) => Shows::Still,
         }
     }
 
-    /// Has the kernel drop all it keeps of one container, or of all.
+    /// Has the kernel drop all it keeps of one container, or of all: for this door's user.
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
-            door.nodes.all(container).iter().for_each(|node| door.drop_kept(*node, true));
+            door.kept(container).iter().for_each(|node| door.drop_kept(*node, true));
         })
         .await;
     }
@@ -243,17 +257,20 @@ impl Watcher {
 }
 
 fn tell(door: &Door, change: &Change) {
-    let device = &door.device;
+    if door.common.is_shared {
+        return tell_of_shared(door, change);
+    }
+    let device = &door.common.device;
     let name = |place: &Option<(FileId, Name)>| {
         if let Some((directory, name)) = place
-            && let Some(node) = door.nodes.node(*directory)
+            && let Some(node) = door.common.nodes.node(*directory)
         {
             device.expire_name(node, name.as_bytes());
             device.expire_node(node, None);
         }
     };
     let node = |pages: bool| {
-        if let Some(node) = door.nodes.node(change.file) {
+        if let Some(node) = door.common.nodes.node(change.file) {
             door.drop_kept(node, pages);
         }
     };
@@ -265,5 +282,16 @@ fn tell(door: &Door, change: &Change) {
         }
         ChangeKind::Attr => node(false),
         ChangeKind::Write | ChangeKind::Policy => node(true),
+    }
+}
+
+/// The same of a shared mount, whose kernel keeps no names and no attributes. To drop a name would take it from
+/// under whoever works below it.
+fn tell_of_shared(door: &Door, change: &Change) {
+    if matches!(change.kind, ChangeKind::Write | ChangeKind::Policy)
+        && let Some(node) = door.common.nodes.node(change.file)
+        && door.handles.of_node(node).is_some()
+    {
+        door.drop_kept(node, true);
     }
 }

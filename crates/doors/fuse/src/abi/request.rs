@@ -15,6 +15,8 @@ pub(crate) struct Header {
     pub unique: u64,
     /// The node it is about.
     pub node: u64,
+    /// As whom a process asks: the uid that files are opened as.
+    pub uid: u32,
     /// The process that asks; 0 if none does.
     pub pid: u32,
 }
@@ -28,9 +30,10 @@ impl Header {
         let opcode = fields.get_u32_ne();
         let unique = fields.get_u64_ne();
         let node = fields.get_u64_ne();
-        fields.advance(8); // uid and gid: the mount has one user
+        let uid = fields.get_u32_ne();
+        fields.advance(4); // its gid: who somebody is, the uid says
         let pid = fields.get_u32_ne();
-        (length as usize == request.len()).then_some(Self { opcode, unique, node, pid })
+        (length as usize == request.len()).then_some(Self { opcode, unique, node, uid, pid })
     }
 }
 
@@ -86,7 +89,7 @@ pub(crate) enum Request {
     Create { name: Bytes, flags: u32, mode: u32 },
     Read { handle: u64, at: u64, size: u32, flags: u32 },
     Write { handle: u64, at: u64, marks: u32, flags: u32, bytes: Bytes },
-    Flush { owner: u64 },
+    Flush { handle: u64, owner: u64 },
     Release { handle: u64 },
     Sync { handle: u64 },
     OpenDirectory,
@@ -103,7 +106,7 @@ pub(crate) enum Request {
     SetLock { lock: LockIn, wait: bool },
     Allocate { handle: u64, at: u64, length: u64, mode: u32 },
     Seek { handle: u64, at: u64, whence: u32 },
-    CopyRange { at: u64, to_node: u64, to_at: u64, length: u64 },
+    CopyRange { handle: u64, at: u64, to_handle: u64, to_node: u64, to_at: u64, length: u64 },
 }
 
 /// What a request speaks of besides the node that it is of.
@@ -146,6 +149,24 @@ impl Request {
             }
             Self::CopyRange { to_node, .. } => Subject { other: Some(*to_node), ..Subject::default() },
             _ => Subject::default(),
+        }
+    }
+
+    /// Returns the open file that the request is made through, if it is.
+    pub(crate) fn handle(&self) -> Option<u64> {
+        match self {
+            Self::GetAttr { handle } | Self::SetAttr(SetAttrIn { handle, .. }) => *handle,
+            Self::Read { handle, .. }
+            | Self::Write { handle, .. }
+            | Self::Flush { handle, .. }
+            | Self::Release { handle }
+            | Self::Sync { handle }
+            | Self::Allocate { handle, .. }
+            | Self::CopyRange { handle, .. }
+            | Self::Seek { handle, .. }
+            | Self::TestLock(LockIn { handle, .. })
+            | Self::SetLock { lock: LockIn { handle, .. }, .. } => Some(*handle),
+            _ => None,
         }
     }
 
@@ -210,7 +231,7 @@ impl Request {
             opcode::READDIR | opcode::READDIRPLUS => fields.read_in().map(|(_, at, size, ..)| {
                 Self::ReadDirectory { at, size, attributes: opcode == opcode::READDIRPLUS }
             }),
-            opcode::FLUSH => fields.longs::<3>().map(|[_, _, owner]| Self::Flush { owner }),
+            opcode::FLUSH => fields.longs::<3>().map(|[handle, _, owner]| Self::Flush { handle, owner }),
             opcode::RELEASE => fields.u64().map(|handle| Self::Release { handle }),
             opcode::FSYNC => fields.u64().map(|handle| Self::Sync { handle }),
             opcode::FALLOCATE => fields.longs::<3>().and_then(|[handle, at, length]| {
@@ -221,9 +242,11 @@ impl Request {
                 let [whence, _] = fields.numbers()?;
                 Ok(Self::Seek { handle, at, whence })
             }),
-            opcode::COPY_FILE_RANGE => fields
-                .longs::<7>()
-                .map(|[_, at, to_node, _, to_at, length, _]| Self::CopyRange { at, to_node, to_at, length }),
+            opcode::COPY_FILE_RANGE => {
+                fields.longs::<7>().map(|[handle, at, to_node, to_handle, to_at, length, _]| {
+                    Self::CopyRange { handle, at, to_handle, to_node, to_at, length }
+                })
+            }
             _ => return None,
         })
     }
@@ -507,7 +530,7 @@ mod tests {
                 }
             }
             let _ = (init(Bytes::copy_from_slice(bytes)), interrupted(bytes), Header::read(bytes));
-            let header = Header { opcode: opcode::BATCH_FORGET, unique: 1, node: 1, pid: 0 };
+            let header = Header { opcode: opcode::BATCH_FORGET, unique: 1, node: 1, uid: 0, pid: 0 };
             let mut named = 0;
             forgotten(&header, bytes, |_, _| named += 1);
             assert!(named <= bytes.len() / 16);

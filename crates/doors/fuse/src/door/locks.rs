@@ -10,7 +10,7 @@ use weft_core::form::{At, Lock, LockKind, LockOwner, LockRange, LockScope, Wait}
 use weft_core::{Deadline, ErrorKind, FileId, limits};
 
 use super::lockers::{Asked, Locker};
-use super::{Door, Outcome, done};
+use super::{Door, Outcome, done, refuse};
 use crate::abi::request::LockIn;
 use crate::abi::{lock, reply};
 use crate::errno::Failure;
@@ -51,6 +51,11 @@ impl Door {
         } else {
             self.take(&at, &lock).await?
         }
+        if self.is_shut() {
+            // Its open file was closed meanwhile, and nobody gives it up any more.
+            self.fs.unlock(&self.call(), &at, &lock).await?;
+            return refuse(Errno::BADF);
+        }
         if let Some(taken) = taken {
             taken.store(true, Ordering::Release);
         }
@@ -61,17 +66,17 @@ impl Door {
     /// Has nothing be shown of a file that was kept from before a lock was given: who held it
     /// until then may have written, and the feed may not have told yet.
     async fn look_again(self: &Arc<Self>, node: u64, handle: u64) {
-        self.nodes.moved(node);
+        self.common.nodes.moved(node);
         let attr = match self.handles.find(handle) {
             Ok(handle) => handle.file.attr(&self.call()).await.ok(),
             Err(_) => None,
         };
         let pages = match attr {
-            Some(attr) if self.nodes.told_to_be_sure(node, &attr) => true,
+            Some(attr) if self.common.nodes.told_to_be_sure(node, &attr) => true,
             Some(attr) if self.is_watched(attr.id.volume()) => false,
             // Of a volume that nobody tells of, one version may stand for two changes.
             _ => {
-                self.nodes.drops(node);
+                self.common.nodes.drops(node);
                 true
             }
         };
@@ -91,9 +96,11 @@ impl Door {
     async fn wait_for(&self, at: &At, lock: &Lock) -> Result<(), Failure> {
         loop {
             let call = self.call_within(limits::CALL_DEADLINE);
-            let until = Deadline::within(&*self.clock, limits::LOCK_WAIT_SLICE.min(self.patience));
+            let until =
+                Deadline::within(&*self.common.clock, limits::LOCK_WAIT_SLICE.min(self.common.patience));
             match self.fs.lock(&call, at, lock, Wait::Until(until)).await {
                 Ok(_) => return Ok(()),
+                Err(_) if self.is_shut() => return Err(Errno::BADF.into()),
                 Err(error) if error.kind() == ErrorKind::Locked => {}
                 Err(error) => return Err(Failure::from(error).shown(ErrorKind::Busy, Errno::NOLCK)),
             }
@@ -102,7 +109,7 @@ impl Door {
 
     /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it.
     pub(super) async fn flush(&self, node: u64, owner: u64) -> Outcome {
-        let locker = Locker { file: self.nodes.file(node)?, owner, whole: false };
+        let locker = Locker { file: self.common.nodes.file(node)?, owner, whole: false };
         if let Some(asked) = self.lockers.asked(locker) {
             self.give_up(locker, asked).await?;
         }

@@ -15,9 +15,11 @@ use weft_core::form::{
 };
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
-use weft_core::proof::CredentialClaims;
+use weft_core::proof::{Caller, CredentialClaims};
 use weft_core::{Clock, RelPath, Result, Rights, SessionId, Tick, VolumeId, limits};
-use weft_doors_fuse::{Mount, MountSettings, Mounter, OneCaller, Without, mount};
+use weft_doors_fuse::{
+    LocalUser, Login, Mount, MountSettings, Mounter, OVERFLOW_ID, OneCaller, Others, Without, mount,
+};
 use weft_sys::RealClock;
 
 /// The session a bed's mount calls in; others are other clients.
@@ -120,8 +122,21 @@ impl Bed {
         let directory = tempfile::tempdir().expect("a directory of its own");
         let root = At::root(RelPath::EMPTY);
         let settings = self.settings(directory.path(), self.model.clone(), root, "alice", 2);
-        let settings = MountSettings { calls: Arc::new(calls), ..settings };
+        let own = LocalUser { calls: Arc::new(calls), ..settings.own };
+        let settings = MountSettings { own, ..settings };
         Ok(Again { _mount: self.runtime.block_on(mount(settings))?, directory })
+    }
+
+    /// Mounts the same files once more for all users of the machine, in a session of its own for the one who mounts.
+    pub fn mount_shared(&self, user: &str, session: u128) -> Shared {
+        let directory = tempfile::tempdir().expect("a directory of its own");
+        let root = At::root(RelPath::EMPTY);
+        let mut settings = self.settings(directory.path(), self.model.clone(), root, user, session);
+        let anyone = self.local_user(self.model.clone(), Caller::anyone(), session + 1, OVERFLOW_ID);
+        let (socket, domain) = (directory.path().with_extension("login"), self.domain.id());
+        settings.others = Some(Others { anyone, login: Login { socket, domain } });
+        let mount = self.runtime.block_on(mount(settings)).expect("the mount stands");
+        Shared { mount: Some(mount), directory }
     }
 
     fn settings(
@@ -132,20 +147,24 @@ impl Bed {
         user: &str,
         session: u128,
     ) -> MountSettings {
-        let caller = self.domain.caller(user);
+        let uid = rustix::process::getuid().as_raw();
         MountSettings {
             mountpoint: at.to_owned(),
             mounter: Mounter::Fusermount(Without::default()),
             name: "weft-test".into(),
-            fs,
             root,
-            calls: Arc::new(OneCaller { caller, session: SessionId(session) }),
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
+            own: self.local_user(fs, self.domain.caller(user), session, uid),
+            others: None,
             clock: self.domain.clock().clone(),
             patience: limits::CALL_DEADLINE,
-            away: Box::new(|| None),
         }
+    }
+
+    /// Returns a user of this machine who is some caller to the file system.
+    pub fn local_user(&self, fs: Arc<dyn FileSystem>, caller: Caller, session: u128, uid: u32) -> LocalUser {
+        let calls = Arc::new(OneCaller { caller, session: SessionId(session) });
+        let gid = rustix::process::getgid().as_raw();
+        LocalUser { fs, calls, uid, gid, away: Box::new(|| None) }
     }
 
     /// Returns where it is mounted.
@@ -218,7 +237,7 @@ impl Bed {
         });
     }
 
-    /// Gives users rights over everything; alice keeps all of hers.
+    /// Gives users, or `anyone`, rights over everything; alice keeps all of hers.
     pub fn allow(&self, who: &[(&str, Rights)]) {
         self.allow_at("", Scope::Container, who);
     }
@@ -232,9 +251,11 @@ impl Bed {
         let (call, at) = (self.call("alice", 99), At::root(path.try_into().expect("a path")));
         let mut acl = self.runtime.block_on(self.model.policy(&call, &at)).expect("shown").acl;
         let everyone = [("alice", Rights::ALL)].into_iter().chain(who.iter().copied());
-        acl.entries = everyone
-            .map(|(user, rights)| AclEntry::allow(Who::Caller(self.domain.name(user)), rights))
-            .collect();
+        let who = |user: &str| match user {
+            "anyone" => Who::Anyone,
+            user => Who::Caller(self.domain.name(user)),
+        };
+        acl.entries = everyone.map(|(user, rights)| AclEntry::allow(who(user), rights)).collect();
         self.protect(&at, scope, &PolicyEdit { acl: Some(acl), ..PolicyEdit::default() });
     }
 
@@ -265,6 +286,31 @@ impl Again {
     /// Returns a path below it.
     pub fn join(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
+    }
+}
+
+/// A mount of the same files that users of the machine share.
+pub struct Shared {
+    mount: Option<Mount>,
+    directory: TempDir,
+}
+
+impl Shared {
+    /// Returns a path below it.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Returns the mount.
+    pub fn mount(&self) -> &Mount {
+        self.mount.as_ref().expect("it stands until this goes")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // Before the directory it is mounted on.
+        self.mount.take();
     }
 }
 

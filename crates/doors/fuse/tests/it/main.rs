@@ -14,6 +14,7 @@ mod narrowed;
 mod posix;
 mod programs;
 mod raw;
+mod shared;
 mod sharing;
 mod told;
 mod two_mounts;

@@ -59,21 +59,33 @@ fn flock_of(kind: Kind, start: i64, length: i64) -> libc::flock {
     lock
 }
 
-/// A shared mapping of a whole file.
+/// A mapping of a whole file.
 pub struct Mapping {
     start: *mut u8,
     length: usize,
 }
 
+// SAFETY: what it points to is there until it goes, and is used by atomic steps alone, on whatever thread.
+unsafe impl Send for Mapping {}
+
 impl Mapping {
+    /// One that is shared: what is written there, others see.
     pub fn new(file: &File, writable: bool) -> Self {
-        use rustix::mm::{MapFlags, ProtFlags, mmap};
+        Self::with(file, writable, rustix::mm::MapFlags::SHARED).expect("mapped")
+    }
+
+    /// One as programs are mapped, to be read.
+    pub fn private(file: &File) -> Self {
+        Self::with(file, false, rustix::mm::MapFlags::PRIVATE).expect("mapped")
+    }
+
+    pub fn with(file: &File, writable: bool, flags: rustix::mm::MapFlags) -> rustix::io::Result<Self> {
+        use rustix::mm::{ProtFlags, mmap};
         let length = file.metadata().expect("there").len() as usize;
         let write = if writable { ProtFlags::WRITE } else { ProtFlags::empty() };
         // SAFETY: the kernel chooses the place, and it is unmapped only when this goes.
-        let start =
-            unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | write, MapFlags::SHARED, file, 0) };
-        Self { start: start.expect("mapped").cast(), length }
+        let start = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ | write, flags, file, 0) };
+        Ok(Self { start: start?.cast(), length })
     }
 
     pub fn read(&self, at: usize) -> u8 {

@@ -1,0 +1,220 @@
+//! Which door a request goes through.
+//!
+//! A mount of one user has one. A shared one has a door for each user of the machine who said who they are, one for
+//! its own user, and one for all others, who are anyone:
+//!
+//! ```text
+//!   uid of whoever calls ─▶ own │ admitted: 1001, 1002 … │ anyone        each its own line, session, locks,
+//!   open file ────────────▶ the door it was opened at                    open files, failures, feed of changes
+//! ```
+//!
+//! What is done with an open file goes through the door it was opened at, whoever does it: so a descriptor that is
+//! handed to another process goes on being what it was, as on any other file system, and so does what the kernel itself
+//! writes of a mapping. The number of an open file says which door that is.
+//!
+//! How to get it wrong: have a door answer for an open file of another, whose session the file system knows nothing of.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use rustix::io::Errno;
+use tokio::sync::{mpsc, watch};
+use weft_core::{Error, ErrorKind, Result, limits};
+
+use crate::LocalUser;
+use crate::common::Common;
+use crate::door::Door;
+use crate::handles;
+use crate::watch::Watcher;
+
+/// The doors of one mount.
+pub(crate) struct Doors {
+    pub(crate) common: Arc<Common>,
+    own: Arc<Door>,
+    others: Option<Others>,
+}
+
+/// Of a shared mount.
+struct Others {
+    anyone: Arc<Door>,
+    admitted: RwLock<Admitted>,
+}
+
+#[derive(Default)]
+struct Admitted {
+    by_uid: HashMap<u32, Open>,
+}
+
+/// A door that can be shut before the mount ends.
+struct Open {
+    door: Arc<Door>,
+    shut: watch::Sender<bool>,
+}
+
+/// The numbers of the doors that stand as long as the mount.
+const OWN: u64 = 0;
+pub(crate) const ANYONE: u64 = 1;
+
+impl Doors {
+    /// Opens the doors of a mount: its own user's, and, if it is shared, the one for whoever has not said who they are.
+    /// They are used until `ended` says so.
+    pub(crate) fn new(
+        common: Arc<Common>,
+        own: LocalUser,
+        anyone: Option<LocalUser>,
+        ended: &watch::Receiver<bool>,
+    ) -> Arc<Self> {
+        let open = |number, user| open(&common, number, user, ended.clone());
+        let own = open(OWN, own);
+        let others =
+            anyone.map(|anyone| Others { anyone: open(ANYONE, anyone), admitted: RwLock::default() });
+        let doors = Arc::new(Self { common, own, others });
+        tokio::spawn(doors.clone().forget_windows(ended.clone()));
+        if doors.others.is_some() {
+            tokio::spawn(doors.clone().shut_at_the_end(ended.clone()));
+        }
+        doors
+    }
+
+    /// Returns the door that a request goes through. `EBADF` for an open file whose door was shut.
+    pub(crate) fn of(&self, uid: u32, handle: Option<u64>) -> std::result::Result<Arc<Door>, Errno> {
+        let Some(others) = &self.others else { return Ok(self.own.clone()) };
+        let admitted = others.read();
+        if let Some(number) = handle.map(handles::door_of) {
+            let mut doors = [&self.own, &others.anyone].into_iter().chain(admitted.doors());
+            return doors.find(|door| door.number() == number).cloned().ok_or(Errno::BADF);
+        }
+        if uid == self.own.uid() {
+            return Ok(self.own.clone());
+        }
+        Ok(admitted.by_uid.get(&uid).map_or(&others.anyone, |open| &open.door).clone())
+    }
+
+    /// Opens a door for a user of the machine, in place of the one there was.
+    ///
+    /// `Unsupported` if the mount is not shared, `NotPermitted` for its own user, `Busy` if
+    /// [`limits::MOUNT_USERS_MAX`] have one.
+    pub(crate) async fn admit(&self, user: LocalUser) -> Result<()> {
+        let others = self.others()?;
+        if user.uid == self.own.uid() {
+            return Err(Error::not_permitted(
+                "who serves the mount is known by the credential it was mounted with",
+            ));
+        }
+        let (uid, owner) = (user.uid, user.calls.who().0.name().id());
+        let (shut, shutting) = watch::channel(false);
+        let before = {
+            let mut admitted = others.write();
+            if admitted.by_uid.len() >= limits::MOUNT_USERS_MAX && !admitted.by_uid.contains_key(&uid) {
+                return Err(Error::new(ErrorKind::Busy, "as many users as there may be use the mount"));
+            }
+            let door = open(&self.common, admitted.free_number(), user, shutting);
+            admitted.by_uid.insert(uid, Open { door, shut })
+        };
+        if let Some(before) = before {
+            self.shut(before).await;
+        }
+        self.common.owners.show(owner, uid);
+        Ok(())
+    }
+
+    /// Shuts the door of a user: what they have open there is closed. Returns whether there was one.
+    pub(crate) async fn dismiss(&self, uid: u32) -> Result<bool> {
+        let open = self.others()?.write().by_uid.remove(&uid);
+        let was = open.is_some();
+        if let Some(open) = open {
+            self.shut(open).await;
+        }
+        Ok(was)
+    }
+
+    /// What a user may do may be less than it was: nothing that is kept for them is shown any longer.
+    pub(crate) fn look_again(&self, uid: u32) {
+        if let Some(others) = &self.others
+            && let Some(open) = others.read().by_uid.get(&uid)
+        {
+            // A full queue means that dropping is under way already.
+            let _ = open.door.refused.try_send(None);
+        }
+    }
+
+    /// Drops windows of files that are open and not read any more, until the mount has ended: they hold descriptors, and
+    /// room that others could use.
+    async fn forget_windows(self: Arc<Self>, mut ended: watch::Receiver<bool>) {
+        let forget = async {
+            loop {
+                self.common.ahead_room.taken().await;
+                tokio::time::sleep(limits::MOUNT_AHEAD_KEPT).await;
+                let now = self.common.clock.tick();
+                self.each(|door| door.handles.each(|handle| handle.ahead.forget_old(now)));
+            }
+        };
+        tokio::select! {
+            () = forget => {}
+            _ = ended.wait_for(|ended| *ended) => {}
+        }
+    }
+
+    /// Shows each door.
+    fn each(&self, mut show: impl FnMut(&Door)) {
+        show(&self.own);
+        if let Some(others) = &self.others {
+            show(&others.anyone);
+            others.read().doors().for_each(|door| show(door));
+        }
+    }
+
+    async fn shut(&self, Open { door, shut }: Open) {
+        let _ = shut.send(true);
+        let (caller, _) = door.who();
+        self.common.owners.hide(caller.name().id(), door.uid());
+        door.close_all().await;
+    }
+
+    async fn shut_at_the_end(self: Arc<Self>, mut ended: watch::Receiver<bool>) {
+        // An error says that its threads are gone, which is an end as well.
+        let _ = ended.wait_for(|ended| *ended).await;
+        if let Some(others) = &self.others {
+            let open: Vec<Open> = others.write().by_uid.drain().map(|(_, open)| open).collect();
+            for Open { shut, .. } in open {
+                let _ = shut.send(true);
+            }
+        }
+    }
+
+    fn others(&self) -> Result<&Others> {
+        let one = || Error::new(ErrorKind::Unsupported, "the mount is of one user");
+        self.others.as_ref().ok_or_else(|| one().hint("mount it with --shared"))
+    }
+}
+
+impl Others {
+    fn read(&self) -> RwLockReadGuard<'_, Admitted> {
+        // Every change leaves the table whole, so a panic elsewhere cannot spoil it.
+        self.admitted.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Admitted> {
+        self.admitted.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Admitted {
+    fn doors(&self) -> impl Iterator<Item = &Arc<Door>> {
+        self.by_uid.values().map(|open| &open.door)
+    }
+
+    /// Returns the lowest number that no door has. What was open at one that had it before is found at none.
+    fn free_number(&self) -> u64 {
+        let taken: HashSet<u64> = self.doors().map(|door| door.number()).collect();
+        (ANYONE + 1..).find(|number| !taken.contains(number)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Opens a door, and follows what others change for as long as it is open.
+fn open(common: &Arc<Common>, number: u64, user: LocalUser, ended: watch::Receiver<bool>) -> Arc<Door> {
+    let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
+    let door = Arc::new(Door::new(common.clone(), number, user, refused));
+    tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
+    door
+}
