@@ -52,6 +52,19 @@ pub fn all() -> Result<Vec<Mounted>> {
     Ok(each(&list).map(|mount| (mount.at, mount.kind)).collect())
 }
 
+/// Returns the uid whose process serves what is mounted at a place, an absolute path without links; of several
+/// there, the last one. None if that is nothing that a process serves.
+pub fn served_by(place: &Path) -> Option<u32> {
+    served_by_among(&list()?, place)
+}
+
+fn served_by_among(mounts: &[u8], place: &Path) -> Option<u32> {
+    let on_top = each(mounts).filter(|mount| mount.at == place).last()?;
+    let words = on_top.words.split(|byte| *byte == b',');
+    let uid = words.into_iter().find_map(|word| word.strip_prefix(b"user_id="))?;
+    std::str::from_utf8(uid).ok()?.parse().ok()
+}
+
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.
 pub(crate) fn file_system(open: impl AsFd) -> Option<Vec<u8>> {
     let stat = statx(open, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
@@ -82,6 +95,8 @@ struct Mount {
     at: PathBuf,
     /// The file system's name.
     kind: Vec<u8>,
+    /// What the file system says of itself.
+    words: Vec<u8>,
 }
 
 impl Mount {
@@ -90,8 +105,10 @@ impl Mount {
         let (id, _above) = (std::str::from_utf8(fields.next()?).ok()?.parse().ok()?, fields.next()?);
         let (device, top, at) = (fields.next()?, fields.next()?, fields.next()?);
         // Options, and fields of no certain number up to a dash.
-        let kind = fields.skip(1).skip_while(|field| *field != b"-").nth(1)?;
-        Some(Self { id, device: device.to_vec(), top: plain(top), at: plain(at), kind: kind.to_vec() })
+        let mut rest = fields.skip(1).skip_while(|field| *field != b"-").skip(1);
+        let kind = rest.next()?.to_vec();
+        let words = rest.nth(1).unwrap_or_default().to_vec();
+        Some(Self { id, device: device.to_vec(), top: plain(top), at: plain(at), kind, words })
     }
 }
 
@@ -123,6 +140,18 @@ mod tests {
             assert_eq!(plain(field.as_bytes()), Path::new(path), "{field}");
         }
         assert!(all().expect("told").iter().any(|(at, _)| at == Path::new("/")));
+    }
+
+    #[test]
+    fn who_serves_a_mount_is_as_the_list_says() {
+        let mounts = b"22 1 254:0 / / rw - ext4 /dev/vda rw,user_id=7\n\
+            40 22 0:50 / /mnt rw - fuse.weft weft rw,user_id=1000,group_id=1000,allow_other\n\
+            41 40 0:51 / /mnt rw - fuse.weft weft rw,user_id=1001,group_id=1001\n\
+            42 22 0:52 / /tmp rw - tmpfs tmpfs rw\n\
+            43 22 0:53 / /odd rw - fuse weft rw,user_id=x\n";
+        for (place, uid) in [("/mnt", Some(1001)), ("/tmp", None), ("/odd", None), ("/elsewhere", None)] {
+            assert_eq!(served_by_among(mounts, Path::new(place)), uid, "{place}");
+        }
     }
 
     #[test]

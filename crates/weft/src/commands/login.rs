@@ -1,6 +1,7 @@
 //! `weft login` and `weft logout`
 
 use std::io::{BufRead, IsTerminal, Read};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use weft_core::service::{Evidence, Secret};
 use weft_core::{Error, ErrorKind, Result, Rights, limits};
 use weft_sys::process;
 
+use crate::commands::mount::handing;
 use crate::context::Context;
 use crate::output::{self, note, out};
 use crate::paths::tree_path;
@@ -39,6 +41,24 @@ pub struct LoginArgs {
     /// Print the credential instead of keeping it
     #[arg(long)]
     print: bool,
+    /// Hand the credential over to the shared mount at DIR instead of keeping it
+    #[arg(long, value_name = "DIR", conflicts_with = "print")]
+    mount: Option<PathBuf>,
+}
+
+/// Options of `weft logout`.
+#[derive(Args)]
+pub struct LogoutArgs {
+    /// Be anyone on the shared mount at DIR, instead of forgetting the credential that is kept
+    #[arg(long, value_name = "DIR")]
+    mount: Option<PathBuf>,
+}
+
+/// What became of a credential.
+enum Put {
+    Printed,
+    Kept(PathBuf),
+    HandedOver { dir: PathBuf, uid: u32 },
 }
 
 impl LoginArgs {
@@ -59,8 +79,15 @@ pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
         let claims = client.verify(&signed)?.claims().clone();
         let wanted = args.life.map(Duration::from_secs);
         let shortened = wanted.is_some_and(|wanted| claims.expires.since(claims.issued) < wanted);
-        let file = if args.print { None } else { Some(credential::keep(client.domain(), &signed)?) };
+        let put = put(&client, args, &signed).await?;
         if context.json() {
+            let (file, handed) = match &put {
+                Put::Kept(file) => (Some(file.display().to_string()), None),
+                Put::HandedOver { dir, uid } => {
+                    (None, Some(serde_json::json!({ "mount": dir.display().to_string(), "uid": uid })))
+                }
+                Put::Printed => (None, None),
+            };
             return out!(
                 "{}",
                 serde_json::json!({
@@ -68,14 +95,22 @@ pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
                     "credential": claims.id.to_string(),
                     "expires": claims.expires.seconds(),
                     "shortened": shortened,
-                    "path": file.map(|file| file.display().to_string()),
+                    "path": file,
+                    "handed_to": handed,
                     "token": args.print.then(|| signed.to_token()),
                 })
             );
         }
-        match file {
-            Some(file) => note!("logged in; the credential is kept in {}", file.display()),
-            None => out!("{}", signed.to_token())?,
+        match put {
+            Put::Printed => out!("{}", signed.to_token())?,
+            Put::Kept(file) => note!("logged in; the credential is kept in {}", file.display()),
+            Put::HandedOver { dir, uid } => {
+                let name = &claims.caller;
+                note!(
+                    "{} knows you as {name} now; its process, which is of uid {uid}, holds the credential",
+                    dir.display()
+                );
+            }
         }
         if shortened {
             let longest = limits::CREDENTIAL_LIFE.as_secs();
@@ -84,6 +119,17 @@ pub fn run(context: &Context, args: &LoginArgs) -> Result<()> {
         }
         Ok(())
     })
+}
+
+async fn put(client: &Client, args: &LoginArgs, signed: &Signed) -> Result<Put> {
+    if args.print {
+        return Ok(Put::Printed);
+    }
+    let Some(dir) = &args.mount else { return credential::keep(client.domain(), signed).map(Put::Kept) };
+    let (_, uid) = handing::log_in(dir, client.domain(), signed)
+        .await
+        .map_err(|e| e.op("log in at").about(dir.display()))?;
+    Ok(Put::HandedOver { dir: dir.clone(), uid })
 }
 
 async fn prove(client: &Client, args: &LoginArgs) -> Result<Signed> {
@@ -109,8 +155,16 @@ fn refused(error: Error, user: Option<&str>) -> Error {
     }
 }
 
-pub fn logout(context: &Context) -> Result<()> {
+pub fn logout(context: &Context, args: &LogoutArgs) -> Result<()> {
     context.wait(async {
+        if let Some(dir) = &args.mount {
+            handing::log_out(dir).await.map_err(|e| e.op("log out at").about(dir.display()))?;
+            return if context.json() {
+                out!("{}", serde_json::json!({ "forgotten": true }))
+            } else {
+                Ok(())
+            };
+        }
         let client = Client::connect_as_self(context.sys(), &context.place()?).await?;
         let forgotten = credential::forget(client.domain())?;
         if context.json() {

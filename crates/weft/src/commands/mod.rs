@@ -95,7 +95,7 @@ pub enum Command {
     )]
     Login(login::LoginArgs),
     /// Forget the credential that `login` kept
-    Logout,
+    Logout(login::LogoutArgs),
     /// Say who you are to the node
     Whoami,
     /// Add, change and list users
@@ -210,7 +210,7 @@ pub fn run(context: &Context, command: Command) -> Result<ExitCode> {
         Command::Manual(args) => manual::run(&args),
         Command::Doctor(args) => return doctor::run(context, &args),
         Command::Login(args) => login::run(context, &args),
-        Command::Logout => login::logout(context),
+        Command::Logout(args) => login::logout(context, &args),
         Command::Whoami => whoami::run(context),
         Command::User(command) => user::run(context, &command),
         Command::Key(command) => key::run(context, &command),

@@ -1,7 +1,10 @@
 //! `weft mount` and `weft umount`
 
 pub mod fstab;
+pub mod handing;
+mod logins;
 pub mod mountpoint;
+pub mod said;
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -20,7 +23,7 @@ use weft_client::tree;
 use weft_client::{Client, Place};
 use weft_core::proof::{Attenuation, Caller, Confines};
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
-use weft_doors_fuse::{Away, CallSource, MountSettings, Mounter, Without, mount};
+use weft_doors_fuse::{Away, CallSource, LocalUser, MountSettings, Mounter, Without, mount};
 use weft_sys::{Sys, fault, process};
 
 use crate::commands::detached::{self, LOG_FILE};
@@ -29,6 +32,7 @@ use crate::output::{note, out};
 use crate::paths::TreePath;
 use crate::progress;
 use crate::service;
+use logins::Logins;
 
 /// Options of `weft mount`.
 #[derive(Args)]
@@ -46,6 +50,9 @@ pub struct MountArgs {
     /// Let no programs be run that lie there
     #[arg(long)]
     noexec: bool,
+    /// Let all users of this machine in, each as who they said they are by `weft login --mount DIR`, others as anyone
+    #[arg(long)]
+    shared: bool,
     /// Have it mounted by whoever is at the other end of standard input
     #[arg(long, hide = true, conflicts_with_all = ["daemon", "read_only", "noexec"])]
     by_helper: bool,
@@ -123,33 +130,46 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let place = context.place()?;
     let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
     let client = Client::connect(context.sys(), &place).await?;
-    let steady = Steady::new(client.remote().clone(), &place, client.session());
-    let calls = Arc::new(MountCalls::new(client.fresh_caller().await?, client.session()));
-    steady.begin(&calls.who().0).await?;
-    let line = steady.clone();
+    let caller = client.fresh_caller().await?;
+    if args.shared && caller.is_narrowed() {
+        let refused = Error::not_permitted("a shared mount does not narrow what others do on it");
+        return Err(refused
+            .op("mount")
+            .hint("mount with a credential that is not narrowed, or without --shared"));
+    }
+    let (own, calls) = line_of(&client, &place, caller, (process::uid(), process::gid())).await?;
+    let logins = if args.shared { Some(Arc::new(Logins::open(context.sys(), &place)?)) } else { None };
+    let others = match &logins {
+        Some(logins) => Some(logins.others().await?),
+        None => None,
+    };
     let settings = MountSettings {
         mountpoint: args.dir.clone(),
         mounter: args.mounter()?,
         name: String::from("weft"),
-        fs: Arc::new(steady),
         root: path.at(),
-        calls: calls.clone(),
-        uid: process::uid(),
-        gid: process::gid(),
+        own,
+        others,
         clock: Arc::new(context.sys().clone()),
         patience: limits::CALL_DEADLINE,
-        away: Box::new(move || line.lost().map(|Lost { since, because }| Away { since, because })),
     };
     // Before there is a mount: a signal that ends the process by itself would leave it behind, dead.
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let mounted = mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?;
+    let mounted = Arc::new(mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?);
     drop(shown);
     let _ = out!("ready");
     service::ready();
     let _lives = service::live(context.sys());
+    let admitting = async {
+        match &logins {
+            Some(logins) => logins.admit_to(&mounted).await,
+            None => std::future::pending().await,
+        }
+    };
     tokio::select! {
         () = mounted.wait() => return Ok(()),
+        () = admitting => {}
         () = calls.stay_fresh(context, &place) => {}
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -159,6 +179,22 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,
     }
+}
+
+/// Begins a session for a caller over a line that outlives its connection. Returns the user of this machine that the
+/// caller is, and in whose name the calls are.
+async fn line_of(
+    client: &Client,
+    place: &Place,
+    caller: Caller,
+    (uid, gid): (u32, u32),
+) -> Result<(LocalUser, Arc<MountCalls>)> {
+    let steady = Steady::new(client.remote().clone(), place, client.session());
+    let calls = Arc::new(MountCalls::new(caller, client.session()));
+    steady.begin(&calls.who().0).await?;
+    let line = steady.clone();
+    let away = Box::new(move || line.lost().map(|Lost { since, because }| Away { since, because }));
+    Ok((LocalUser { fs: Arc::new(steady), calls: calls.clone(), uid, gid, away }, calls))
 }
 
 /// Reads the path that is to be mounted, and looks at what is there. Over a line of its own: a call
@@ -220,6 +256,17 @@ impl MountCalls {
         }
         *caller = fresh;
         Ok(())
+    }
+
+    /// Takes the credential that somebody hands over themselves in place of the one before, whatever it reaches to.
+    /// Returns whether it is of the same caller; another's session is not theirs.
+    fn replace(&self, fresh: Caller) -> bool {
+        let mut caller = self.caller.write().unwrap_or_else(PoisonError::into_inner);
+        let same = fresh.name() == caller.name();
+        if same {
+            *caller = fresh;
+        }
+        same
     }
 }
 

@@ -59,6 +59,7 @@ mod scripts;
 mod scrubbing;
 mod servers;
 mod servers_at_once;
+mod shared_mounts;
 mod shared_node;
 mod shares;
 mod shell;

@@ -204,6 +204,9 @@ fn start(asked: &Asked, options: &Options, account: Option<&Account>) -> std::re
             handover = Some((handover_to(account, asked, options, &dir), ours));
         }
     }
+    if options.shared {
+        command.arg("--shared");
+    }
     if let Some(file) = &options.token_file {
         command.env_remove("BEARER_TOKEN").env("BEARER_TOKEN_FILE", file);
     }
@@ -248,6 +251,7 @@ fn handover_to(account: &Account, asked: &Asked, options: &Options, dir: &Path) 
         uid: account.uid,
         gid: account.gid,
         without: options.without,
+        shared: options.shared,
     }
 }
 

@@ -13,13 +13,11 @@ use weft_core::{Error, ErrorKind, Result, limits};
 use weft_sys::{fault, local};
 
 use crate::commands::mount::mountpoint;
+use crate::commands::mount::said::{Said, lines};
 use crate::context::Context;
 use crate::output::out;
 
 const LIST: &str = "`findmnt -t fuse.weft` lists the mounts of weft on this machine";
-
-/// What a mount says, in the order in which it says it.
-type Said = Vec<(String, String)>;
 
 /// How a mount is.
 #[derive(Debug)]
@@ -80,13 +78,6 @@ fn ask(root: &Path) -> Result<State> {
 
 fn is_dead(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotConnected | io::ErrorKind::ConnectionAborted)
-}
-
-/// Reads lines of `key: value`.
-fn lines(said: &[u8]) -> Said {
-    let said = String::from_utf8_lossy(said);
-    let pairs = said.lines().filter_map(|line| line.split_once(": "));
-    pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
 }
 
 impl State {

@@ -20,6 +20,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// What cannot be done on the mount.
     pub without: Without,
+    /// Whether other users of the machine see into it, each as who they say they are.
+    pub shared: bool,
 }
 
 /// An option that is known.
@@ -46,7 +48,13 @@ const KNOWN: &[Known] = &[
         written: "setuid=",
         does: Does::Take(|options, value| text(value).map(|user| options.user = Some(user))),
         says: "the user of this machine, by name or uid, that the mount is for: it runs as them, acts for them, and nobody \
-               else sees into it. Root has to name one: `setuid=root` for itself",
+               else sees into it if it is not `shared`. Root has to name one: `setuid=root` for itself",
+    },
+    Known {
+        written: "shared",
+        does: Does::Set(|options| options.shared = true),
+        says: "all users of the machine see into it, each as who they said they are by `weft login --mount DIR`, the others \
+               as anyone",
     },
     Known {
         written: "node=",
@@ -103,7 +111,7 @@ const KNOWN: &[Known] = &[
     },
     Known {
         written: "allow_other allow_root",
-        does: Does::Refuse("give each a mount of their own"),
+        does: Does::Refuse("`shared` has each be who they are"),
         says: "everybody let in would act as the user that the mount is for",
     },
     Known {
