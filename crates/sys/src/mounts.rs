@@ -2,6 +2,7 @@
 //! second place is the same there.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -50,6 +51,18 @@ pub type Mounted = (PathBuf, Vec<u8>);
 pub fn all() -> Result<Vec<Mounted>> {
     let list = std::fs::read(LIST).map_err(|e| fault::error(e, "read", LIST))?;
     Ok(each(&list).map(|mount| (mount.at, mount.kind)).collect())
+}
+
+/// Has every call fail on what is mounted at a path without links by a process of this user's (FUSE), whoever still has a
+/// descriptor of it. Nothing is asked of that process. Fails with `NotFound` if nothing of the kind is mounted there.
+pub fn abort(dir: &Path) -> io::Result<()> {
+    let list = std::fs::read(LIST)?;
+    let mount = each(&list).filter(|mount| mount.at == dir && mount.kind.starts_with(b"fuse")).last();
+    let device = mount.ok_or(io::ErrorKind::NotFound)?.device;
+    // All of them are of one sort of device; the number behind the colon tells them apart.
+    let number = device.split(|byte| *byte == b':').nth(1).unwrap_or_default();
+    let name = std::str::from_utf8(number).map_err(|_| io::ErrorKind::NotFound)?;
+    std::fs::write(format!("/sys/fs/fuse/connections/{name}/abort"), "1")
 }
 
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.
