@@ -1,6 +1,7 @@
 //! The door: from the kernel's requests to the form, one method each, in the files
 //! below. It decides nothing: every answer is the file system's.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,7 +24,10 @@ use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
+use crate::marks;
 use crate::nodes::Nodes;
+use crate::remembered::Remembered;
+use crate::takeover::{Opened, TakenOver};
 use crate::{Away, CallSource, OVERFLOW_ID};
 use lockers::Lockers;
 
@@ -35,6 +39,8 @@ mod locks;
 mod names;
 mod own;
 mod tags;
+
+pub use locks::remembered_locks;
 
 /// One mount's door.
 pub(crate) struct Door {
@@ -53,6 +59,8 @@ pub(crate) struct Door {
     ahead_room: AheadRoom,
     pub(crate) nodes: Nodes,
     pub(crate) handles: Handles,
+    pub(crate) remembered: Arc<Remembered>,
+    taken: Option<TakenOver>,
     failures: Failures,
     editions: Editions,
     lockers: Lockers,
@@ -77,6 +85,10 @@ pub(crate) struct DoorParts {
     /// What the kernel and this door can do.
     pub agreed: u64,
     pub root: Attr,
+    pub remembered: Arc<Remembered>,
+    /// What is open, if another process served it before.
+    pub files: HashMap<u64, Opened>,
+    pub taken: Option<TakenOver>,
     pub refused: tokio::sync::mpsc::Sender<Option<ContainerId>>,
 }
 
@@ -119,17 +131,23 @@ pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
     pub(crate) fn new(parts: DoorParts) -> Self {
-        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused } = parts;
+        let DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused, .. } =
+            parts;
+        let (remembered, taken) = (parts.remembered, parts.taken);
+        let nodes = Nodes::new(&root, &remembered);
+        let handles = Handles::taken_up(&nodes, &remembered, &parts.files);
         let trace = AtomicU64::new(clock.now().nanos() as u64);
         Self {
-            nodes: Nodes::new(&root),
+            nodes,
             root: root.id,
             buffers: Arc::default(),
             ahead_room: AheadRoom::default(),
-            handles: Handles::default(),
+            handles,
+            taken,
             failures: Failures::default(),
             editions: Editions::default(),
-            lockers: Lockers::default(),
+            lockers: Lockers::new(&remembered),
+            remembered,
             watching: AtomicBool::new(false),
             fs,
             calls,
@@ -149,7 +167,7 @@ impl Door {
     pub(crate) async fn handle(self: Arc<Self>, header: Header, body: Bytes, beside: Beside) -> Outcome {
         let request = Request::read(header.opcode, body)?;
         let subject = request.subject();
-        let outcome = self.answer(header.node, request, beside).await;
+        let outcome = marks::answering(&header, self.answer(header.node, request, beside)).await;
         if let Err(failure) = &outcome
             && let Some(error) = failure.error()
         {
@@ -230,10 +248,10 @@ impl Door {
         call_of(&*self.calls, &*self.clock, patience, trace)
     }
 
-    /// The same, for a change: sent twice, it is made once.
+    /// The same, for a change of the request that is being answered: sent twice, it is made once.
     fn change(&self) -> Call {
         let mut call = self.call();
-        call.once = self.calls.once();
+        call.once = marks::next().and_then(|mark| self.calls.once(mark));
         call
     }
 

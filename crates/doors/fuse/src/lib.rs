@@ -12,7 +12,8 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `door` what each means in the form, `nodes` and `handles` what the kernel holds, `ahead` what
-//! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
+//! was read beyond what it asked, `watch` what it must be told, `remembered` what another process goes on with if this one
+//! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
 //! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
@@ -40,14 +41,19 @@ mod editions;
 mod errno;
 mod failures;
 mod handles;
+mod marks;
 mod mounter;
 mod nodes;
 mod onward;
 mod pending;
+mod remembered;
 mod session;
 mod signals;
+mod takeover;
 mod watch;
 
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -59,8 +65,11 @@ use weft_core::form::{At, FileSystem, Supports, Want};
 use weft_core::proof::Caller;
 use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
 
+pub use door::remembered_locks;
 pub use errno::of_kind as errno_of;
 pub use mounter::{Handover, Mounter, Without};
+pub use remembered::{OpenedAs, Remembered};
+pub use takeover::{Opened, Taken, TakenOver};
 
 use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
@@ -68,6 +77,7 @@ use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
 use crate::buffers::Buffers;
 use crate::device::{Device, Received};
 use crate::door::{Door, DoorParts};
+use crate::remembered::Head;
 use crate::session::Session;
 use crate::watch::Watcher;
 
@@ -80,9 +90,9 @@ pub trait CallSource: Send + Sync {
     /// Returns the caller, and the session its opens and locks belong to.
     fn who(&self) -> (Caller, SessionId);
 
-    /// Returns a fresh mark for a change that may have to be sent twice; `None` where
-    /// it cannot get lost.
-    fn once(&self) -> Option<RequestId> {
+    /// Returns what tells a change that may have to be sent twice from all others of the session, given what tells it from
+    /// those of the mount; `None` where it cannot get lost.
+    fn once(&self, _mark: u64) -> Option<RequestId> {
         None
     }
 }
@@ -123,6 +133,8 @@ pub struct MountSettings {
     pub fs: Arc<dyn FileSystem>,
     /// The directory that becomes the mount's root.
     pub root: At,
+    /// What the next process goes on with if this one dies; of a mount that is taken over, what this one does.
+    pub remembered: Arc<Remembered>,
     /// In whose name.
     pub calls: Arc<dyn CallSource>,
     /// The uid that the caller's files are shown under: the mounting user's.
@@ -152,8 +164,9 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, mounter, name, fs, root, calls, uid, gid, clock, patience, away } =
+    let MountSettings { mountpoint, mounter, name, fs, root, calls, uid, gid, clock, patience, away, .. } =
         settings;
+    let remembered = settings.remembered;
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*calls, &*clock, patience, TraceId(0));
@@ -162,22 +175,52 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
         return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be mounted").op("mount"));
     }
     let supports = fs.supports(walked.attr.id.volume());
-    let mounted = tokio::task::spawn_blocking(move || {
-        let device = Device::mount(&mountpoint, &name, mounter)?;
-        match agree(&device, &supports) {
-            Ok(agreed) => Ok((device, agreed)),
-            Err(error) => device.unmount(true).and(Err(error)),
+    let (device, agreed, files, taken) = match mounter {
+        Mounter::Taken(Taken { device, files, told }) => {
+            (Device::of(device, mountpoint), remembered.head(Head::Agreed), files, Some(told))
         }
-    });
-    let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
-    let (device, agreed) = mounted?;
-    let root = walked.attr;
-    let parts = DoorParts { fs, calls, clock, uid, gid, patience, away, device, agreed, root, refused };
+        mounter => {
+            let mounted = tokio::task::spawn_blocking(move || {
+                let device = Device::mount(&mountpoint, &name, mounter)?;
+                match agree(&device, &supports) {
+                    Ok(agreed) => Ok((device, agreed)),
+                    Err(error) => device.unmount(true).and(Err(error)),
+                }
+            });
+            let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
+            let (device, agreed) = mounted?;
+            (device, agreed, HashMap::new(), None)
+        }
+    };
+    remembered.set(Head::Agreed, agreed);
+    let (root, is_taken) = (walked.attr, taken.is_some());
+    let parts = DoorParts {
+        fs,
+        calls,
+        clock,
+        uid,
+        gid,
+        patience,
+        away,
+        device,
+        agreed,
+        root,
+        refused,
+        remembered,
+        files,
+        taken,
+    };
     let door = Arc::new(Door::new(parts));
+    let unsure = if is_taken { door.take_over()? } else { Vec::new() };
+    door.remembered.set(Head::Stands, 1);
     let ended = Session::start(door.clone(), tokio::runtime::Handle::current())
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
     tokio::spawn(door.clone().forget_windows(ended.clone()));
     tokio::spawn(Watcher::new(door.clone(), refusals, ended.clone()).run());
+    tokio::task::spawn_blocking({
+        let door = door.clone();
+        move || door.drop_unsure(&unsure)
+    });
     Ok(Mount { door, ended, away: AtomicBool::new(false) })
 }
 
@@ -223,6 +266,7 @@ fn wanted(supports: &Supports) -> u64 {
         | init::HANDLE_KILLPRIV_V2
         | init::INIT_EXT
         | init::DIRECT_IO_ALLOW_MMAP
+        | init::HAS_RESEND
         | told
         | locks
 }
@@ -231,6 +275,13 @@ impl Mount {
     /// Returns where it is.
     pub fn mountpoint(&self) -> &Path {
         self.door.device.mountpoint()
+    }
+
+    /// Returns the kernel's end, for a process that keeps it for the next one should this one die; `None` if the kernel
+    /// would not tell that one what this one was asked (before Linux 6.9).
+    pub fn kept(&self) -> Option<BorrowedFd<'_>> {
+        let agreed = self.door.remembered.head(Head::Agreed);
+        (agreed & init::HAS_RESEND != 0).then(|| self.door.device.descriptor())
     }
 
     /// Takes the mount away, and returns once it is gone. `Busy` if files are open there

@@ -17,7 +17,7 @@ use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
 use weft_core::proof::CredentialClaims;
 use weft_core::{Clock, RelPath, Result, Rights, SessionId, Tick, VolumeId, limits};
-use weft_doors_fuse::{Mount, MountSettings, Mounter, OneCaller, Without, mount};
+use weft_doors_fuse::{Mount, MountSettings, Mounter, OneCaller, Remembered, Without, mount};
 use weft_sys::RealClock;
 
 /// The session a bed's mount calls in; others are other clients.
@@ -139,6 +139,7 @@ impl Bed {
             name: "weft-test".into(),
             fs,
             root,
+            remembered: Arc::new(Remembered::new().expect("memory")),
             calls: Arc::new(OneCaller { caller, session: SessionId(session) }),
             uid: rustix::process::getuid().as_raw(),
             gid: rustix::process::getgid().as_raw(),
