@@ -15,6 +15,7 @@
 //!        └─ sleep_until · within                   timers    | time skips to the next timer
 //!   net  ── sockets, with `sendfile`           tokio
 //!   SharedBuffer ── memory that another process may be lent (real only)
+//!   SharedWords ── numbers that outlive the process that wrote them (real only)
 //!   Disk ── files and directories below one root   RealDisk  | SimDisk (crash, tear, fail, fill)
 //!   Folder ── a directory of people: no link below it is followed (real only)
 //!   Beneath ── one that is served in place: nothing leads out of it (real only)
@@ -34,6 +35,7 @@ pub mod clock;
 pub mod disk;
 pub mod fault;
 pub mod folder;
+pub mod handing;
 pub mod local;
 pub mod memory;
 pub mod mounts;
@@ -42,6 +44,7 @@ pub mod process;
 pub mod pump;
 pub mod random;
 pub mod shared_buffer;
+pub mod shared_words;
 pub mod task;
 pub mod trace;
 pub mod users;
@@ -58,6 +61,7 @@ pub use folder::{Folder, Seen, Sort};
 pub use pump::Pump;
 pub use random::{OsRandom, Random, SeededRandom};
 pub use shared_buffer::SharedBuffer;
+pub use shared_words::SharedWords;
 pub use task::{Task, simulate};
 
 /// Clock, randomness, tasks and timers of one process, real or simulated. Cheap to clone.

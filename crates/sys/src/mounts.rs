@@ -2,6 +2,7 @@
 //! second place is the same there.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -63,6 +64,18 @@ fn served_by_among(mounts: &[u8], place: &Path) -> Option<u32> {
     let words = on_top.words.split(|byte| *byte == b',');
     let uid = words.into_iter().find_map(|word| word.strip_prefix(b"user_id="))?;
     std::str::from_utf8(uid).ok()?.parse().ok()
+}
+
+/// Has every call fail on what is mounted at a path without links by a process of this user's (FUSE), whoever still has a
+/// descriptor of it. Nothing is asked of that process. Fails with `NotFound` if nothing of the kind is mounted there.
+pub fn abort(dir: &Path) -> io::Result<()> {
+    let list = std::fs::read(LIST)?;
+    let mount = each(&list).filter(|mount| mount.at == dir && mount.kind.starts_with(b"fuse")).last();
+    let device = mount.ok_or(io::ErrorKind::NotFound)?.device;
+    // All of them are of one sort of device; the number behind the colon tells them apart.
+    let number = device.split(|byte| *byte == b':').nth(1).unwrap_or_default();
+    let name = std::str::from_utf8(number).map_err(|_| io::ErrorKind::NotFound)?;
+    std::fs::write(format!("/sys/fs/fuse/connections/{name}/abort"), "1")
 }
 
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.

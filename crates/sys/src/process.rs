@@ -5,7 +5,9 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, Read};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
 use rustix::fs::OFlags;
@@ -13,6 +15,41 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use weft_core::{Error, Result};
 
 use crate::fault;
+
+/// Asks a process that this one started, and has not seen end, to end.
+pub fn ask_to_end(child: &Child) {
+    if let Some(pid) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        // It may have ended by itself.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+}
+
+/// Returns how a process has ended that this one started and of which no more is left than threads that wait in the kernel for
+/// something that no signal ends. `None` while others run, and for one that is not ending, or can be waited for.
+pub fn lingers(child: &Child) -> Option<ExitStatus> {
+    let place = format!("/proc/{}", child.id());
+    let stat = std::fs::read_to_string(format!("{place}/stat")).ok()?;
+    let fields = fields_of(&stat);
+    if fields.first() != Some(&"Z") {
+        return None;
+    }
+    let threads = std::fs::read_dir(format!("{place}/task")).ok()?.flatten();
+    let states: Vec<char> = threads
+        .filter_map(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).ok()?;
+            fields_of(&stat).first()?.chars().next()
+        })
+        .collect();
+    // The first field is the third of proc(5), the last the fifty-second.
+    let code = fields.get(52 - 3)?.parse().ok()?;
+    (states.contains(&'D') && states.iter().all(|state| matches!(state, 'Z' | 'X' | 'D')))
+        .then(|| ExitStatus::from_raw(code))
+}
+
+/// Returns the fields of a line of `/proc/PID/stat` behind the command's name, which may hold anything.
+fn fields_of(stat: &str) -> Vec<&str> {
+    stat.rsplit_once(')').map_or("", |(_, behind)| behind).split_whitespace().collect()
+}
 
 /// Returns the uid this process acts as.
 pub fn uid() -> u32 {
@@ -93,10 +130,9 @@ pub fn descriptors_allowed() -> u64 {
     getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX)
 }
 
-/// Reads a line of `/proc/PID/stat`. The command's name, in brackets, may hold anything.
+/// Reads a line of `/proc/PID/stat`.
 fn usage_of(stat: &str, page: u64, ticks: u64) -> Usage {
-    let behind = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-    let fields: Vec<u64> = behind.split_whitespace().map(|field| field.parse().unwrap_or(0)).collect();
+    let fields: Vec<u64> = fields_of(stat).iter().map(|field| field.parse().unwrap_or(0)).collect();
     // The first of them is the third of proc(5).
     let field = |number: usize| fields.get(number - 3).copied().unwrap_or(0);
     let millis = (field(14) + field(15)).saturating_mul(1000) / ticks.max(1);
@@ -296,6 +332,17 @@ mod tests {
         let own = usage();
         assert!(own.resident_bytes > 1 << 20 && own.threads > 0 && own.descriptors > 2, "{own:?}");
         assert!(own.descriptors_max >= own.descriptors, "{own:?}");
+    }
+
+    #[test]
+    fn a_process_that_runs_and_one_that_can_be_waited_for_do_not_linger() {
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("it starts");
+        assert_eq!(lingers(&child), None);
+        child.kill().expect("it is ours");
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(lingers(&child), None);
+        child.wait().expect("it ended");
+        assert_eq!(lingers(&child), None);
     }
 
     fn secret(dir: &Path, mode: u32) -> PathBuf {

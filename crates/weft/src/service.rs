@@ -3,6 +3,8 @@
 //! It is systemd's protocol (`sd_notify`): words to the socket that NOTIFY_SOCKET names. Without one nobody
 //! is told, and a manager that does not listen is no fault of the node's.
 
+use std::time::Duration;
+
 use sd_notify::NotifyState;
 use weft_sys::{Sys, Task};
 
@@ -19,14 +21,24 @@ pub fn stopping() {
 /// Tells now and then that the node lives, if the manager wants to hear that. Told from a task: where tasks
 /// do not go on, it is not.
 pub fn live(sys: &Sys) -> Option<Task<()>> {
-    let within = sd_notify::watchdog_enabled()?;
+    let every = lives_every()?;
     let own = sys.clone();
     Some(sys.spawn(async move {
         loop {
-            tell(&[NotifyState::Watchdog]);
-            own.sleep(within / 2).await;
+            lives();
+            own.sleep(every).await;
         }
     }))
+}
+
+/// Returns how often the manager is to be told that this process lives, if it wants to hear that.
+pub fn lives_every() -> Option<Duration> {
+    Some(sd_notify::watchdog_enabled()? / 2)
+}
+
+/// It lives.
+pub fn lives() {
+    tell(&[NotifyState::Watchdog]);
 }
 
 fn tell(states: &[NotifyState<'_>]) {

@@ -56,7 +56,9 @@ impl Inner {
         let grant = self.session_over(&remote, dialled.session.as_ref(), call).await?;
         // At once: in another session our own locks would be somebody else's.
         dialled.session = Some(grant.clone());
+        self.is_in(&grant);
         dialled.epoch += 1;
+        self.begin_life(dialled.epoch);
         let link = Link { epoch: dialled.epoch, remote, grant: Some(grant) };
         let call = Call { once: None, ..call.renewed(self.sys.clock(), limits::RECLAIM_WITHIN) };
         self.take_locks_again(&link, &call).await?;
@@ -69,7 +71,7 @@ impl Inner {
     }
 
     /// Takes the session up, or begins another if it has ended.
-    async fn session_over(
+    pub(super) async fn session_over(
         &self,
         remote: &Remote,
         before: Option<&SessionGrant>,
@@ -112,7 +114,7 @@ impl Inner {
 
     /// Takes back every lock. What somebody else was given after our session had ended is
     /// lost. Fails if the line is lost meanwhile.
-    async fn take_locks_again(&self, link: &Link, call: &Call) -> Result<()> {
+    pub(super) async fn take_locks_again(&self, link: &Link, call: &Call) -> Result<()> {
         let held = self.locks().list();
         for (at, lock) in held {
             match self.take_again(link, call, &at, &lock).await {
@@ -147,7 +149,7 @@ impl Inner {
 
     /// Opens again whatever is not open over this link. What cannot be is told so at its
     /// next use, by the same answer. Fails if the line is lost meanwhile.
-    async fn open_again(&self, link: &Link, call: &Call) -> Result<()> {
+    pub(super) async fn open_again(&self, link: &Link, call: &Call) -> Result<()> {
         let files = stream::iter(self.files().each()).map(Ok);
         let opened = files.try_for_each_concurrent(limits::REOPENS_AT_ONCE, |file| async move {
             match file.over(link, call).await {

@@ -10,6 +10,7 @@ use weft_core::form::{
 };
 use weft_core::{Error, ErrorKind, FileId, Result};
 
+use super::kept::{Held, OpenNote};
 use super::{Inner, Link, Repeat, steadily};
 
 /// Every file that is open.
@@ -32,8 +33,10 @@ pub(super) struct SteadyFile {
     /// How to open it again: never making or cutting it.
     how: OpenHow,
     version: Version,
-    /// The link it was opened over last, and as what.
-    open: Mutex<(u64, Arc<dyn OpenFile>)>,
+    /// The link it was opened over last, and as what; `None` if that was in another process, over a link that is gone.
+    open: Mutex<(u64, Option<Arc<dyn OpenFile>>)>,
+    /// Under what it is kept for the process after this one.
+    kept: Option<u64>,
 }
 
 impl SteadyFile {
@@ -46,11 +49,32 @@ impl SteadyFile {
         file: Arc<dyn OpenFile>,
     ) -> Arc<Self> {
         let how = OpenHow { need: how.need, pin: how.pin, ..OpenHow::default() };
+        // Another process could not tell whether a pinned one is of that version still.
+        let kept =
+            (how.pin == Pin::None).then(|| inner.keep_open(attr.id, how.need, epoch, &*file)).flatten();
+        Self::add(inner, (attr.id, attr.version), how, (epoch, Some(file)), kept)
+    }
+
+    /// Takes up a file that a process before this one had open, and which of this one's links it is open over, if any.
+    pub(super) fn taken_up(inner: &Arc<Inner>, kept: u64, note: &OpenNote, held: Option<Held>) -> Arc<Self> {
+        let how = OpenHow { need: note.need, ..OpenHow::default() };
+        let open = held.map_or((0, None), |held| (held.epoch, Some(held.file)));
+        // Its version counts for pinned ones alone.
+        Self::add(inner, (note.file, Version(0)), how, open, Some(kept))
+    }
+
+    fn add(
+        inner: &Arc<Inner>,
+        (id, version): (FileId, Version),
+        how: OpenHow,
+        open: (u64, Option<Arc<dyn OpenFile>>),
+        kept: Option<u64>,
+    ) -> Arc<Self> {
         let mut files = inner.files();
         files.last += 1;
         let number = files.last;
-        let (id, version, open) = (attr.id, attr.version, Mutex::new((epoch, file)));
-        let file = Arc::new(Self { inner: inner.clone(), number, id, how, version, open });
+        let open = Mutex::new(open);
+        let file = Arc::new(Self { inner: inner.clone(), number, id, how, version, open, kept });
         files.open.insert(number, Arc::downgrade(&file));
         file
     }
@@ -58,14 +82,15 @@ impl SteadyFile {
     /// Returns the file as it is open over this link, opening it if it is not yet.
     pub(super) async fn over(&self, link: &Link, call: &Call) -> Result<Arc<dyn OpenFile>> {
         let (epoch, file) = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if epoch >= link.epoch {
+        if let Some(file) = file.filter(|_| epoch >= link.epoch) {
             return Ok(file);
         }
         let opened = link.remote.open(call, &At::id(self.id), &self.how).await?;
         if self.how.pin == Pin::Version && opened.attr.version != self.version {
             return Err(Error::new(ErrorKind::Conflict, "the file changed while it was read"));
         }
-        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = (link.epoch, opened.file.clone());
+        self.inner.keep_opened(self.kept, link.epoch, &*opened.file);
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = (link.epoch, Some(opened.file.clone()));
         Ok(opened.file)
     }
 
@@ -79,6 +104,8 @@ impl SteadyFile {
 
 impl Drop for SteadyFile {
     fn drop(&mut self) {
+        // Before the node hears of it: what is kept is open there.
+        self.inner.keep_no_more(self.kept);
         self.inner.files().open.remove(&self.number);
     }
 }
@@ -100,6 +127,10 @@ macro_rules! over {
 impl OpenFile for SteadyFile {
     fn id(&self) -> FileId {
         self.id
+    }
+
+    fn kept_as(&self) -> Option<u64> {
+        self.kept
     }
 
     async fn attr(&self, call: &Call) -> Result<Attr> {
@@ -137,6 +168,9 @@ impl OpenFile for SteadyFile {
     async fn close(&self, call: &Call) -> Result<()> {
         let (epoch, file) = self.open.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // What was open over a lost line was closed with its session.
-        if epoch == self.inner.link().epoch { file.close(call).await } else { Ok(()) }
+        match file.filter(|_| epoch == self.inner.link().epoch) {
+            Some(file) => file.close(call).await,
+            None => Ok(()),
+        }
     }
 }

@@ -24,6 +24,7 @@
 mod again;
 mod file;
 mod file_system;
+mod kept;
 mod locks;
 
 use std::path::PathBuf;
@@ -36,8 +37,11 @@ use weft_core::{Error, FileId, Result, SessionId, Time};
 use weft_rpc::{As, Remote};
 use weft_sys::Sys;
 
+pub use kept::{OpenNote, OpenNotes, TakenUp};
+
 use crate::Place;
 use file::Files;
+use kept::Kept;
 use locks::Locks;
 
 /// The file system of a node, over however many connections it takes.
@@ -57,6 +61,8 @@ struct Inner {
     files: Mutex<Files>,
     /// While there is no line.
     lost: Mutex<Option<Lost>>,
+    /// Where what is open is kept for the process after this one, if it is.
+    kept: Option<Kept>,
 }
 
 /// Since when a node is not reached, and why.
@@ -69,7 +75,6 @@ pub struct Lost {
 }
 
 /// What came of dialling so far, whether or not it came to be the link.
-#[derive(Default)]
 struct Dialled {
     /// The last epoch that a line was given.
     epoch: u64,
@@ -77,6 +82,9 @@ struct Dialled {
     /// the line.
     session: Option<SessionGrant>,
 }
+
+/// The epoch of the first line.
+const FIRST_EPOCH: u64 = 1;
 
 /// One connection, while it lasts.
 struct Link {
@@ -99,18 +107,23 @@ enum Repeat {
 impl Steady {
     /// Makes calls in `session` steady, beginning with a connection that stands.
     pub fn new(remote: Arc<Remote>, place: &Place, session: SessionId) -> Self {
+        Self::over(remote, place, session, None)
+    }
+
+    fn over(remote: Arc<Remote>, place: &Place, session: SessionId, kept: Option<Kept>) -> Self {
         let (sys, speaks_as) = (remote.connection().sys().clone(), remote.speaks_as());
-        let link = Arc::new(Link { epoch: 0, remote, grant: None });
+        let link = Arc::new(Link { epoch: FIRST_EPOCH, remote, grant: None });
         Self(Arc::new(Inner {
             sys,
             socket: place.socket(),
             speaks_as,
             session,
             link: RwLock::new(link),
-            dialling: tokio::sync::Mutex::default(),
+            dialling: tokio::sync::Mutex::new(Dialled { epoch: FIRST_EPOCH, session: None }),
             locks: Mutex::default(),
             files: Mutex::default(),
             lost: Mutex::default(),
+            kept,
         }))
     }
 
@@ -120,7 +133,9 @@ impl Steady {
         let link = self.0.link();
         let grant = link.remote.begin(caller, self.0.session).await?;
         dialled.session = Some(grant.clone());
-        self.0.replace(Link { epoch: link.epoch, remote: link.remote.clone(), grant: Some(grant) });
+        let (epoch, remote) = (link.epoch, link.remote.clone());
+        self.0.is_in(&grant);
+        self.0.replace(Link { epoch, remote, grant: Some(grant) });
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use weft_client::Place;
-use weft_client::steady::Steady;
+use weft_client::steady::{OpenNotes, Steady};
 use weft_conformance::TestDomain;
 use weft_core::form::{At, BytesSource, Call, FileSystem, Lock, OpenFile, Wait, collect, dispatch};
 use weft_core::model::Model;
@@ -56,6 +56,8 @@ struct State {
 /// What a session has, as far as a restart takes it away.
 #[derive(Default)]
 struct Session {
+    /// The last number of a file: it counts from 1 after a restart.
+    last: u32,
     opens: HashMap<u32, Arc<dyn OpenFile>>,
     locks: Vec<(At, Lock)>,
 }
@@ -90,13 +92,23 @@ impl Node {
 
     /// Returns a client of the node that outlives its lines, and the first of them.
     pub async fn steady(&self) -> (Steady, Connection) {
-        let line = UnixStream::connect(self.place.socket()).await.expect("it listens");
-        let until = Deadline::within(self.sys.clock(), Duration::from_secs(10));
-        let connection = Connection::open(&self.sys, line, until).await.expect("it says welcome");
+        let connection = self.line().await;
         let remote = Arc::new(Remote::new(connection.clone(), As::Connection));
         let steady = Steady::new(remote, &self.place, SessionId(SESSION));
         steady.begin(&self.alice).await.expect("a session");
         (steady, connection)
+    }
+
+    /// Returns one that keeps what it has open, and has not begun a session.
+    pub async fn keeping(&self, notes: Arc<dyn OpenNotes>) -> Steady {
+        let remote = Arc::new(Remote::new(self.line().await, As::Connection));
+        Steady::keeping(remote, &self.place, SessionId(SESSION), notes)
+    }
+
+    async fn line(&self) -> Connection {
+        let line = UnixStream::connect(self.place.socket()).await.expect("it listens");
+        let until = Deadline::within(self.sys.clock(), Duration::from_secs(10));
+        Connection::open(&self.sys, line, until).await.expect("it says welcome")
     }
 
     /// Returns a call of the steady client.
@@ -265,9 +277,10 @@ impl Line {
             CallBody::Open(at, how) => {
                 let opened = self.model.open(call, &at, &how).await?;
                 let mut state = lock(&self.state);
-                state.last += 1;
-                let file = state.last as u32;
-                state.sessions.entry(call.session).or_default().opens.insert(file, opened.file);
+                let session = state.sessions.entry(call.session).or_default();
+                session.last += 1;
+                let file = session.last;
+                session.opens.insert(file, opened.file);
                 Answer::Opened { file, attr: opened.attr, made: opened.made, parent: opened.parent }
             }
             CallBody::File(FileRef::Open(file), ask) => return self.on_file(call, file, ask, bytes).await,
@@ -303,6 +316,7 @@ impl Line {
             FileAsk::Write { at, .. } => {
                 Answer::Written(open.write(call, at, &mut BytesSource::new(bytes)).await?)
             }
+            FileAsk::Attr => Answer::Attr(open.attr(call).await?),
             FileAsk::Sync(range) => Answer::Verifier(open.sync(call, range).await?),
             FileAsk::Close => {
                 drop(self.drop_file(call.session, file));

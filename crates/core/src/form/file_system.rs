@@ -366,6 +366,12 @@ pub trait OpenFile: Send + Sync {
     /// Returns the file's id.
     fn id(&self) -> FileId;
 
+    /// Returns the number, never 0, under which its file system keeps it for the process that comes after this one; `None`
+    /// where no other could go on with it.
+    fn kept_as(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns its attributes: size and version as they are for this open.
     async fn attr(&self, call: &Call) -> Result<Attr>;
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::time::Deadline;
 
 /// Whether others may hold the same kind at the same time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LockKind {
     /// Any number of shared locks may overlap.
     Shared,

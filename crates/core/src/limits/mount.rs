@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{ONCE_RING, PIECE_BYTES_MAX, RPC_ANSWER_GRACE, RPC_CALLS_MAX};
+use super::{
+    LOCKS_PER_SESSION_MAX, ONCE_RING, PIECE_BYTES_MAX, PROOF_BYTES_MAX, RPC_ANSWER_GRACE, RPC_CALLS_MAX,
+    SESSION_OPENS_MAX,
+};
 
 /// Threads that take the kernel's requests on a mount.
 pub const MOUNT_READERS_MAX: usize = 8;
@@ -62,7 +65,7 @@ pub const MOUNT_LOGIN_SWEEP: Duration = Duration::from_secs(60);
 /// How long saying so may take, the node's answer included, for who waits for it.
 pub const MOUNT_LOGIN_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of the line in which a user says so.
-pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * super::PROOF_BYTES_MAX;
+pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * PROOF_BYTES_MAX;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.
@@ -77,6 +80,32 @@ pub const MOUNT_EDITIONS_KEPT: usize = 256;
 pub const MOUNT_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 /// How long is waited for a mount to say how it is.
 pub const MOUNT_TELLS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Nodes that are remembered for the next process of a mount: more files than a kernel keeps in 16 GiB.
+pub const MOUNT_NODES_REMEMBERED: usize = 1 << 24;
+/// Open files that are: twice what a session may hold, since some are never closed whose opening a process died over.
+pub const MOUNT_OPENS_REMEMBERED: usize = 2 * SESSION_OPENS_MAX;
+/// Locks, and those who may hold some, that are.
+pub const MOUNT_LOCKS_REMEMBERED: usize = 2 * LOCKS_PER_SESSION_MAX;
+/// Bytes of what the next process of a mount proves itself by: a credential and a session, as text.
+pub const MOUNT_PAPERS_BYTES_MAX: usize = 8 * PROOF_BYTES_MAX;
+/// How long the next process of a mount tries to reach the node, and all that it begins with: as long as a call may wait
+/// that was made of the one before.
+pub const MOUNT_TAKEN_OVER_WITHIN: Duration = super::CALL_DEADLINE;
+/// Processes of a mount one after the other that die before they have served for [`MOUNT_SERVED_WELL`]: then it is given
+/// up.
+pub const MOUNT_DEATHS_MAX: u32 = 4;
+/// How long a process of a mount serves until its death counts as the first.
+pub const MOUNT_SERVED_WELL: Duration = Duration::from_secs(1);
+/// How long a mount rests before it starts another process in the place of one that died again: twice as long each time.
+pub const MOUNT_DEATH_REST: Duration = Duration::from_millis(50);
+
+/// How often the process that serves a mount is looked at, in case it died and cannot go.
+pub const MOUNT_DEATH_WATCH: Duration = Duration::from_millis(200);
+/// How often is looked whether one that died has gone.
+pub const MOUNT_DEATH_LOOK: Duration = Duration::from_millis(5);
+/// How often in a row its threads are seen to wait for the kernel alone until nobody waits for them.
+pub const MOUNT_DEATH_LOOKS: u32 = 4;
 
 const _: () = assert!(
     MOUNT_ANSWERS_WITHIN.as_secs() + RPC_ANSWER_GRACE.as_secs() + MOUNT_INTERRUPT_GRACE.as_secs()

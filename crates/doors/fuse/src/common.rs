@@ -13,6 +13,8 @@ use crate::ahead::AheadRoom;
 use crate::buffers::Buffers;
 use crate::device::Device;
 use crate::nodes::Nodes;
+use crate::remembered::Remembered;
+use crate::takeover::TakenOver;
 use crate::{Login, OVERFLOW_ID};
 
 /// What every door of a mount uses.
@@ -34,21 +36,34 @@ pub(crate) struct Common {
     /// Whether several users of the machine use the mount, so that the kernel, which keeps things for all, may keep
     /// nothing that one of them is told.
     pub is_shared: bool,
+    /// What the next process goes on with if this one dies.
+    pub remembered: Arc<Remembered>,
+    /// What became of the processes before this one, if there were any.
+    pub taken: Option<TakenOver>,
     /// Where users of a shared mount say who they are.
     pub login: Option<Login>,
 }
 
 impl Common {
-    /// Makes it, of a root and of what the kernel and we can do.
+    /// Has the kernel drop what it keeps of a node, and drops what was read of it ahead. May wait, as
+    /// [`Device::expire_node`] does.
+    pub(crate) fn drop_kept(&self, node: u64, pages: bool) {
+        if pages {
+            self.nodes.moved(node);
+        }
+        self.device.expire_node(node, pages.then_some(0));
+    }
+
+    /// Makes it, of a root, of what the kernel and we can do, and of what is remembered.
     pub(crate) fn new(
         device: Device,
-        agreed: u64,
+        (agreed, remembered, taken): (u64, Arc<Remembered>, Option<TakenOver>),
         root: &Attr,
         clock: Arc<dyn Clock>,
         patience: Duration,
     ) -> Self {
         Self {
-            nodes: Nodes::new(root),
+            nodes: Nodes::new(root, &remembered),
             root: root.id,
             buffers: Arc::default(),
             ahead_room: AheadRoom::default(),
@@ -57,6 +72,8 @@ impl Common {
             appends_whole: agreed & init::DIRECT_IO_ALLOW_MMAP != 0,
             is_shared: false,
             login: None,
+            remembered,
+            taken,
             device,
             clock,
             patience,

@@ -4,7 +4,7 @@
 //! Only a helper of mount(8) mounts itself (`mounter`), and unmounting is `fusermount3`'s then as well.
 
 use std::io::{IoSlice, Read};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -41,9 +41,20 @@ impl Device {
             Mounter::Fusermount(without) => Self::by_fusermount(mountpoint, name, without, shared),
             Mounter::Helper(helper) => {
                 let fd = mounter::ask(&helper, mountpoint)?;
-                Ok(Self { fd, mountpoint: mountpoint.to_owned() })
+                Ok(Self::of(fd, mountpoint.to_owned()))
             }
+            Mounter::Taken(taken) => Ok(Self::of(taken.device, mountpoint.to_owned())),
         }
+    }
+
+    /// Takes up a mount that stands.
+    pub(crate) fn of(fd: OwnedFd, mountpoint: PathBuf) -> Self {
+        Self { fd, mountpoint }
+    }
+
+    /// Returns the kernel's end.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
     }
 
     fn by_fusermount(mountpoint: &Path, name: &str, without: Without, shared: bool) -> Result<Self> {
@@ -131,6 +142,20 @@ impl Device {
         body.put_slice(name);
         body.put_u8(0);
         self.tell(notify::INVAL_ENTRY, &body);
+    }
+
+    /// Has the kernel send again whatever was read and not answered. Nobody may be reading: what is being answered just now
+    /// would be sent again as well. Returns whether it does: if not, those who asked would wait for ever.
+    pub(crate) fn resend(&self) -> bool {
+        let header = out_header(OUT_HEADER_BYTES, notify::RESEND, 0);
+        match self.send(&[IoSlice::new(&header)]) {
+            // Unmounted meanwhile: nobody waits.
+            Ok(()) | Err(Errno::NODEV) => true,
+            Err(error) => {
+                tracing::error!(op = "notify", %error, "the kernel does not send again what was asked");
+                false
+            }
+        }
     }
 
     fn tell(&self, what: i32, body: &[u8]) {

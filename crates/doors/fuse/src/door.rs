@@ -25,6 +25,8 @@ use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
+use crate::marks;
+use crate::remembered::Remembered;
 use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
 use lockers::Lockers;
 
@@ -37,6 +39,8 @@ mod names;
 mod own;
 mod tags;
 
+pub use locks::remembered_locks;
+
 /// The door of one user, or of all who are anyone.
 pub(crate) struct Door {
     pub(crate) common: Arc<Common>,
@@ -47,6 +51,7 @@ pub(crate) struct Door {
     gid: u32,
     away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
     pub(crate) handles: Handles,
+    remembered: Arc<Remembered>,
     failures: Failures,
     editions: Editions,
     lockers: Lockers,
@@ -98,20 +103,23 @@ pub(crate) struct Beside {
 pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
-    /// Makes a user's door, the mount's door of that number. What the watcher is to drop comes by `refused`.
+    /// Makes a user's door, the mount's door of that number, with what is open at it and what is remembered of it. What the
+    /// watcher is to drop comes by `refused`.
     pub(crate) fn new(
         common: Arc<Common>,
         number: u64,
         user: LocalUser,
+        (handles, remembered): (Handles, Arc<Remembered>),
         refused: mpsc::Sender<Option<ContainerId>>,
     ) -> Self {
         let LocalUser { fs, calls, uid, gid, away } = user;
         let trace = AtomicU64::new(common.clock.now().nanos() as u64);
         Self {
-            handles: Handles::of_door(number, common.last_handle.clone()),
+            handles,
             failures: Failures::default(),
             editions: Editions::default(),
-            lockers: Lockers::default(),
+            lockers: Lockers::new(&remembered),
+            remembered,
             watching: AtomicBool::new(false),
             common,
             number,
@@ -124,6 +132,11 @@ impl Door {
             shut: AtomicBool::new(false),
             trace,
         }
+    }
+
+    /// Returns what is remembered of it.
+    pub(crate) fn remembered(&self) -> &Remembered {
+        &self.remembered
     }
 
     /// Returns which of the mount's doors it is.
@@ -149,7 +162,7 @@ impl Door {
     /// Answers one request, and notes why it failed for whoever asks later.
     pub(crate) async fn handle(self: Arc<Self>, header: Header, request: Request, beside: Beside) -> Outcome {
         let subject = request.subject();
-        let outcome = self.answer(header.node, request, beside).await;
+        let outcome = marks::answering(&header, self.answer(header.node, request, beside)).await;
         if let Err(failure) = &outcome
             && let Some(error) = failure.error()
         {
@@ -230,10 +243,10 @@ impl Door {
         call_of(&*self.calls, &*self.common.clock, patience, trace)
     }
 
-    /// The same, for a change: sent twice, it is made once.
+    /// The same, for a change of the request that is being answered: sent twice, it is made once.
     fn change(&self) -> Call {
         let mut call = self.call();
-        call.once = self.calls.once();
+        call.once = marks::next().and_then(|mark| self.calls.once(mark));
         call
     }
 
@@ -320,7 +333,7 @@ impl Door {
     /// dropped because the table of nodes said so, and it hears when they are.
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
         self.tell_kernel(move |door| {
-            door.drop_kept(node, pages);
+            door.common.drop_kept(node, pages);
             if pages {
                 door.common.nodes.dropped(node);
             }
@@ -342,15 +355,6 @@ impl Door {
         let door = self.clone();
         // A runtime that stops takes the mount with it.
         let _ = tokio::task::spawn_blocking(move || tell(&door)).await;
-    }
-
-    /// Has the kernel drop what it keeps of a node, and drops what was read of it ahead. May wait, as
-    /// [`Device::expire_node`] does.
-    pub(crate) fn drop_kept(&self, node: u64, pages: bool) {
-        if pages {
-            self.common.nodes.moved(node);
-        }
-        self.common.device.expire_node(node, pages.then_some(0));
     }
 
     /// The same, without waiting: for answers during which the kernel holds what it
@@ -395,7 +399,7 @@ impl Door {
             self.unlock_all(*number).await;
         }
         self.tell_kernel(move |door| {
-            open.values().for_each(|handle| door.drop_kept(handle.node, true));
+            open.values().for_each(|handle| door.common.drop_kept(handle.node, true));
         })
         .await;
     }

@@ -24,7 +24,9 @@ use weft_core::{Error, ErrorKind, Result, limits};
 use crate::LocalUser;
 use crate::common::Common;
 use crate::door::Door;
-use crate::handles;
+use crate::handles::{self, Handles};
+use crate::remembered::Remembered;
+use crate::takeover::Opened;
 use crate::watch::Watcher;
 
 /// The doors of one mount.
@@ -60,20 +62,26 @@ impl Doors {
     /// They are used until `ended` says so.
     pub(crate) fn new(
         common: Arc<Common>,
-        own: LocalUser,
+        (own, files): (LocalUser, &HashMap<u64, Opened>),
         anyone: Option<LocalUser>,
         ended: &watch::Receiver<bool>,
-    ) -> Arc<Self> {
-        let open = |number, user| open(&common, number, user, ended.clone());
-        let own = open(OWN, own);
-        let others =
-            anyone.map(|anyone| Others { anyone: open(ANYONE, anyone), admitted: RwLock::default() });
+    ) -> Result<Arc<Self>> {
+        let handles = (OWN, common.last_handle.clone());
+        let handles = Handles::taken_up(handles, &common.nodes, &common.remembered, files);
+        let own = open(&common, OWN, own, (handles, common.remembered.clone()), ended.clone());
+        let others = match anyone {
+            Some(anyone) => Some(Others {
+                anyone: open_anew(&common, ANYONE, anyone, ended.clone())?,
+                admitted: RwLock::default(),
+            }),
+            None => None,
+        };
         let doors = Arc::new(Self { common, own, others });
         tokio::spawn(doors.clone().forget_windows(ended.clone()));
         if doors.others.is_some() {
             tokio::spawn(doors.clone().shut_at_the_end(ended.clone()));
         }
-        doors
+        Ok(doors)
     }
 
     /// Returns the door that a request goes through. `EBADF` for an open file whose door was shut.
@@ -108,7 +116,7 @@ impl Doors {
             if admitted.by_uid.len() >= limits::MOUNT_USERS_MAX && !admitted.by_uid.contains_key(&uid) {
                 return Err(Error::new(ErrorKind::Busy, "as many users as there may be use the mount"));
             }
-            let door = open(&self.common, admitted.free_number(), user, shutting);
+            let door = open_anew(&self.common, admitted.free_number(), user, shutting)?;
             admitted.by_uid.insert(uid, Open { door, shut })
         };
         if let Some(before) = before {
@@ -211,10 +219,29 @@ impl Admitted {
     }
 }
 
+/// Opens a door at which nothing is open. Nobody takes up what is remembered of it.
+fn open_anew(
+    common: &Arc<Common>,
+    number: u64,
+    user: LocalUser,
+    ended: watch::Receiver<bool>,
+) -> Result<Arc<Door>> {
+    let remembered = Arc::new(Remembered::new()?);
+    let handles =
+        Handles::of_door((number, common.last_handle.clone()), &common.nodes, &remembered, |_| None);
+    Ok(open(common, number, user, (handles, remembered), ended))
+}
+
 /// Opens a door, and follows what others change for as long as it is open.
-fn open(common: &Arc<Common>, number: u64, user: LocalUser, ended: watch::Receiver<bool>) -> Arc<Door> {
+fn open(
+    common: &Arc<Common>,
+    number: u64,
+    user: LocalUser,
+    held: (Handles, Arc<Remembered>),
+    ended: watch::Receiver<bool>,
+) -> Arc<Door> {
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
-    let door = Arc::new(Door::new(common.clone(), number, user, refused));
+    let door = Arc::new(Door::new(common.clone(), number, user, held, refused));
     tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
     door
 }

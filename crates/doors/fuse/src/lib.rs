@@ -12,7 +12,8 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `doors` whose they are, `door` what each means in the form, `common` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
-//! was read beyond what it asked, `watch` what it must be told. `errno` is the one table of errors, `failures` what is told of
+//! was read beyond what it asked, `watch` what it must be told, `remembered` what another process goes on with if this one
+//! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
 //! **Choices.** Our own loop over `/dev/fuse` instead of a library, because programs that
@@ -43,14 +44,19 @@ mod editions;
 mod errno;
 mod failures;
 mod handles;
+mod marks;
 mod mounter;
 mod nodes;
 mod onward;
 mod pending;
+mod remembered;
 mod session;
 mod signals;
+mod takeover;
 mod watch;
 
+use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -62,8 +68,11 @@ use weft_core::form::{At, FileSystem, Supports, Want};
 use weft_core::proof::Caller;
 use weft_core::{Clock, DomainId, Error, ErrorKind, RequestId, Result, SessionId, Time, TraceId, limits};
 
+pub use door::remembered_locks;
 pub use errno::of_kind as errno_of;
 pub use mounter::{Handover, Mounter, Without};
+pub use remembered::{OpenedAs, Remembered};
+pub use takeover::{Opened, Taken, TakenOver};
 
 use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
@@ -72,6 +81,7 @@ use crate::buffers::Buffers;
 use crate::common::Common;
 use crate::device::{Device, Received};
 use crate::doors::Doors;
+use crate::remembered::Head;
 use crate::session::Session;
 
 /// The uid and gid that files of other callers are shown under.
@@ -83,9 +93,9 @@ pub trait CallSource: Send + Sync {
     /// Returns the caller, and the session its opens and locks belong to.
     fn who(&self) -> (Caller, SessionId);
 
-    /// Returns a fresh mark for a change that may have to be sent twice; `None` where
-    /// it cannot get lost.
-    fn once(&self) -> Option<RequestId> {
+    /// Returns what tells a change that may have to be sent twice from all others of the session, given what tells it from
+    /// those of the mount; `None` where it cannot get lost.
+    fn once(&self, _mark: u64) -> Option<RequestId> {
         None
     }
 }
@@ -154,6 +164,8 @@ pub struct MountSettings {
     pub name: String,
     /// The directory that becomes the mount's root.
     pub root: At,
+    /// What the next process goes on with if this one dies; of a mount that is taken over, what this one does.
+    pub remembered: Arc<Remembered>,
     /// The user who mounts.
     pub own: LocalUser,
     /// All others, in a mount that is shared.
@@ -179,25 +191,36 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, mounter, name, root, own, others, clock, patience } = settings;
+    let MountSettings { mountpoint, mounter, name, root, remembered, own, others, clock, patience } =
+        settings;
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*own.calls, &*clock, patience, TraceId(0));
     let walked = own.fs.walk(&first, &root, Want::default()).await?;
     if walked.attr.kind != weft_core::attr::Kind::Directory {
         return Err(Error::new(ErrorKind::NotDirectory, "only a directory can be mounted").op("mount"));
     }
-    let wanted = wanted(&own.fs.supports(walked.attr.id.volume()), others.is_some());
     let shared = others.is_some();
-    let mounted = tokio::task::spawn_blocking(move || {
-        let device = Device::mount(&mountpoint, &name, mounter, shared)?;
-        match agree(&device, wanted) {
-            Ok(agreed) => Ok((device, agreed)),
-            Err(error) => device.unmount(true).and(Err(error)),
+    let wanted = wanted(&own.fs.supports(walked.attr.id.volume()), shared);
+    let (device, agreed, files, taken) = match mounter {
+        Mounter::Taken(Taken { device, files, told }) => {
+            (Device::of(device, mountpoint), remembered.head(Head::Agreed), files, Some(told))
         }
-    });
-    let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
-    let (device, agreed) = mounted?;
-    let mut common = Common::new(device, agreed, &walked.attr, clock, patience);
+        mounter => {
+            let mounted = tokio::task::spawn_blocking(move || {
+                let device = Device::mount(&mountpoint, &name, mounter, shared)?;
+                match agree(&device, wanted) {
+                    Ok(agreed) => Ok((device, agreed)),
+                    Err(error) => device.unmount(true).and(Err(error)),
+                }
+            });
+            let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
+            let (device, agreed) = mounted?;
+            (device, agreed, HashMap::new(), None)
+        }
+    };
+    remembered.set(Head::Agreed, agreed);
+    let is_taken = taken.is_some();
+    let mut common = Common::new(device, (agreed, remembered, taken), &walked.attr, clock, patience);
     let anyone = others.map(|Others { anyone, login }| {
         common.is_shared = true;
         common.login = Some(login);
@@ -208,10 +231,14 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     if !(shared && caller.is_anyone()) {
         common.owners.show(caller.name().id(), own.uid);
     }
+    let common = Arc::new(common);
     let (end, ended) = signal::channel(false);
-    let doors = Doors::new(Arc::new(common), own, anyone, &ended);
+    let doors = Doors::new(common.clone(), (own, &files), anyone, &ended)?;
+    let unsure = if is_taken { common.take_over()? } else { Vec::new() };
+    common.remembered.set(Head::Stands, 1);
     Session::start(doors.clone(), tokio::runtime::Handle::current(), end)
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
+    tokio::task::spawn_blocking(move || common.drop_unsure(&unsure));
     Ok(Mount { doors, ended, away: AtomicBool::new(false) })
 }
 
@@ -257,6 +284,7 @@ fn wanted(supports: &Supports, is_shared: bool) -> u64 {
         | init::MAX_PAGES
         | init::HANDLE_KILLPRIV_V2
         | init::INIT_EXT
+        | init::HAS_RESEND
         | kept
         | told
         | locks
@@ -266,6 +294,15 @@ impl Mount {
     /// Returns where it is.
     pub fn mountpoint(&self) -> &Path {
         self.device().mountpoint()
+    }
+
+    /// Returns the kernel's end, for a process that keeps it for the next one should this one die; `None` if the kernel
+    /// would not tell that one what this one was asked (before Linux 6.9), or the mount is shared: nobody else holds the
+    /// credentials of those who use it.
+    pub fn kept(&self) -> Option<BorrowedFd<'_>> {
+        let common = &self.doors.common;
+        let resends = common.remembered.head(Head::Agreed) & init::HAS_RESEND != 0;
+        (resends && !common.is_shared).then(|| common.device.descriptor())
     }
 
     /// Takes the mount away, and returns once it is gone. `Busy` if files are open there

@@ -12,8 +12,7 @@
 //! mount, and the mount for the process. The helper may: it is of the group of processes that the automount lets through.
 
 use std::ffi::{CString, OsString};
-use std::io::{IoSlice, IoSliceMut, Read, Write};
-use std::mem::MaybeUninit;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -21,11 +20,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-    SendFlags,
-};
 use weft_core::{Error, ErrorKind, Result};
+use weft_sys::handing;
+
+use crate::takeover::Taken;
 
 /// Who mounts.
 pub enum Mounter {
@@ -33,6 +31,8 @@ pub enum Mounter {
     Fusermount(Without),
     /// Whoever is at the other end of this socket, by [`Handover`].
     Helper(UnixStream),
+    /// Nobody any more: it stands, and the process that served it has died.
+    Taken(Taken),
 }
 
 /// What nobody can do on a mount, whatever the tree would let them.
@@ -101,9 +101,9 @@ impl Handover {
             Error::new(ErrorKind::Unavailable, "/dev/fuse cannot be opened").caused_by(error)
         })?;
         self.mount(&device).map_err(|error| failed(error).op("mount").about(self.mountpoint.display()))?;
-        match send(process, &device) {
+        match handing::send(process, &[0], &[device.as_fd()]) {
             Ok(()) => Ok(true),
-            Err(error) => self.take_back().and(Err(lost(error.into(), "the process does not take it"))),
+            Err(error) => self.take_back().and(Err(lost(error, "the process does not take it"))),
         }
     }
 
@@ -147,24 +147,7 @@ pub(crate) fn ask(mut helper: &UnixStream, mountpoint: &Path) -> Result<OwnedFd>
     receive(helper).ok_or_else(refused)
 }
 
-/// Sends a descriptor, with a byte beside it.
-fn send(socket: &UnixStream, device: &OwnedFd) -> std::result::Result<(), Errno> {
-    let fds = [device.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&fds));
-    rustix::net::sendmsg(socket, &[IoSlice::new(&[0])], &mut control, SendFlags::NOSIGNAL).map(drop)
-}
-
 /// Takes the descriptor that whoever mounts sends once it has; `None` if it ended without.
 pub(crate) fn receive(socket: &UnixStream) -> Option<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0_u8];
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    rustix::net::recvmsg(socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC).ok()?;
-    control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
-        _ => None,
-    })
+    handing::receive(socket, &mut [0], false).ok()?.1.into_iter().next()
 }

@@ -22,11 +22,17 @@ use weft_core::{ContainerId, FileId, Time};
 use crate::abi::ROOT_NODE;
 use crate::ahead::Moves;
 use crate::handles::Written;
+use crate::remembered::{Fields, Head, Noted, Part, Remembered, file_of, numbers_of};
 
 /// The nodes of one mount.
 pub(crate) struct Nodes {
     table: Mutex<Table>,
+    remembered: Arc<Remembered>,
 }
+
+/// Which field of a node's place holds its lookups; before it are the file's two numbers, after it
+/// [`Written`]'s.
+const LOOKUPS: usize = 3;
 
 struct Table {
     nodes: HashMap<u64, Node>,
@@ -37,7 +43,8 @@ struct Table {
 struct Node {
     file: FileId,
     lookups: u64,
-    container: ContainerId,
+    /// `None` until it is learnt.
+    container: Option<ContainerId>,
     /// The state the kernel's attributes are of.
     change: u64,
     /// The version its pages are of, or an older one if they were dropped since; `None`
@@ -52,6 +59,8 @@ struct Node {
     /// For an open directory: how often it is open, and what it was then. Fifos, whose
     /// opens the kernel keeps to itself, count as open.
     held: Option<Box<(u64, Attr)>>,
+    /// Where it is remembered, but for the root.
+    noted: Noted,
 }
 
 /// What an open means for what the kernel keeps.
@@ -67,13 +76,23 @@ pub(crate) struct Kept {
 }
 
 impl Nodes {
-    /// Makes the table of a mount whose root is this.
-    pub(crate) fn new(root: &Attr) -> Self {
+    /// Makes the table of a mount whose root is this, with what is remembered of its nodes. Which state of them the
+    /// kernel shows nobody knows then: each counts as being dropped, until [`Nodes::dropped`] says that it was.
+    pub(crate) fn new(root: &Attr, remembered: &Arc<Remembered>) -> Self {
+        let [inode, generation] = numbers_of(root.id);
+        remembered.set(Head::Root, inode);
+        remembered.set(Head::RootGeneration, generation);
+        let last = remembered.head(Head::LastNode).max(ROOT_NODE);
+        let mut table = Table { nodes: HashMap::new(), by_file: HashMap::new(), next: last + 1 };
+        for (place, fields) in remembered.each(Part::Nodes) {
+            let node = Node::remembered(&fields, Noted::at(remembered, Some(place)));
+            table.by_file.insert(node.file, fields[0]);
+            table.nodes.insert(fields[0], node);
+        }
         // The kernel never looks the root up and never forgets it.
-        let node = Node::new(root, u64::MAX);
-        let nodes = HashMap::from([(ROOT_NODE, node)]);
-        let by_file = HashMap::from([(root.id, ROOT_NODE)]);
-        Self { table: Mutex::new(Table { nodes, by_file, next: ROOT_NODE + 1 }) }
+        table.by_file.insert(root.id, ROOT_NODE);
+        table.nodes.insert(ROOT_NODE, Node::new(root, u64::MAX, Noted::default()));
+        Self { table: Mutex::new(table), remembered: remembered.clone() }
     }
 
     /// Returns which file a node is. `ESTALE` for one the kernel was not told of.
@@ -93,12 +112,15 @@ impl Nodes {
         if let Some(number) = table.by_file.get(&attr.id).copied()
             && let Some(node) = table.nodes.get_mut(&number)
         {
-            node.lookups = node.lookups.saturating_add(1);
+            node.count(node.lookups.saturating_add(1));
             return (number, node.told(attr));
         }
         let number = table.next;
         table.next += 1;
-        table.nodes.insert(number, Node::new(attr, 1));
+        self.remembered.set(Head::LastNode, number);
+        let [inode, generation] = numbers_of(attr.id);
+        let place = self.remembered.keep(Part::Nodes, [number, inode, generation, 1, 0, 0, 0, 0]);
+        table.nodes.insert(number, Node::new(attr, 1, Noted::at(&self.remembered, place)));
         table.by_file.insert(attr.id, number);
         (number, false)
     }
@@ -229,10 +251,14 @@ impl Nodes {
         if number == ROOT_NODE {
             return;
         }
-        node.lookups = node.lookups.saturating_sub(lookups);
+        node.count(node.lookups.saturating_sub(lookups));
         if node.lookups == 0 {
             let file = node.file;
-            table.nodes.remove(&number);
+            if let Some(mut node) = table.nodes.remove(&number) {
+                // Who has it open still writes there.
+                node.written.is_forgotten();
+                node.noted.end();
+            }
             table.by_file.remove(&file);
         }
     }
@@ -240,13 +266,14 @@ impl Nodes {
     /// Returns every node, or those of one container.
     pub(crate) fn all(&self, container: Option<ContainerId>) -> Vec<u64> {
         let table = self.lock();
-        let here = |node: &Node| container.is_none_or(|container| node.container == container);
+        let here =
+            |node: &Node| container.is_none_or(|container| node.container.is_none_or(|own| own == container));
         table.nodes.iter().filter(|(_, node)| here(node)).map(|(number, _)| *number).collect()
     }
 
     /// Returns the container a node was last seen in.
     pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
-        self.lock().nodes.get(&number).map(|node| node.container)
+        self.lock().nodes.get(&number)?.container
     }
 
     fn lock(&self) -> MutexGuard<'_, Table> {
@@ -255,17 +282,48 @@ impl Nodes {
 }
 
 impl Node {
-    fn new(attr: &Attr, lookups: u64) -> Self {
+    fn new(attr: &Attr, lookups: u64, noted: Noted) -> Self {
         let Attr { id: file, container, change, .. } = *attr;
-        let held = (attr.kind == Kind::Fifo).then(|| Box::new((1, *attr)));
-        let (pages, dropping, written, moves) = (None, 0, Arc::default(), Arc::default());
-        Self { file, lookups, container, change, pages, dropping, written, moves, held }
+        let written = Arc::new(Written::noted_at(noted.clone()));
+        let (container, pages, dropping, moves, held) = (Some(container), None, 0, Arc::default(), None);
+        let mut node =
+            Self { file, lookups, container, change, pages, dropping, written, moves, held, noted };
+        node.hold_fifo(attr);
+        node
+    }
+
+    fn remembered(fields: &Fields, noted: Noted) -> Self {
+        let [_, inode, generation, lookups, written @ ..] = *fields;
+        Self {
+            file: file_of(inode, generation),
+            lookups,
+            container: None,
+            change: 0,
+            pages: None,
+            dropping: 1,
+            written: Arc::new(Written::remembered(written, noted.clone())),
+            moves: Arc::default(),
+            held: None,
+            noted,
+        }
+    }
+
+    fn count(&mut self, lookups: u64) {
+        self.lookups = lookups;
+        self.noted.set(LOOKUPS, lookups);
+    }
+
+    /// The kernel keeps opens of fifos to itself.
+    fn hold_fifo(&mut self, attr: &Attr) {
+        if attr.kind == Kind::Fifo && self.held.is_none() {
+            self.held = Some(Box::new((1, *attr)));
+        }
     }
 
     /// Notes the newest state, unless the answer that says so was overtaken by a newer one. Returns
     /// whether it was not.
     fn came_to(&mut self, attr: &Attr) -> bool {
-        self.container = attr.container;
+        self.container = Some(attr.container);
         if attr.change < self.change {
             return false;
         }
@@ -274,6 +332,7 @@ impl Node {
             self.moves.count();
         }
         self.change = attr.change;
+        self.hold_fifo(attr);
         if let Some(held) = &mut self.held {
             held.1 = *attr;
         }

@@ -25,6 +25,7 @@ use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, limits};
 use crate::abi::opcode;
 use crate::abi::request::Header;
 use crate::door::Door;
+use crate::remembered::Head;
 
 /// A position that surely lies ahead: it is answered with the present one.
 const AHEAD: ChangeSeq = ChangeSeq(u64::MAX >> 1);
@@ -115,7 +116,9 @@ impl Watcher {
         ended: watch::Receiver<bool>,
     ) -> Self {
         let now = Instant::now();
-        Self { door, refused, ended, since: AHEAD, due: Due::default(), drop_from: now, ask_from: now }
+        // Up to where the process before this one has told.
+        let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
+        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -150,10 +153,11 @@ impl Watcher {
     async fn take_in(&mut self, page: Changes) {
         let (since, next) = (self.since, page.next);
         self.since = next;
+        self.door.watching.store(true, Ordering::Relaxed);
         if since == AHEAD {
             // What changed before the feed's place was known was not told.
-            self.door.watching.store(true, Ordering::Relaxed);
-            return self.drop_nodes(None).await;
+            self.drop_nodes(None).await;
+            return self.told_up_to(next);
         }
         if since == next {
             return;
@@ -166,6 +170,12 @@ impl Watcher {
         // Names too: to drop a node leaves the names that lead to it.
         self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         self.ask_from = Instant::now() + limits::MOUNT_WATCH_REST;
+        self.told_up_to(next);
+    }
+
+    /// Notes that the kernel knows what there was to tell.
+    fn told_up_to(&self, next: ChangeSeq) {
+        self.door.remembered().set(Head::Feed, next.0.saturating_add(1));
     }
 
     /// The feed broke: nothing that is kept is certain until it is found again, and
@@ -173,6 +183,7 @@ impl Watcher {
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
         self.since = AHEAD;
+        self.door.remembered().set(Head::Feed, 0);
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
             self.drop_nodes(None).await;
         }
@@ -215,7 +226,7 @@ impl Watcher {
         self.blocking(move || {
             let kept = if door.common.is_shared { Vec::new() } else { door.common.nodes.all(None) };
             for (node, shows) in gone {
-                door.drop_kept(node, true);
+                door.common.drop_kept(node, true);
                 if shows == Shows::Another {
                     door.common.nodes.dropped(node);
                 }
@@ -245,7 +256,7 @@ impl Watcher {
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
-            door.kept(container).iter().for_each(|node| door.drop_kept(*node, true));
+            door.kept(container).iter().for_each(|node| door.common.drop_kept(*node, true));
         })
         .await;
     }
@@ -271,7 +282,7 @@ fn tell(door: &Door, change: &Change) {
     };
     let node = |pages: bool| {
         if let Some(node) = door.common.nodes.node(change.file) {
-            door.drop_kept(node, pages);
+            door.common.drop_kept(node, pages);
         }
     };
     match change.kind {
@@ -292,6 +303,6 @@ fn tell_of_shared(door: &Door, change: &Change) {
         && let Some(node) = door.common.nodes.node(change.file)
         && door.handles.of_node(node).is_some()
     {
-        door.drop_kept(node, true);
+        door.common.drop_kept(node, true);
     }
 }

@@ -23,6 +23,7 @@ use crate::Services;
 use crate::connection::Replies;
 use crate::download::download;
 use crate::held::{Held, Part, busy};
+use crate::repeats::{Act, Turn};
 use crate::sessions::OpenTable;
 use crate::upload::{Inflow, Upload};
 
@@ -67,8 +68,27 @@ impl Calling {
         let _ = self.replies.send(frame).await;
     }
 
-    /// Returns the answer, or `None` if a download has answered already, or nobody waits for it.
+    /// Returns the answer: that of the same call before, if it comes again by its mark.
     async fn answer(&mut self, body: CallBody) -> Result<Option<Answer>> {
+        let marked =
+            self.call.once.and_then(|mark| Some((mark, (self.call.caller.name().id(), Act::of(&body)?))));
+        let Some((mark, asked)) = marked else { return self.answer_anew(body).await };
+        let repeats = self.opens.repeats.clone();
+        let turn = self.services.sys.within(self.call.until, repeats.begin(mark, &asked)).await?;
+        match turn {
+            Turn::Made(answer) => Ok(Some(*answer)),
+            Turn::Make(keeper) => {
+                let answer = self.answer_anew(body).await?;
+                if let Some(answer) = &answer {
+                    keeper.keep(answer.clone());
+                }
+                Ok(answer)
+            }
+        }
+    }
+
+    /// Returns the answer, or `None` if a download has answered already, or nobody waits for it.
+    async fn answer_anew(&mut self, body: CallBody) -> Result<Option<Answer>> {
         let fs = &*self.services.fs;
         Ok(Some(match body {
             CallBody::Request(request) => Answer::Reply(dispatch(fs, &self.call, request).await?),

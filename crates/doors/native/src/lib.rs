@@ -23,6 +23,7 @@ mod download;
 mod held;
 mod lend;
 mod peer;
+mod repeats;
 mod sessions;
 mod upload;
 

@@ -10,6 +10,7 @@ use weft_core::service::SessionWatcher;
 use weft_core::{Error, ErrorKind, Result, SessionId, StageId, limits};
 
 use crate::held::OpenPart;
+use crate::repeats::Repeats;
 
 /// Every session's open files and stages.
 #[derive(Default)]
@@ -27,9 +28,12 @@ impl SessionWatcher for OpenTables {
     }
 }
 
-/// One session's open files and stages.
+/// One session's open files and stages, and what was asked of them by a mark.
 #[derive(Default)]
-pub(crate) struct OpenTable(Mutex<Opens>);
+pub(crate) struct OpenTable {
+    opens: Mutex<Opens>,
+    pub(crate) repeats: Arc<Repeats>,
+}
 
 #[derive(Default)]
 struct Opens {
@@ -47,7 +51,7 @@ struct Opened {
 
 impl OpenTable {
     pub(crate) fn add(&self, file: Arc<dyn OpenFile>, pin: Pin, part: OpenPart) -> Result<u32> {
-        let mut opens = lock(&self.0);
+        let mut opens = lock(&self.opens);
         if opens.files.len() >= limits::SESSION_OPENS_MAX {
             return Err(Error::new(ErrorKind::Busy, "the session has too many files open"));
         }
@@ -62,7 +66,7 @@ impl OpenTable {
     }
 
     pub(crate) fn file(&self, number: u32) -> Result<Arc<dyn OpenFile>> {
-        lock(&self.0)
+        lock(&self.opens)
             .files
             .get(&number)
             .map(|opened| opened.file.clone())
@@ -71,15 +75,15 @@ impl OpenTable {
 
     /// Returns whether all that is read of an open file must be of one version.
     pub(crate) fn is_pinned(&self, number: u32) -> bool {
-        lock(&self.0).files.get(&number).is_some_and(|opened| opened.pin == Pin::Version)
+        lock(&self.opens).files.get(&number).is_some_and(|opened| opened.pin == Pin::Version)
     }
 
     pub(crate) fn drop_file(&self, number: u32) -> Option<Arc<dyn OpenFile>> {
-        lock(&self.0).files.remove(&number).map(|opened| opened.file)
+        lock(&self.opens).files.remove(&number).map(|opened| opened.file)
     }
 
     pub(crate) fn add_stage(&self, stage: Arc<dyn Stage>, part: OpenPart) {
-        let mut opens = lock(&self.0);
+        let mut opens = lock(&self.opens);
         // A stage can always be found again by id, so forgetting all of them is safe.
         if opens.stages.len() >= limits::SESSION_OPENS_MAX {
             opens.stages.clear();
@@ -88,11 +92,11 @@ impl OpenTable {
     }
 
     pub(crate) fn stage(&self, id: StageId) -> Option<Arc<dyn Stage>> {
-        lock(&self.0).stages.get(&id).map(|(stage, _)| stage.clone())
+        lock(&self.opens).stages.get(&id).map(|(stage, _)| stage.clone())
     }
 
     pub(crate) fn drop_stage(&self, id: StageId) {
-        lock(&self.0).stages.remove(&id);
+        lock(&self.opens).stages.remove(&id);
     }
 }
 

@@ -1,6 +1,7 @@
 //! `OpenFile` over a connection.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use weft_core::attr::{Attr, Wcc};
@@ -24,15 +25,35 @@ pub(super) struct RemoteFile {
     pub(super) session: u32,
 }
 
+/// The files that are open over a connection, by session and number: one that the node answers twice, since it was asked
+/// for twice by one mark, is one, and is closed when nobody has it any more.
+pub(super) type OpenFiles = HashMap<(u32, u32), Weak<RemoteFile>>;
+
 impl Drop for RemoteFile {
     fn drop(&mut self) {
         if let FileRef::Open(file) = self.file {
+            let mut open = self.shared.open();
+            if open.get(&(self.session, file)).is_some_and(|known| known.strong_count() == 0) {
+                open.remove(&(self.session, file));
+            }
+            drop(open);
             self.shared.connection.tell_soon(&ToServer::Drop { session: self.session, file });
         }
     }
 }
 
 impl RemoteFile {
+    /// Returns the file that is open under a number in a session.
+    pub(super) fn open(shared: &Arc<Shared>, id: FileId, (session, number): (u32, u32)) -> Arc<Self> {
+        let mut open = shared.open();
+        if let Some(file) = open.get(&(session, number)).and_then(Weak::upgrade) {
+            return file;
+        }
+        let file = Arc::new(Self { shared: shared.clone(), id, file: FileRef::Open(number), session });
+        open.insert((session, number), Arc::downgrade(&file));
+        file
+    }
+
     /// Asks in the session the file was opened in, whatever the call's own has become.
     async fn header(&self, call: &Call) -> Result<CallHeader> {
         match self.file {
@@ -56,6 +77,13 @@ impl RemoteFile {
 impl OpenFile for RemoteFile {
     fn id(&self) -> FileId {
         self.id
+    }
+
+    fn kept_as(&self) -> Option<u64> {
+        match self.file {
+            FileRef::Open(number) => (number > 0).then_some(number.into()),
+            FileRef::Id(..) => None,
+        }
     }
 
     async fn attr(&self, call: &Call) -> Result<Attr> {

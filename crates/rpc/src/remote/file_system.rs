@@ -114,11 +114,9 @@ impl FileSystem for Remote {
         let body = CallBody::Open(at.clone(), how.clone());
         match self.0.connection.call(header, body, Bytes::new(), call.until).await?.0 {
             Answer::Opened { file, attr, made, parent } => {
-                let open = FileRef::Open(file);
-                let file =
-                    RemoteFile { shared: self.0.clone(), id: attr.id, file: open, session: header.session };
+                let file = RemoteFile::open(&self.0, attr.id, (header.session, file));
                 self.0.learn(call, attr.id.volume()).await;
-                Ok(Opened { file: Arc::new(file), attr, made, parent })
+                Ok(Opened { file, attr, made, parent })
             }
             _ => Err(super::unexpected()),
         }

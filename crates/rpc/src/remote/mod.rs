@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use weft_core::attr::Changed;
-use weft_core::form::{Ack, At, Call, Entry, Supports, Whole, Wire, put_whole};
+use weft_core::attr::{Attr, Changed};
+use weft_core::form::{Ack, At, Call, Entry, OpenFile, Supports, Whole, Wire, put_whole};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
 use weft_core::{
@@ -19,7 +19,8 @@ use weft_core::{
 };
 
 use crate::connection::Connection;
-use crate::message::{Answer, CallBody, CallHeader, Put, ToServer};
+use crate::message::{Answer, CallBody, CallHeader, FileAsk, FileRef, Put, ToServer};
+use file::{OpenFiles, RemoteFile};
 
 /// Takes the one answer that fits out of an [`Answer`].
 macro_rules! take {
@@ -51,6 +52,7 @@ pub(crate) struct Shared {
     numbers: Mutex<Numbers>,
     /// What volumes other than the root's can do, as far as it was asked.
     volumes: Mutex<HashMap<VolumeId, Supports>>,
+    open: Mutex<OpenFiles>,
 }
 
 struct Numbers {
@@ -79,8 +81,8 @@ impl Remote {
             sessions: HashMap::new(),
             local: HashMap::new(),
         };
-        let (numbers, volumes) = (Mutex::new(numbers), Mutex::default());
-        Self(Arc::new(Shared { connection, default, numbers, volumes }))
+        let (numbers, volumes, open) = (Mutex::new(numbers), Mutex::default(), Mutex::default());
+        Self(Arc::new(Shared { connection, default, numbers, volumes, open }))
     }
 
     /// Returns the connection.
@@ -103,6 +105,34 @@ impl Remote {
         let until = self.0.soon();
         let credential = self.0.credential(caller, until).await?;
         self.0.begin(credential, local, Some(grant), until).await.map(|(_, grant)| grant)
+    }
+
+    /// Returns the file that an earlier connection of the call's session left open under a number
+    /// ([`OpenFile::kept_as`](weft_core::form::OpenFile::kept_as)), and what it is like if that can be learnt.
+    ///
+    /// `Stale` if nothing, or another file, is open there: that one stays so. `Unavailable` and `Deadline` if nobody knows.
+    pub async fn held(
+        &self,
+        call: &Call,
+        id: FileId,
+        number: u64,
+    ) -> Result<(Arc<dyn OpenFile>, Option<Attr>)> {
+        let stale = || Error::stale("the file is not open in this session");
+        let number = u32::try_from(number).map_err(|_| stale())?;
+        let header = self.0.header(call).await?;
+        let session = header.session;
+        let body = CallBody::File(FileRef::Open(number), FileAsk::Attr);
+        let attr = match self.0.connection.call(header, body, Bytes::new(), call.until).await {
+            Ok((Answer::Attr(attr), _)) if attr.id == id => Some(attr),
+            Ok(_) => return Err(stale()),
+            Err(e) if matches!(e.kind(), ErrorKind::Stale | ErrorKind::Unavailable | ErrorKind::Deadline) => {
+                return Err(e);
+            }
+            // It is open, and of what may be seen of it by now something is lacking.
+            Err(_) => None,
+        };
+        self.0.learn(call, id.volume()).await;
+        Ok((RemoteFile::open(&self.0, id, (session, number)), attr))
     }
 
     /// Begins the session that calls in `local` belong to, and returns what resumes it.
@@ -191,6 +221,11 @@ impl Shared {
         if let Ok(Answer::Supports(supports)) = self.call(call, CallBody::Supports(volume)).await {
             self.volumes().insert(volume, supports);
         }
+    }
+
+    fn open(&self) -> MutexGuard<'_, OpenFiles> {
+        // Every change leaves the map whole, so a panic elsewhere cannot spoil it.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn volumes(&self) -> MutexGuard<'_, HashMap<VolumeId, Supports>> {

@@ -1,29 +1,37 @@
 //! `weft mount` and `weft umount`
+//!
+//! A mount is two processes: one serves it, and its keeper, which starts another in its place if it dies (`keeper`).
 
 pub mod fstab;
+mod hand;
 pub mod handing;
+mod keeper;
 mod logins;
 pub mod mountpoint;
 pub mod said;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use weft_client::steady::{Lost, Steady};
 use weft_client::tree;
 use weft_client::{Client, Place};
+use weft_core::form::{At, Call};
 use weft_core::proof::{Attenuation, Caller, Confines};
-use weft_core::{Clock, Error, ErrorKind, RequestId, Result, SessionId, limits};
-use weft_doors_fuse::{Away, CallSource, LocalUser, MountSettings, Mounter, Without, mount};
+use weft_core::service::SessionGrant;
+use weft_core::{Clock, Deadline, Error, ErrorKind, RequestId, Result, SessionId, limits};
+use weft_doors_fuse::{
+    Away, CallSource, LocalUser, Mount, MountSettings, Mounter, Opened, Remembered, Taken, TakenOver,
+    Without, mount, remembered_locks,
+};
 use weft_sys::{Sys, fault, process};
 
 use crate::commands::detached::{self, LOG_FILE};
@@ -31,7 +39,7 @@ use crate::context::Context;
 use crate::output::{note, out};
 use crate::paths::TreePath;
 use crate::progress;
-use crate::service;
+use hand::{Notes, Papers, ToKeeper};
 use logins::Logins;
 
 /// Options of `weft mount`.
@@ -56,18 +64,18 @@ pub struct MountArgs {
     /// Have it mounted by whoever is at the other end of standard input
     #[arg(long, hide = true, conflicts_with_all = ["daemon", "read_only", "noexec"])]
     by_helper: bool,
+    /// Serve it for the keeper at the other end of standard input
+    #[arg(long, hide = true, conflicts_with_all = ["daemon", "by_helper"])]
+    by_keeper: bool,
 }
 
 impl MountArgs {
-    /// Returns who mounts.
-    fn mounter(&self) -> Result<Mounter> {
-        if self.by_helper {
-            let input = std::io::stdin().as_fd().try_clone_to_owned();
-            return Ok(Mounter::Helper(UnixStream::from(
-                input.map_err(|e| fault::error(e, "use", "standard input"))?,
-            )));
+    /// Returns who mounts: whoever is at the other end of the socket, if there is one.
+    fn mounter(&self, helper: Option<OwnedFd>) -> Mounter {
+        match helper {
+            Some(helper) => Mounter::Helper(UnixStream::from(helper)),
+            None => Mounter::Fusermount(Without { writing: self.read_only, programs: self.noexec }),
         }
-        Ok(Mounter::Fusermount(Without { writing: self.read_only, programs: self.noexec }))
     }
 }
 
@@ -82,6 +90,12 @@ pub struct UmountArgs {
 }
 
 pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
+    if args.by_keeper {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        let runtime = runtime
+            .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
+        return runtime.block_on(serve(context, args)).map(|()| ExitCode::SUCCESS);
+    }
     if !args.by_helper {
         // Before anything is in the background, where nobody hears of it. A helper has looked itself.
         mountpoint::check(&args.dir)?;
@@ -90,14 +104,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
         let (log, path) = make_log(context.sys(), process::uid())?;
         return detached::run(context, log, &path);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|e| Error::new(ErrorKind::Unavailable, "no runtime could be made").caused_by(e))?;
-    runtime.block_on(serve(context, args))?;
-    forget_log();
-    Ok(ExitCode::SUCCESS)
+    keeper::run(context, &args.dir, args.by_helper)
 }
 
 /// Makes the log of a mount in the background, which a user reads. Returns where it is, too.
@@ -123,50 +130,56 @@ fn forget_log() {
     }
 }
 
+/// What a process that serves has of its mount before it is mounted, or taken over.
+struct Beginning {
+    steady: Steady,
+    calls: Arc<MountCalls>,
+    remembered: Arc<Remembered>,
+    root: At,
+    mounter: Mounter,
+}
+
+/// What a process that serves has of it.
+struct Standing {
+    mounted: Arc<Mount>,
+    calls: Arc<MountCalls>,
+    /// Of a mount that is shared.
+    logins: Option<Arc<Logins>>,
+}
+
 async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     // Files that a node lends take descriptors here.
     weft_sys::net::raise_descriptor_limit();
-    let shown = progress::waiting(context, "mounting");
-    let place = context.place()?;
-    let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
-    let client = Client::connect(context.sys(), &place).await?;
-    let caller = client.fresh_caller().await?;
-    if args.shared && caller.is_narrowed() {
-        let refused = Error::not_permitted("a shared mount does not narrow what others do on it");
-        return Err(refused
-            .op("mount")
-            .hint("mount with a credential that is not narrowed, or without --shared"));
-    }
-    let (own, calls) = line_of(&client, &place, caller, (process::uid(), process::gid())).await?;
-    let logins = if args.shared { Some(Arc::new(Logins::open(context.sys(), &place)?)) } else { None };
-    let others = match &logins {
-        Some(logins) => Some(logins.others().await?),
-        None => None,
-    };
-    let settings = MountSettings {
-        mountpoint: args.dir.clone(),
-        mounter: args.mounter()?,
-        name: String::from("weft"),
-        root: path.at(),
-        own,
-        others,
-        clock: Arc::new(context.sys().clone()),
-        patience: limits::CALL_DEADLINE,
-    };
+    let (keeper, begin, with) = ToKeeper::begin()?;
     // Before there is a mount: a signal that ends the process by itself would leave it behind, dead.
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    let mounted = Arc::new(mount(settings).await.map_err(|e| e.op("mount").said_of(&path))?);
-    drop(shown);
-    let _ = out!("ready");
-    service::ready();
-    let _lives = service::live(context.sys());
+    let place = context.place()?;
+    let mounted = match begin.taken {
+        None => {
+            let shown = progress::waiting(context, "mounting");
+            let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
+            let first = first(context, &place, args, (path.at(), with.into_iter().next())).await?;
+            let mounted = stand(context, args, first, &keeper).await;
+            drop(shown);
+            let mounted = mounted.map_err(|e| e.op("mount").said_of(&path))?;
+            let _ = out!("ready");
+            mounted
+        }
+        Some(taken) => {
+            let within = Deadline::within(context.sys(), limits::MOUNT_TAKEN_OVER_WITHIN);
+            let next = context.sys().within(within, next(context, &place, taken, with)).await?;
+            stand(context, args, next, &keeper).await?
+        }
+    };
+    let Standing { mounted, calls, logins } = mounted;
     let admitting = async {
         match &logins {
             Some(logins) => logins.admit_to(&mounted).await,
             None => std::future::pending().await,
         }
     };
+    let _lives = keeper.live(context.sys(), begin.lives_every);
     tokio::select! {
         () = mounted.wait() => return Ok(()),
         () = admitting => {}
@@ -174,10 +187,98 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
     }
-    service::stopping();
+    keeper.ends();
     match mounted.unmount().await {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,
+    }
+}
+
+/// Mounts, or takes over, and hands to the keeper what is to be kept.
+async fn stand(context: &Context, args: &MountArgs, begin: Beginning, keeper: &ToKeeper) -> Result<Standing> {
+    let Beginning { steady, calls, remembered, root, mounter } = begin;
+    let place = context.place()?;
+    let logins = if args.shared { Some(Arc::new(Logins::open(context.sys(), &place)?)) } else { None };
+    let others = match &logins {
+        Some(logins) => Some(logins.others().await?),
+        None => None,
+    };
+    let settings = MountSettings {
+        mountpoint: args.dir.clone(),
+        mounter,
+        name: String::from("weft"),
+        root,
+        own: local_user(steady, &calls, (process::uid(), process::gid())),
+        others,
+        remembered: remembered.clone(),
+        clock: Arc::new(context.sys().clone()),
+        patience: limits::CALL_DEADLINE,
+    };
+    let mounted = Arc::new(mount(settings).await?);
+    if mounted.kept().is_none() && !args.shared {
+        note!("this kernel is older than Linux 6.9: should this process die, so does the mount");
+    }
+    keeper.stands(mounted.kept().map(|device| [device, remembered.descriptor()]));
+    Ok(Standing { mounted, calls, logins })
+}
+
+/// Begins a session of its own, for a mount that is to be made.
+async fn first(
+    context: &Context,
+    place: &Place,
+    args: &MountArgs,
+    (root, helper): (At, Option<OwnedFd>),
+) -> Result<Beginning> {
+    let remembered = Arc::new(Remembered::new()?);
+    let client = Client::connect(context.sys(), place).await?;
+    let caller = client.fresh_caller().await?;
+    if args.shared && caller.is_narrowed() {
+        let refused = Error::not_permitted("a shared mount does not narrow what others do on it");
+        return Err(refused.hint("mount with a credential that is not narrowed, or without --shared"));
+    }
+    let calls = Arc::new(MountCalls::new(caller, client.session(), Some(remembered.clone())));
+    let notes = Arc::new(Notes { remembered: remembered.clone(), calls: calls.clone() });
+    let steady = Steady::keeping(client.remote().clone(), place, client.session(), notes);
+    steady.begin(&calls.who().0).await?;
+    Ok(Beginning { steady, calls, remembered, root, mounter: args.mounter(helper) })
+}
+
+/// Goes on in the session of the process before, as who that was, with what it had open and locked.
+async fn next(context: &Context, place: &Place, taken: hand::Taken, with: Vec<OwnedFd>) -> Result<Beginning> {
+    let lacks = |_| Error::internal("the keeper hands over the mount and what is remembered of it");
+    let [device, memory] = <[OwnedFd; 2]>::try_from(with).map_err(lacks)?;
+    let remembered = Arc::new(Remembered::of(memory)?);
+    let papers = Papers::read(&remembered)?;
+    let client = reach(context, place).await?;
+    let Papers { session, grant, credential } = papers;
+    let before = credential.map_or(Ok(Caller::anyone()), |signed| client.verify(&signed))?;
+    let calls = Arc::new(MountCalls::new(before, session, Some(remembered.clone())));
+    calls.is_in(grant.clone());
+    match client.fresh_caller().await.and_then(|caller| calls.renew(caller)) {
+        Ok(()) => {}
+        Err(error) => note!("the mount's credential could not be renewed: {error}"),
+    }
+    let notes = Arc::new(Notes { remembered: remembered.clone(), calls: calls.clone() });
+    let steady = Steady::keeping(client.remote().clone(), place, session, notes);
+    let call = Call { caller: calls.who().0, session, ..client.call_within(limits::RECLAIM_WITHIN) };
+    let taken_up = steady.take_up(&call, &grant, remembered_locks(&remembered)).await?;
+    let files = taken_up.into_iter().map(|(kept, (file, attr))| (kept, Opened { file, attr })).collect();
+    let hand::Taken { times, at, because } = taken;
+    let told = TakenOver { times, at, because };
+    let root = At::id(remembered.root());
+    let mounter = Mounter::Taken(Taken { device, files, told });
+    Ok(Beginning { steady, calls, remembered, root, mounter })
+}
+
+/// Connects to a node that may be about to come back. Whoever calls this has a deadline.
+async fn reach(context: &Context, place: &Place) -> Result<Client> {
+    loop {
+        match Client::connect(context.sys(), place).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                context.sys().sleep(limits::MOUNT_DEATH_REST).await;
+            }
+            outcome => return outcome,
+        }
     }
 }
 
@@ -187,14 +288,18 @@ async fn line_of(
     client: &Client,
     place: &Place,
     caller: Caller,
-    (uid, gid): (u32, u32),
+    ids: (u32, u32),
 ) -> Result<(LocalUser, Arc<MountCalls>)> {
     let steady = Steady::new(client.remote().clone(), place, client.session());
-    let calls = Arc::new(MountCalls::new(caller, client.session()));
+    let calls = Arc::new(MountCalls::new(caller, client.session(), None));
     steady.begin(&calls.who().0).await?;
+    Ok((local_user(steady, &calls, ids), calls))
+}
+
+fn local_user(steady: Steady, calls: &Arc<MountCalls>, (uid, gid): (u32, u32)) -> LocalUser {
     let line = steady.clone();
     let away = Box::new(move || line.lost().map(|Lost { since, because }| Away { since, because }));
-    Ok((LocalUser { fs: Arc::new(steady), calls: calls.clone(), uid, gid, away }, calls))
+    LocalUser { fs: Arc::new(steady), calls: calls.clone(), uid, gid, away }
 }
 
 /// Reads the path that is to be mounted, and looks at what is there. Over a line of its own: a call
@@ -212,12 +317,30 @@ async fn find(context: &Context, place: &Place, args: &MountArgs) -> Result<Tree
 struct MountCalls {
     caller: RwLock<Caller>,
     session: SessionId,
-    marks: AtomicU64,
+    /// What takes the session up, for the process after this one; `None` until it has begun.
+    grant: Mutex<Option<SessionGrant>>,
+    /// Where that process finds it; `None` if nobody is to go on as this caller.
+    remembered: Option<Arc<Remembered>>,
 }
 
 impl MountCalls {
-    fn new(caller: Caller, session: SessionId) -> Self {
-        Self { caller: RwLock::new(caller), session, marks: AtomicU64::new(1) }
+    fn new(caller: Caller, session: SessionId, remembered: Option<Arc<Remembered>>) -> Self {
+        Self { caller: RwLock::new(caller), session, grant: Mutex::default(), remembered }
+    }
+
+    /// Notes what takes the session up from now on.
+    fn is_in(&self, grant: SessionGrant) {
+        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
+        self.keep_papers();
+    }
+
+    /// Keeps what the next process proves itself by.
+    fn keep_papers(&self) {
+        let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(grant), Some(remembered)) = (&*grant, &self.remembered) else { return };
+        if let Err(error) = Papers::of(&self.who().0, self.session, grant.clone()).keep(remembered) {
+            note!("another process could not go on with the mount: {error}");
+        }
     }
 
     /// Renews the credential for as long as the mount stands. One that cannot be renewed
@@ -255,6 +378,8 @@ impl MountCalls {
             );
         }
         *caller = fresh;
+        drop(caller);
+        self.keep_papers();
         Ok(())
     }
 
@@ -275,20 +400,25 @@ impl CallSource for MountCalls {
         (self.caller.read().unwrap_or_else(PoisonError::into_inner).clone(), self.session)
     }
 
-    fn once(&self) -> Option<RequestId> {
-        Some(RequestId(self.marks.fetch_add(1, Ordering::Relaxed)))
+    fn once(&self, mark: u64) -> Option<RequestId> {
+        Some(RequestId(mark))
     }
 }
 
 pub fn umount(args: &UmountArgs) -> Result<()> {
-    let refused = |error: Error| Err(error.op("unmount").about(args.dir.display()));
     if !mountpoint::is_mounted(&args.dir)? {
-        return refused(Error::invalid("it is not a mount of weft"));
+        let refused = Error::invalid("it is not a mount of weft");
+        return Err(refused.op("unmount").about(args.dir.display()));
     }
+    take_away(&args.dir, args.lazy).map_err(|error| error.op("unmount").about(args.dir.display()))
+}
+
+/// Has a mount taken away; `lazy`ly: out of the tree at once, and for those who have files open there once they are closed.
+fn take_away(dir: &Path, lazy: bool) -> Result<()> {
     let mut command = std::process::Command::new("fusermount3");
     // What it says is looked at.
     command.env("LC_ALL", "C");
-    command.arg(if args.lazy { "-uz" } else { "-u" }).arg("--").arg(&args.dir);
+    command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(dir);
     let output = command
         .output()
         .map_err(|e| fault::error(e, "run", "fusermount3").hint("install the package fuse3"))?;
@@ -297,19 +427,27 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     if said.contains("busy") {
-        let hint = format!("close what is open there, or `weft umount --lazy {}`", args.dir.display());
-        return refused(Error::new(ErrorKind::Busy, "it is in use").hint(hint));
+        let hint = format!("close what is open there, or `weft umount --lazy {}`", dir.display());
+        return Err(Error::new(ErrorKind::Busy, "it is in use").hint(hint));
     }
-    refused(Error::not_permitted(said))
+    Err(Error::not_permitted(said))
 }
 
 #[cfg(test)]
 mod tests {
     use weft_conformance::{HandClock, TestDomain};
     use weft_core::proof::{CredentialClaims, Scope};
+    use weft_core::service::SessionSecret;
     use weft_core::{Rights, VolumeId};
 
     use super::*;
+
+    fn calls_of(caller: Caller) -> MountCalls {
+        let remembered = Arc::new(Remembered::new().expect("memory"));
+        let calls = MountCalls::new(caller, SessionId(1), Some(remembered));
+        calls.is_in(SessionGrant { id: SessionId(1), secret: SessionSecret::new("s") });
+        calls
+    }
 
     #[test]
     fn a_mount_stays_who_it_is_and_never_comes_to_reach_further() {
@@ -320,7 +458,7 @@ mod tests {
         };
         let path = |path: &str| vec![path.try_into().expect("a path")];
         let below = Attenuation { paths: path("a"), ..Attenuation::NONE };
-        let calls = MountCalls::new(with("alice", below.clone()), SessionId(1));
+        let calls = calls_of(with("alice", below.clone()));
         let further = [Attenuation::NONE, Attenuation { paths: path("b"), ..Attenuation::NONE }];
         for limits in further {
             assert_eq!(
@@ -349,12 +487,12 @@ mod tests {
             let path = path.try_into().expect("a path");
             Confines::Scopes(vec![Scope { path, rights: Rights::READ }])
         };
-        let calls = MountCalls::new(with(scoped("a")), SessionId(1));
+        let calls = calls_of(with(scoped("a")));
         for further in [Confines::Everywhere, scoped("b"), scoped("a/b")] {
             assert_eq!(calls.renew(with(further)).expect_err("others").kind(), ErrorKind::NotPermitted);
         }
         calls.renew(with(scoped("a"))).expect("the same");
-        let calls = MountCalls::new(with(Confines::Everywhere), SessionId(1));
+        let calls = calls_of(with(Confines::Everywhere));
         calls.renew(with(scoped("a"))).expect("no further than before");
     }
 }

@@ -65,6 +65,7 @@ mod shares;
 mod shell;
 mod streams;
 mod suites;
+mod taking_over;
 mod third_party;
 mod tokens;
 mod trees;

@@ -10,6 +10,7 @@ use weft_conformance::run::{have, not_run};
 
 use crate::monitor::{samples, sum};
 use crate::node::{Node, noise, signal, soon, wait, weft};
+use crate::taking_over::{kept_by, served_by};
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is text")
@@ -58,8 +59,12 @@ fn a_mount_that_died_is_called_dead_and_taken_away_lazily() {
     let out = mount.stdout.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
     assert_eq!(line, "ready\n");
+    // Its keeper first, which would start another.
+    let serves = served_by(mount.id()).expect("it is served");
     signal(&mount, rustix::process::Signal::KILL);
     wait(&mut mount);
+    rustix::process::kill_process(serves, rustix::process::Signal::KILL).expect("it is ours");
+    soon("it is dead", || node.run(&["status", text(&at)]).code == 1);
     let lazily = format!("weft umount --lazy {}", text(&at));
     node.run(&["mount", "/", text(&at)]).fails(1, &["error:", "a dead mount is there", &lazily]);
     node.run(&["umount", "--lazy", text(&at)]).ok();
@@ -132,6 +137,8 @@ fn a_mount_says_how_it_is_whatever_became_of_it_or_its_node() {
     node.up();
     soon("the node is found again", || node.run(&["status", "mnt"]).code == 0);
 
+    let keeper = kept_by(pid).expect("it is kept");
+    rustix::process::kill_process(keeper, rustix::process::Signal::KILL).expect("it is ours");
     tell(rustix::process::Signal::KILL);
     soon("the mount is dead", || {
         let said = node.run(&["--json", "status", "mnt"]);

@@ -20,6 +20,8 @@ pub(crate) const ROOT_NODE: u64 = 1;
 pub(crate) const IN_HEADER_BYTES: usize = 40;
 /// Bytes of the header before each reply.
 pub(crate) const OUT_HEADER_BYTES: usize = 16;
+/// Set in the number of a request that is sent once more.
+pub(crate) const UNIQUE_RESEND: u64 = 1 << 63;
 /// Bytes between the header of a write and its data.
 pub(crate) const WRITE_IN_BYTES: usize = 40;
 /// Bytes of one directory entry before its name.
@@ -156,6 +158,8 @@ pub(crate) mod init {
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     /// Since Linux 6.6; before, what was opened with [`super::fopen::DIRECT_IO`] could not be mapped and shared.
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    /// Since Linux 6.9: what was read and not answered can be had once more.
+    pub(crate) const HAS_RESEND: u64 = 1 << 39;
 }
 
 /// What a reply to an open tells the kernel.
@@ -196,6 +200,7 @@ pub(crate) mod mark {
 pub(crate) mod notify {
     pub(crate) const INVAL_INODE: i32 = 2;
     pub(crate) const INVAL_ENTRY: i32 = 3;
+    pub(crate) const RESEND: i32 = 7;
 }
 
 /// Flags of `open(2)` as they travel; these numbers are the same on every Linux machine we build for.

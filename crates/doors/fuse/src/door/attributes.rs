@@ -51,7 +51,7 @@ impl Door {
         // An open file may be cut by whoever opened it, whatever its mode says now.
         if let (Some(size), Some(handle)) = (set.size, asked.handle) {
             let handle = self.handles.find(handle)?;
-            let change = handle.file.shape(&self.call(), Shape::Truncate(size)).await?;
+            let change = handle.file.shape(&self.change(), Shape::Truncate(size)).await?;
             self.changed(node, &change);
             attr = change.after;
             set.size = None;

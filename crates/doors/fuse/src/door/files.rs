@@ -19,6 +19,7 @@ use crate::ahead::{Asked, Moving, Now};
 use crate::buffers::Lent;
 use crate::errno::Failure;
 use crate::handles::{self, Handle};
+use crate::marks;
 use crate::nodes::Kept;
 use crate::onward;
 
@@ -75,7 +76,11 @@ impl Door {
     fn keep_open(&self, node: u64, flags: u32, file: Arc<dyn OpenFile>, rights: Rights) -> (u64, u32) {
         let appends = flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0;
         let past_cache = self.common.appends_whole && appends;
-        let handle = self.handles.add(Handle::new(&self.common.nodes, node, file, rights, past_cache));
+        let handle = Handle::new(&self.common.nodes, node, file, rights, past_cache, marks::request());
+        if marks::is_again() {
+            self.handles.remove_untold(marks::request());
+        }
+        let handle = self.handles.add(handle);
         (handle, if past_cache || self.common.is_shared { fopen::DIRECT_IO } else { 0 })
     }
 
@@ -183,7 +188,7 @@ impl Door {
             }
             _ => (BytesSource::new(bytes), None),
         };
-        let written = handle.file.write(&self.call(), place, &mut data).await?;
+        let written = handle.file.write(&self.change(), place, &mut data).await?;
         if let Some(held) = held {
             held.release();
         }
@@ -206,8 +211,9 @@ impl Door {
     }
 
     pub(super) async fn release(self: &Arc<Self>, number: u64) -> Outcome {
-        let Some(handle) = self.handles.remove(number) else { return refuse(Errno::BADF) };
+        // Before it is forgotten: the process may die in between.
         self.unlock_all(number).await;
+        let Some(handle) = self.handles.remove(number) else { return refuse(Errno::BADF) };
         // Nobody is told how it ended, and nobody waits: `close(2)` has returned long ago.
         drop(handle);
         done()
@@ -232,7 +238,7 @@ impl Door {
         };
         let handle = self.handles.find(handle)?;
         let _moving = Moving::new(handle.moves.clone());
-        let change = handle.file.shape(&self.call(), shape).await?;
+        let change = handle.file.shape(&self.change(), shape).await?;
         self.changed(handle.node, &change);
         done()
     }

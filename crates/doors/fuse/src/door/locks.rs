@@ -9,11 +9,12 @@ use rustix::io::Errno;
 use weft_core::form::{At, Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
 use weft_core::{Deadline, ErrorKind, FileId, limits};
 
-use super::lockers::{Asked, Locker};
+use super::lockers::{self, Asked, Locker};
 use super::{Door, Outcome, done, refuse};
 use crate::abi::request::LockIn;
 use crate::abi::{lock, reply};
 use crate::errno::Failure;
+use crate::remembered::Remembered;
 
 impl Door {
     pub(super) async fn test_lock(&self, node: u64, asked: &LockIn) -> Outcome {
@@ -40,7 +41,11 @@ impl Door {
     ) -> Outcome {
         let at = self.at(node)?;
         if asked.kind == lock::UNLOCK {
-            self.fs.unlock(&self.call(), &at, &wanted(asked)?).await?;
+            let given_up = wanted(asked)?;
+            // First: the next process would hold on to what somebody else was given since.
+            let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
+            self.lockers.released(locker, given_up.scope);
+            self.fs.unlock(&self.call(), &at, &given_up).await?;
             return done();
         }
         let lock = wanted(asked)?;
@@ -59,6 +64,7 @@ impl Door {
         if let Some(taken) = taken {
             taken.store(true, Ordering::Release);
         }
+        self.lockers.took(locker, lock.scope, lock.kind);
         self.look_again(node, asked.handle).await;
         done()
     }
@@ -160,6 +166,12 @@ impl Door {
         let Ok(owner) = <[u8; 8]>::try_from(&owner.0[..]) else { return 0 };
         self.lockers.pid(Locker { file, owner: u64::from_be_bytes(owner), whole: false })
     }
+}
+
+/// Returns the locks that programs on the mount hold, as they are remembered, for the file system to hold on to.
+pub fn remembered_locks(remembered: &Remembered) -> Vec<(At, Lock)> {
+    let held = lockers::remembered(remembered).into_iter();
+    held.map(|(locker, scope, kind)| (At::id(locker.file), lock_of(locker.owner, kind, scope))).collect()
 }
 
 fn wanted(asked: &LockIn) -> Result<Lock, Errno> {

@@ -155,6 +155,11 @@ impl Door {
         if let Err(error) = answer {
             lines.push(format!("said: {}", OneLine(&error.to_string())));
         }
+        if let Some(taken) = &self.common.taken {
+            lines.push(format!("taken-over: {}", taken.times));
+            lines.push(format!("taken-over-at: {} UTC", taken.at.civil()));
+            lines.push(format!("taken-over-because: {}", OneLine(&taken.because)));
+        }
         if let Some(away) = (self.away)() {
             lines.push(format!("away-since: {} UTC", away.since.civil()));
             lines.push(format!("last-try: {}", OneLine(&away.because)));

@@ -23,13 +23,17 @@ fn attr(serial: u64, change: u64, version: u128) -> Attr {
     }
 }
 
+fn nodes() -> Nodes {
+    Nodes::new(&attr(1, 0, 0), &Arc::new(Remembered::new().expect("memory")))
+}
+
 fn write(before: &Attr, after: &Attr) -> Wcc {
     Wcc { before: Some(Before::from(before)), after: Some(*after) }
 }
 
 #[test]
 fn a_node_goes_when_every_lookup_is_forgotten_and_its_number_never_comes_again() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (first, _) = nodes.found(&attr(2, 0, 0));
     assert_eq!(nodes.found(&attr(2, 0, 0)).0, first);
     nodes.forget(first, 1);
@@ -43,7 +47,7 @@ fn a_node_goes_when_every_lookup_is_forgotten_and_its_number_never_comes_again()
 
 #[test]
 fn own_writes_keep_pages_and_a_foreign_one_between_drops_them() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 5, 50));
     assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "the first open knows of no pages");
     assert!(!nodes.changed(node, &write(&attr(2, 5, 50), &attr(2, 6, 60))));
@@ -56,7 +60,7 @@ fn own_writes_keep_pages_and_a_foreign_one_between_drops_them() {
 
 #[test]
 fn attributes_of_another_version_say_that_pages_must_go_once() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
     assert!(!nodes.told(node, &attr(2, 2, 10)), "a changed mode is no change of bytes");
@@ -67,7 +71,7 @@ fn attributes_of_another_version_say_that_pages_must_go_once() {
 
 #[test]
 fn an_open_keeps_no_pages_while_they_are_being_dropped() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
     let keeps = || nodes.opened(node, &attr(2, 2, 20)).pages;
@@ -94,7 +98,7 @@ fn moved<T>(moves: &Moves, act: impl FnOnce() -> T) -> bool {
 
 #[test]
 fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 5, 50));
     let moves = nodes.moves(node);
     assert!(!moved(&moves, || nodes.told(node, &attr(2, 5, 50))), "it knew that");
@@ -109,7 +113,7 @@ fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
 
 #[test]
 fn who_must_be_sure_drops_what_is_being_dropped_for_another() {
-    let nodes = Nodes::new(&attr(1, 0, 0));
+    let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
     assert!(!nodes.told_to_be_sure(node, &attr(2, 1, 10)), "nothing has changed");

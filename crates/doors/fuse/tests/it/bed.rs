@@ -18,7 +18,8 @@ use weft_core::policy::PolicyEdit;
 use weft_core::proof::{Caller, CredentialClaims};
 use weft_core::{Clock, RelPath, Result, Rights, SessionId, Tick, VolumeId, limits};
 use weft_doors_fuse::{
-    LocalUser, Login, Mount, MountSettings, Mounter, OVERFLOW_ID, OneCaller, Others, Without, mount,
+    LocalUser, Login, Mount, MountSettings, Mounter, OVERFLOW_ID, OneCaller, Others, Remembered, Without,
+    mount,
 };
 use weft_sys::RealClock;
 
@@ -153,6 +154,7 @@ impl Bed {
             mounter: Mounter::Fusermount(Without::default()),
             name: "weft-test".into(),
             root,
+            remembered: Arc::new(Remembered::new().expect("memory")),
             own: self.local_user(fs, self.domain.caller(user), session, uid),
             others: None,
             clock: self.domain.clock().clone(),

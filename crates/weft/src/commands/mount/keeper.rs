@@ -1,0 +1,377 @@
+//! The process of `weft mount` that outlives the one that serves: it keeps the kernel's end of the mount and what that one
+//! remembers, and starts another in its place if it dies.
+//!
+//! ```text
+//!  keeper ── starts ──▶ a process that serves ── dies
+//!     │ ◀── what is to be kept ──┘                 └──▶ starts another, with what is kept
+//!     └─ waits, speaks to no node, and has next to no memory
+//! ```
+//!
+//! It ends with the mount, with a process that ends by itself, and after [`limits::MOUNT_DEATHS_MAX`] deaths one upon the
+//! other: with it goes the last descriptor of the kernel's end, so that every call on the mount fails at once (`ENOTCONN`)
+//! instead of waiting for nobody. Killed itself, it leaves a process that serves on until the mount ends.
+//!
+//! The next process runs the program of this one, whatever lies at its path by now: both mean the same by what is kept.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio::io::Interest;
+use tokio::net::UnixDatagram;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use weft_core::{Clock, Error, ErrorKind, Result, limits};
+use weft_sys::{fault, handing, mounts, process};
+
+use super::{forget_log, hand};
+use crate::context::Context;
+use crate::output::note;
+use crate::service;
+
+/// The code that a process ends with whose main thread panicked.
+const PANICKED: i32 = 101;
+
+/// Serves a mount by processes one after the other. `by_helper` says that who mounts is at the other end of standard input.
+pub fn run(context: &Context, dir: &Path, by_helper: bool) -> Result<ExitCode> {
+    // Where a helper mounts, nobody looks before something is mounted: it has looked.
+    let dir = if by_helper { Ok(dir.to_owned()) } else { dir.canonicalize() };
+    let dir = &*dir.map_err(|e| fault::error(e, "mount at", "the directory"))?;
+    let helper = by_helper.then(|| io::stdin().as_fd().try_clone_to_owned()).transpose();
+    let helper = helper.map_err(|e| fault::error(e, "use", "standard input"))?;
+    context.wait(async {
+        let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
+        let signals = Signals {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+            child: listen(SignalKind::child())?,
+        };
+        Keeper {
+            context,
+            dir,
+            helper,
+            signals,
+            kept: None,
+            deaths: Deaths::default(),
+            lingering: Vec::new(),
+            is_ending: false,
+        }
+        .keep()
+        .await
+    })
+}
+
+struct Keeper<'a> {
+    context: &'a Context,
+    dir: &'a Path,
+    /// Who mounts, until somebody has asked.
+    helper: Option<OwnedFd>,
+    signals: Signals,
+    /// The kernel's end, and what is remembered; none before the mount stands, or where it cannot be taken over.
+    kept: Option<[OwnedFd; 2]>,
+    deaths: Deaths,
+    /// Processes that died and of which a thread waits in the kernel for what the next one does.
+    lingering: Vec<Child>,
+    /// Whether somebody asked for the end.
+    is_ending: bool,
+}
+
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    child: Signal,
+}
+
+/// How a process that served ended.
+struct Ended {
+    status: ExitStatus,
+    /// Since when the mount stood with it, if it did.
+    stood_since: Option<Instant>,
+}
+
+/// What comes after it.
+#[derive(Debug, PartialEq, Eq)]
+enum Next {
+    /// This one's end, with its code.
+    End(u8),
+    /// Another, after a rest.
+    Another(Duration),
+    /// None: it cannot be, for this reason.
+    GiveUp(&'static str),
+}
+
+/// The processes that died, and served for nothing worth counting.
+#[derive(Default)]
+struct Deaths {
+    in_a_row: u32,
+    times: u64,
+}
+
+impl Keeper<'_> {
+    async fn keep(mut self) -> Result<ExitCode> {
+        let mut taken = None;
+        loop {
+            let ended = self.serve(taken.take()).await?;
+            let (next, how) = (self.next(&ended), how(ended.status));
+            match next {
+                Next::End(code) => {
+                    match code {
+                        0 => forget_log(),
+                        // It says itself why it does not go on.
+                        _ => self.abort(),
+                    }
+                    return Ok(ExitCode::from(code));
+                }
+                Next::GiveUp(why) => {
+                    self.abort();
+                    let error = Error::new(ErrorKind::Unavailable, format!("its process {how}, and {why}"));
+                    let hint = format!("weft umount --lazy {}; then mount again", self.dir.display());
+                    return Err(error.op("go on with the mount at").about(self.dir.display()).hint(hint));
+                }
+                Next::Another(rest) => {
+                    note!("the mount's process {how}: another takes over");
+                    let at = self.context.sys().now();
+                    taken = Some(hand::Taken { times: self.deaths.times, at, because: how });
+                    if !self.rest(rest).await {
+                        return super::take_away(self.dir, true).map(|()| ExitCode::SUCCESS);
+                    }
+                }
+            }
+        }
+    }
+
+    fn next(&mut self, ended: &Ended) -> Next {
+        let stood = ended.stood_since.map(|since| since.elapsed());
+        self.deaths.next(ended.status, stood, self.kept.is_some(), self.is_ending)
+    }
+
+    /// Rests before another begins. Returns whether nobody asked for the end meanwhile.
+    async fn rest(&mut self, rest: Duration) -> bool {
+        tokio::select! {
+            () = self.context.sys().sleep(rest) => true,
+            _ = self.signals.terminate.recv() => false,
+            _ = self.signals.interrupt.recv() => false,
+        }
+    }
+
+    /// Has calls on the mount fail, if it stands: what lingers has the kernel's end as well. Where the machine does not let
+    /// us, they fail once that has gone.
+    fn abort(&self) {
+        if self.kept.is_some()
+            && let Err(error) = mounts::abort(self.dir)
+        {
+            tracing::debug!(%error, "the mount ends with the last process that has it open");
+        }
+    }
+
+    /// Starts a process that serves, and waits for its end.
+    async fn serve(&mut self, taken: Option<hand::Taken>) -> Result<Ended> {
+        let failed = |e| fault::error(e, "start", "the process that serves the mount");
+        let (ours, theirs) = handing::pair().map_err(failed)?;
+        let begin = hand::Begin { lives_every: service::lives_every(), taken };
+        let helper = self.helper.take();
+        let with: Vec<_> = match (&self.kept, &helper) {
+            (Some(kept), _) => kept.iter().map(AsFd::as_fd).collect(),
+            (None, helper) => helper.iter().map(AsFd::as_fd).collect(),
+        };
+        handing::send(&ours, begin.to_text()?.as_bytes(), &with).map_err(failed)?;
+        let mut child = self.command(theirs).spawn().map_err(failed)?;
+        drop(helper);
+        let ours = std::os::unix::net::UnixDatagram::from(ours);
+        ours.set_nonblocking(true).map_err(failed)?;
+        let socket = UnixDatagram::from_std(ours).map_err(failed)?;
+        let (mut stood_since, mut hears) = (None, true);
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(failed)? {
+                break status;
+            }
+            if process::lingers(&child).is_some() {
+                break self.bury(child).await.map_err(failed)?;
+            }
+            self.lingering.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            tokio::select! {
+                _ = self.signals.child.recv() => {}
+                // Of one that cannot go, nobody tells.
+                () = self.context.sys().sleep(limits::MOUNT_DEATH_WATCH) => {}
+                Ok(()) = socket.readable(), if hears => hears = self.hear(&socket, &mut stood_since),
+                _ = self.signals.terminate.recv() => self.end(&child),
+                _ = self.signals.interrupt.recv() => self.end(&child),
+            }
+        };
+        // What it said last is there still.
+        self.hear(&socket, &mut stood_since);
+        Ok(Ended { status, stood_since })
+    }
+
+    /// Waits until a process that died is gone, or nothing is left of it but threads that wait in the kernel:
+    /// for pages that are being written, say, which only the next process does.
+    async fn bury(&mut self, mut child: Child) -> io::Result<ExitStatus> {
+        let mut lingers = 0;
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok(status);
+            }
+            match process::lingers(&child) {
+                Some(status) if lingers >= limits::MOUNT_DEATH_LOOKS => {
+                    self.lingering.push(child);
+                    return Ok(status);
+                }
+                Some(_) => lingers += 1,
+                None => lingers = 0,
+            }
+            self.context.sys().sleep(limits::MOUNT_DEATH_LOOK).await;
+        }
+    }
+
+    /// Asks a process that serves to end. It takes the mount away.
+    fn end(&mut self, child: &Child) {
+        self.is_ending = true;
+        process::ask_to_end(child);
+    }
+
+    /// Takes in whatever the process has said. Returns whether it may say more.
+    fn hear(&mut self, socket: &UnixDatagram, stood_since: &mut Option<Instant>) -> bool {
+        loop {
+            let mut said = [0; 8];
+            let heard = socket.try_io(Interest::READABLE, || handing::receive(socket, &mut said, true));
+            let (size, with) = match heard {
+                Ok(heard) => heard,
+                Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+            };
+            match &said[..size] {
+                // It is about to be gone: a signal says so.
+                [] => return false,
+                hand::STANDS => {
+                    stood_since.get_or_insert_with(Instant::now);
+                    if let Ok(kept) = <[OwnedFd; 2]>::try_from(with) {
+                        self.kept = Some(kept);
+                    }
+                    service::ready();
+                }
+                hand::LIVES => service::lives(),
+                hand::ENDS => {
+                    self.is_ending = true;
+                    service::stopping();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn command(&self, theirs: OwnedFd) -> Command {
+        // Not its path, where a newer program may lie, or none.
+        let mut command = Command::new("/proc/self/exe");
+        let args = std::env::args_os().skip(1).filter(|arg| arg != "--by-helper" && arg != "--daemon");
+        let (before, after): (Vec<OsString>, Vec<_>) = split_at_end_of_options(args);
+        command.arg0("weft").args(before).arg("--by-keeper").args(after).stdin(Stdio::from(theirs));
+        // What is told a service manager, this process tells: it knows no other.
+        command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
+        command
+    }
+}
+
+/// Splits arguments where `--` says that no options follow.
+fn split_at_end_of_options(args: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<OsString>) {
+    let args: Vec<OsString> = args.collect();
+    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
+    let after = args[end..].to_vec();
+    (args[..end].to_vec(), after)
+}
+
+impl Deaths {
+    /// Decides what comes after a process that ended so, and stood for so long, if the mount stood with it.
+    fn next(&mut self, status: ExitStatus, stood: Option<Duration>, is_kept: bool, is_ending: bool) -> Next {
+        let code = status.code();
+        if let Some(code) = code.filter(|code| *code != PANICKED) {
+            // It has said itself why.
+            return Next::End(u8::try_from(code).unwrap_or(1));
+        }
+        if is_ending {
+            return Next::GiveUp("it was about to end");
+        }
+        if !is_kept {
+            return Next::GiveUp("nobody can go on with it");
+        }
+        let served_well = stood.is_some_and(|stood| stood >= limits::MOUNT_SERVED_WELL);
+        self.in_a_row = if served_well { 1 } else { self.in_a_row + 1 };
+        self.times += 1;
+        if self.in_a_row > limits::MOUNT_DEATHS_MAX {
+            return Next::GiveUp("so did those before it");
+        }
+        let doubled = self.in_a_row.checked_sub(2).map(|times| limits::MOUNT_DEATH_REST * 2_u32.pow(times));
+        Next::Another(doubled.unwrap_or_default())
+    }
+}
+
+/// Says how a process ended.
+fn how(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(PANICKED)) => String::from("panicked"),
+        (None, code) => format!("ended with code {}", code.unwrap_or(-1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn killed() -> ExitStatus {
+        ExitStatus::from_raw(9)
+    }
+
+    fn ended(code: i32) -> ExitStatus {
+        ExitStatus::from_raw(code << 8)
+    }
+
+    const LONG: Option<Duration> = Some(limits::MOUNT_SERVED_WELL);
+    const SHORT: Option<Duration> = Some(Duration::from_millis(1));
+
+    #[test]
+    fn a_process_that_dies_is_followed_by_another_unless_so_many_died_at_once() {
+        let mut deaths = Deaths::default();
+        for _ in 0..3 * limits::MOUNT_DEATHS_MAX {
+            assert_eq!(deaths.next(killed(), LONG, true, false), Next::Another(Duration::ZERO));
+        }
+        let mut rests = Vec::new();
+        loop {
+            match deaths.next(ended(PANICKED), SHORT, true, false) {
+                Next::Another(rest) => rests.push(rest),
+                Next::GiveUp(_) => break,
+                Next::End(code) => panic!("it ended with {code}"),
+            }
+        }
+        let rest = limits::MOUNT_DEATH_REST;
+        assert_eq!(rests, [rest, 2 * rest, 4 * rest]);
+        assert_eq!(deaths.times, u64::from(4 * limits::MOUNT_DEATHS_MAX));
+        assert!(
+            matches!(deaths.next(killed(), None, true, false), Next::GiveUp(_)),
+            "nor one that never stood"
+        );
+    }
+
+    #[test]
+    fn one_that_ends_by_itself_is_followed_by_none() {
+        for (status, is_kept, is_ending, next) in [
+            (ended(0), true, false, Next::End(0)),
+            (ended(3), true, false, Next::End(3)),
+            (ended(4), false, false, Next::End(4)),
+            (ended(0), true, true, Next::End(0)),
+            (killed(), false, false, Next::GiveUp("nobody can go on with it")),
+            (killed(), true, true, Next::GiveUp("it was about to end")),
+        ] {
+            assert_eq!(Deaths::default().next(status, LONG, is_kept, is_ending), next, "{status}");
+        }
+    }
+
+    #[test]
+    fn what_follows_the_options_stays_behind_them() {
+        let args = ["mount", "--read-only", "--", "/-x", "dir"].map(OsString::from);
+        let (before, after) = split_at_end_of_options(args.into_iter());
+        assert_eq!((before.len(), after.len()), (2, 3));
+        assert_eq!(split_at_end_of_options(std::iter::once("mount".into())).1.len(), 0);
+    }
+}
