@@ -138,6 +138,8 @@ pub struct Remembered {
     /// How many more stores are made: the process is killed at one of them.
     #[cfg(test)]
     pub(crate) stores_left: std::sync::atomic::AtomicU64,
+    #[cfg(test)]
+    pub(crate) killed: std::sync::atomic::AtomicBool,
 }
 
 #[derive(Default)]
@@ -184,6 +186,8 @@ impl Remembered {
             free: std::array::from_fn(|_| Mutex::default()),
             #[cfg(test)]
             stores_left: u64::MAX.into(),
+            #[cfg(test)]
+            killed: false.into(),
         }
     }
 
@@ -350,12 +354,14 @@ impl Remembered {
 
     fn store(&self, at: usize, value: u64) {
         #[cfg(test)]
-        if self
-            .stores_left
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-            .is_err()
         {
-            return;
+            let left = self
+                .stores_left
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
+            self.killed.fetch_or(left.is_err(), Ordering::Relaxed);
+            if left.is_err() {
+                return;
+            }
         }
         self.words[at].store(value, Ordering::Release);
     }

@@ -37,13 +37,13 @@ pub(crate) enum Act {
 enum State {
     /// It is being made: this ends with that.
     UnderWay(watch::Receiver<()>),
-    Made(Answer),
+    Made(Box<Answer>),
 }
 
 /// What becomes of a call.
 pub(crate) enum Turn {
     /// It is made, and its answer kept with this.
-    Make(Keeper),
+    Make(Box<Keeper>),
     /// It was made.
     Made(Box<Answer>),
 }
@@ -83,13 +83,14 @@ impl Repeats {
                         let detail = "the request id was used for another request of this session";
                         return Err(Error::invalid(detail));
                     }
-                    Some((_, State::Made(answer))) => return Ok(Turn::Made(Box::new(answer.clone()))),
+                    Some((_, State::Made(answer))) => return Ok(Turn::Made(answer.clone())),
                     Some((_, State::UnderWay(over))) => over.clone(),
                     None => {
                         let (under_way, over) = watch::channel(());
                         ring.given.insert(mark, (asked.clone(), State::UnderWay(over)));
                         let (repeats, asked) = (self.clone(), asked.clone());
-                        return Ok(Turn::Make(Keeper { repeats, mark, asked, _under_way: under_way }));
+                        let keeper = Keeper { repeats, mark, asked, _under_way: under_way };
+                        return Ok(Turn::Make(Box::new(keeper)));
                     }
                 }
             };
@@ -108,7 +109,7 @@ impl Keeper {
     /// Keeps the answer, in the place of the oldest if there are many.
     pub(crate) fn keep(self, answer: Answer) {
         let mut ring = self.repeats.ring();
-        ring.given.insert(self.mark, (self.asked.clone(), State::Made(answer)));
+        ring.given.insert(self.mark, (self.asked.clone(), State::Made(Box::new(answer))));
         ring.order.push_back(self.mark);
         if ring.order.len() > limits::ONCE_RING
             && let Some(oldest) = ring.order.pop_front()
@@ -137,7 +138,7 @@ mod tests {
         (CallerId(1), Act::Write(FileRef::Open(number), WriteAt::End))
     }
 
-    async fn make(repeats: &Arc<Repeats>, mark: u64) -> Keeper {
+    async fn make(repeats: &Arc<Repeats>, mark: u64) -> Box<Keeper> {
         match repeats.begin(RequestId(mark), &act(1)).await.expect("its own") {
             Turn::Make(keeper) => keeper,
             Turn::Made(_) => panic!("{mark} was made"),

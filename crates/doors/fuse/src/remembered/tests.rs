@@ -54,7 +54,7 @@ pub(crate) fn killed_at_every_store(act: impl Fn(&Arc<Remembered>, &dyn Fn() -> 
         let remembered = fresh();
         remembered.set(Head::Stands, 1);
         remembered.stores_left.store(stores, Ordering::Relaxed);
-        let is_dead = || remembered.stores_left.load(Ordering::Relaxed) == 0;
+        let is_dead = || remembered.killed.load(Ordering::Relaxed);
         act(&remembered, &is_dead);
         if !is_dead() {
             return;
