@@ -20,12 +20,12 @@ use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
 use crate::abi::request::{Header, Request, Subject};
 use crate::abi::{self, mode};
 use crate::buffers::Lent;
-use crate::common::Common;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
 use crate::marks;
+use crate::mounted::Mounted;
 use crate::remembered::Remembered;
 use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
 use lockers::Lockers;
@@ -43,7 +43,7 @@ pub use locks::remembered_locks;
 
 /// The door of one user, or of all who are anyone.
 pub(crate) struct Door {
-    pub(crate) common: Arc<Common>,
+    pub(crate) mounted: Arc<Mounted>,
     number: u64,
     pub(crate) fs: Arc<dyn FileSystem>,
     calls: Arc<dyn CallSource>,
@@ -106,14 +106,14 @@ impl Door {
     /// Makes a user's door, the mount's door of that number, with what is open at it and what is remembered of it. What the
     /// watcher is to drop comes by `refused`.
     pub(crate) fn new(
-        common: Arc<Common>,
+        mounted: Arc<Mounted>,
         number: u64,
         user: LocalUser,
         (handles, remembered): (Handles, Arc<Remembered>),
         refused: mpsc::Sender<Option<ContainerId>>,
     ) -> Self {
         let LocalUser { fs, calls, uid, gid, away } = user;
-        let trace = AtomicU64::new(common.clock.now().nanos() as u64);
+        let trace = AtomicU64::new(mounted.clock.now().nanos() as u64);
         Self {
             handles,
             failures: Failures::default(),
@@ -121,7 +121,7 @@ impl Door {
             lockers: Lockers::new(&remembered),
             remembered,
             watching: AtomicBool::new(false),
-            common,
+            mounted,
             number,
             fs,
             calls,
@@ -220,10 +220,12 @@ impl Door {
     /// Returns how long a request may take.
     pub(crate) fn patience(&self, opcode: u32) -> Duration {
         match opcode {
-            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => self.common.patience.max(limits::MOUNT_SYNC_WITHIN),
+            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => {
+                self.mounted.patience.max(limits::MOUNT_SYNC_WITHIN)
+            }
             // Two calls: nobody is to be told that he has not got the lock that was taken by the first.
-            abi::opcode::SETLK => 2 * self.common.patience,
-            _ => self.common.patience,
+            abi::opcode::SETLK => 2 * self.mounted.patience,
+            _ => self.mounted.patience,
         }
     }
 
@@ -234,13 +236,13 @@ impl Door {
 
     /// Returns what accompanies the next call, with the whole patience to go.
     pub(crate) fn call(&self) -> Call {
-        self.call_within(self.common.patience)
+        self.call_within(self.mounted.patience)
     }
 
     /// The same, with a patience of its own.
     pub(crate) fn call_within(&self, patience: Duration) -> Call {
         let trace = TraceId(self.trace.fetch_add(1, Ordering::Relaxed));
-        call_of(&*self.calls, &*self.common.clock, patience, trace)
+        call_of(&*self.calls, &*self.mounted.clock, patience, trace)
     }
 
     /// The same, for a change of the request that is being answered: sent twice, it is made once.
@@ -252,15 +254,15 @@ impl Door {
 
     /// Returns the root of the mount.
     pub(crate) fn root(&self) -> At {
-        At::id(self.common.root)
+        At::id(self.mounted.root)
     }
 
     fn at(&self, node: u64) -> std::result::Result<At, Failure> {
-        Ok(At::id(self.common.nodes.file(node)?))
+        Ok(At::id(self.mounted.nodes.file(node)?))
     }
 
     fn at_name(&self, node: u64, name: Bytes) -> std::result::Result<At, Failure> {
-        Ok(At::name(self.common.nodes.file(node)?, Name::new(name)?))
+        Ok(At::name(self.mounted.nodes.file(node)?, Name::new(name)?))
     }
 
     /// Returns whether changes by others in a volume are told of at all. In one where they are not
@@ -271,7 +273,7 @@ impl Door {
 
     /// Returns for how long the kernel may believe what it is told of a volume.
     fn valid(&self, volume: VolumeId) -> Duration {
-        if self.common.is_shared {
+        if self.mounted.is_shared {
             limits::MOUNT_BELIEVED_SHARED
         } else if !self.is_watched(volume) {
             limits::MOUNT_BELIEVED_UNWATCHED
@@ -297,7 +299,7 @@ impl Door {
             times: [time(attr.atime), time(attr.mtime), time(attr.ctime)],
             mode: kind_bits(attr.kind) | u32::from(attr.mode),
             links: attr.links,
-            uid: self.common.owners.uid(attr.owner),
+            uid: self.mounted.owners.uid(attr.owner),
             gid: self.shown_gid(attr.group),
         }
     }
@@ -306,7 +308,7 @@ impl Door {
     /// keeps must go first. The name is believed as long as what it leads to: a name in a volume
     /// that is not watched leads nowhere else.
     fn entry_out(&self, attr: &Attr) -> (EntryOut, bool) {
-        let (node, stale) = self.common.nodes.found(attr);
+        let (node, stale) = self.mounted.nodes.found(attr);
         let valid = self.valid(attr.id.volume());
         let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
@@ -333,9 +335,9 @@ impl Door {
     /// dropped because the table of nodes said so, and it hears when they are.
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
         self.tell_kernel(move |door| {
-            door.common.drop_kept(node, pages);
+            door.mounted.drop_kept(node, pages);
             if pages {
-                door.common.nodes.dropped(node);
+                door.mounted.nodes.dropped(node);
             }
         })
         .await;
@@ -344,9 +346,9 @@ impl Door {
     /// The same for the pages from a byte on.
     async fn expire_from(self: &Arc<Self>, node: u64, at: u64) {
         self.tell_kernel(move |door| {
-            door.common.nodes.moved(node);
-            door.common.device.expire_node(node, Some(at));
-            door.common.nodes.dropped(node);
+            door.mounted.nodes.moved(node);
+            door.mounted.device.expire_node(node, Some(at));
+            door.mounted.nodes.dropped(node);
         })
         .await;
     }
@@ -366,7 +368,7 @@ impl Door {
 
     /// Notes a change made through this mount.
     fn changed(self: &Arc<Self>, node: u64, change: &Wcc) {
-        if self.common.nodes.changed(node, change) {
+        if self.mounted.nodes.changed(node, change) {
             self.expire_later(node);
         }
     }
@@ -386,9 +388,9 @@ impl Door {
         }
         let nodes = [Some(header.node), subject.other.filter(|other| *other != header.node)];
         let files: Vec<FileId> =
-            nodes.into_iter().flatten().filter_map(|node| self.common.nodes.file(node).ok()).collect();
+            nodes.into_iter().flatten().filter_map(|node| self.mounted.nodes.file(node).ok()).collect();
         let asked = Asked { request: abi::opcode::name(header.opcode), files, names: &subject.names };
-        self.failures.note(&asked, error, self.common.clock.now());
+        self.failures.note(&asked, error, self.mounted.clock.now());
     }
 
     /// Closes all that is open at it, and has the kernel show nothing of that any longer.
@@ -399,7 +401,7 @@ impl Door {
             self.unlock_all(*number).await;
         }
         self.tell_kernel(move |door| {
-            open.values().for_each(|handle| door.common.drop_kept(handle.node, true));
+            open.values().for_each(|handle| door.mounted.drop_kept(handle.node, true));
         })
         .await;
     }
@@ -407,7 +409,7 @@ impl Door {
     /// Takes back what a reply gave that the kernel no longer waited for.
     pub(crate) fn undo(self: &Arc<Self>, undo: Undo) {
         for node in undo.nodes {
-            self.common.nodes.forget(node, 1);
+            self.mounted.nodes.forget(node, 1);
         }
         if let Some(handle) = undo.handle {
             let door = self.clone();

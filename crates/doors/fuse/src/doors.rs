@@ -22,16 +22,16 @@ use tokio::sync::{mpsc, watch};
 use weft_core::{Error, ErrorKind, Result, limits};
 
 use crate::LocalUser;
-use crate::common::Common;
 use crate::door::Door;
 use crate::handles::{self, Handles};
+use crate::mounted::Mounted;
 use crate::remembered::Remembered;
 use crate::takeover::Opened;
 use crate::watch::Watcher;
 
 /// The doors of one mount.
 pub(crate) struct Doors {
-    pub(crate) common: Arc<Common>,
+    pub(crate) mounted: Arc<Mounted>,
     own: Arc<Door>,
     others: Option<Others>,
 }
@@ -61,22 +61,22 @@ impl Doors {
     /// Opens the doors of a mount: its own user's, and, if it is shared, the one for whoever has not said who they are.
     /// They are used until `ended` says so.
     pub(crate) fn new(
-        common: Arc<Common>,
+        mounted: Arc<Mounted>,
         (own, files): (LocalUser, &HashMap<u64, Opened>),
         anyone: Option<LocalUser>,
         ended: &watch::Receiver<bool>,
     ) -> Result<Arc<Self>> {
-        let handles = (OWN, common.last_handle.clone());
-        let handles = Handles::taken_up(handles, &common.nodes, &common.remembered, files);
-        let own = open(&common, OWN, own, (handles, common.remembered.clone()), ended.clone());
+        let handles = (OWN, mounted.last_handle.clone());
+        let handles = Handles::taken_up(handles, &mounted.nodes, &mounted.remembered, files);
+        let own = open(&mounted, OWN, own, (handles, mounted.remembered.clone()), ended.clone());
         let others = match anyone {
             Some(anyone) => Some(Others {
-                anyone: open_anew(&common, ANYONE, anyone, ended.clone())?,
+                anyone: open_anew(&mounted, ANYONE, anyone, ended.clone())?,
                 admitted: RwLock::default(),
             }),
             None => None,
         };
-        let doors = Arc::new(Self { common, own, others });
+        let doors = Arc::new(Self { mounted, own, others });
         tokio::spawn(doors.clone().forget_windows(ended.clone()));
         if doors.others.is_some() {
             tokio::spawn(doors.clone().shut_at_the_end(ended.clone()));
@@ -116,13 +116,13 @@ impl Doors {
             if admitted.by_uid.len() >= limits::MOUNT_USERS_MAX && !admitted.by_uid.contains_key(&uid) {
                 return Err(Error::new(ErrorKind::Busy, "as many users as there may be use the mount"));
             }
-            let door = open_anew(&self.common, admitted.free_number(), user, shutting)?;
+            let door = open_anew(&self.mounted, admitted.free_number(), user, shutting)?;
             admitted.by_uid.insert(uid, Open { door, shut })
         };
         if let Some(before) = before {
             self.shut(before).await;
         }
-        self.common.owners.show(owner, uid);
+        self.mounted.owners.show(owner, uid);
         Ok(())
     }
 
@@ -151,9 +151,9 @@ impl Doors {
     async fn forget_windows(self: Arc<Self>, mut ended: watch::Receiver<bool>) {
         let forget = async {
             loop {
-                self.common.ahead_room.taken().await;
+                self.mounted.ahead_room.taken().await;
                 tokio::time::sleep(limits::MOUNT_AHEAD_KEPT).await;
-                let now = self.common.clock.tick();
+                let now = self.mounted.clock.tick();
                 self.each(|door| door.handles.each(|handle| handle.ahead.forget_old(now)));
             }
         };
@@ -175,7 +175,7 @@ impl Doors {
     async fn shut(&self, Open { door, shut }: Open) {
         let _ = shut.send(true);
         let (caller, _) = door.who();
-        self.common.owners.hide(caller.name().id(), door.uid());
+        self.mounted.owners.hide(caller.name().id(), door.uid());
         door.close_all().await;
     }
 
@@ -221,27 +221,27 @@ impl Admitted {
 
 /// Opens a door at which nothing is open. Nobody takes up what is remembered of it.
 fn open_anew(
-    common: &Arc<Common>,
+    mounted: &Arc<Mounted>,
     number: u64,
     user: LocalUser,
     ended: watch::Receiver<bool>,
 ) -> Result<Arc<Door>> {
     let remembered = Arc::new(Remembered::new()?);
     let handles =
-        Handles::of_door((number, common.last_handle.clone()), &common.nodes, &remembered, |_| None);
-    Ok(open(common, number, user, (handles, remembered), ended))
+        Handles::of_door((number, mounted.last_handle.clone()), &mounted.nodes, &remembered, |_| None);
+    Ok(open(mounted, number, user, (handles, remembered), ended))
 }
 
 /// Opens a door, and follows what others change for as long as it is open.
 fn open(
-    common: &Arc<Common>,
+    mounted: &Arc<Mounted>,
     number: u64,
     user: LocalUser,
     held: (Handles, Arc<Remembered>),
     ended: watch::Receiver<bool>,
 ) -> Arc<Door> {
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
-    let door = Arc::new(Door::new(common.clone(), number, user, held, refused));
+    let door = Arc::new(Door::new(mounted.clone(), number, user, held, refused));
     tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
     door
 }

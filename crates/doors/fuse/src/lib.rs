@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
-//! `doors` whose they are, `door` what each means in the form, `common` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
+//! `doors` whose they are, `door` what each means in the form, `mounted` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
 //! was read beyond what it asked, `watch` what it must be told, `remembered` what another process goes on with if this one
 //! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
@@ -31,12 +31,11 @@
 //! for it (`Door::expire_later`). Counting a lookup the kernel never heard of: the node
 //! would live for ever (`Undo`). Keeping pages of a version that somebody else replaced
 //! (`Nodes`). Giving the kernel of a shared mount anything to keep: it shows it to all
-//! (`Common::is_shared`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
+//! (`Mounted::is_shared`). Failing a call because a timer's signal came (`limits::MOUNT_INTERRUPT_GRACE`).
 
 mod abi;
 mod ahead;
 mod buffers;
-mod common;
 mod device;
 mod door;
 mod doors;
@@ -45,6 +44,7 @@ mod errno;
 mod failures;
 mod handles;
 mod marks;
+mod mounted;
 mod mounter;
 mod nodes;
 mod onward;
@@ -78,9 +78,9 @@ use crate::abi::reply::Agreed;
 use crate::abi::request::Header;
 use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
 use crate::buffers::Buffers;
-use crate::common::Common;
 use crate::device::{Device, Received};
 use crate::doors::Doors;
+use crate::mounted::Mounted;
 use crate::remembered::Head;
 use crate::session::Session;
 
@@ -220,25 +220,25 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     };
     remembered.set(Head::Agreed, agreed);
     let is_taken = taken.is_some();
-    let mut common = Common::new(device, (agreed, remembered, taken), &walked.attr, clock, patience);
+    let mut mounted = Mounted::new(device, (agreed, remembered, taken), &walked.attr, clock, patience);
     let anyone = others.map(|Others { anyone, login }| {
-        common.is_shared = true;
-        common.login = Some(login);
+        mounted.is_shared = true;
+        mounted.login = Some(login);
         anyone
     });
     let (caller, _) = own.calls.who();
     // What anyone made, each of those who share it might have made.
     if !(shared && caller.is_anyone()) {
-        common.owners.show(caller.name().id(), own.uid);
+        mounted.owners.show(caller.name().id(), own.uid);
     }
-    let common = Arc::new(common);
+    let mounted = Arc::new(mounted);
     let (end, ended) = signal::channel(false);
-    let doors = Doors::new(common.clone(), (own, &files), anyone, &ended)?;
-    let unsure = if is_taken { common.take_over()? } else { Vec::new() };
-    common.remembered.set(Head::Stands, 1);
+    let doors = Doors::new(mounted.clone(), (own, &files), anyone, &ended)?;
+    let unsure = if is_taken { mounted.take_over()? } else { Vec::new() };
+    mounted.remembered.set(Head::Stands, 1);
     Session::start(doors.clone(), tokio::runtime::Handle::current(), end)
         .map_err(|error| Error::new(ErrorKind::Unavailable, "no threads for the mount").caused_by(error))?;
-    tokio::task::spawn_blocking(move || common.drop_unsure(&unsure));
+    tokio::task::spawn_blocking(move || mounted.drop_unsure(&unsure));
     Ok(Mount { doors, ended, away: AtomicBool::new(false) })
 }
 
@@ -300,9 +300,9 @@ impl Mount {
     /// would not tell that one what this one was asked (before Linux 6.9), or the mount is shared: nobody else holds the
     /// credentials of those who use it.
     pub fn kept(&self) -> Option<BorrowedFd<'_>> {
-        let common = &self.doors.common;
-        let resends = common.remembered.head(Head::Agreed) & init::HAS_RESEND != 0;
-        (resends && !common.is_shared).then(|| common.device.descriptor())
+        let mounted = &self.doors.mounted;
+        let resends = mounted.remembered.head(Head::Agreed) & init::HAS_RESEND != 0;
+        (resends && !mounted.is_shared).then(|| mounted.device.descriptor())
     }
 
     /// Takes the mount away, and returns once it is gone. `Busy` if files are open there
@@ -331,7 +331,7 @@ impl Mount {
             return Ok(());
         }
         let doors = self.doors.clone();
-        let done = tokio::task::spawn_blocking(move || doors.common.device.unmount(lazy)).await;
+        let done = tokio::task::spawn_blocking(move || doors.mounted.device.unmount(lazy)).await;
         let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
         self.away.fetch_or(done.is_ok(), Ordering::Relaxed);
         // Somebody else may have been quicker.
@@ -360,7 +360,7 @@ impl Mount {
     }
 
     fn device(&self) -> &Device {
-        &self.doors.common.device
+        &self.doors.mounted.device
     }
 
     fn is_away(&self) -> bool {

@@ -24,11 +24,11 @@ use weft_core::{Error, ErrorKind, limits};
 use crate::abi::request::{self, Header, Request, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::buffers::{Buffer, Lent};
-use crate::common::Common;
 use crate::device::Received;
 use crate::door::{Beside, Door, Outcome};
 use crate::doors::Doors;
 use crate::errno::Failure;
+use crate::mounted::Mounted;
 use crate::onward;
 use crate::pending::Pending;
 use crate::signals;
@@ -72,21 +72,21 @@ impl Session {
 
     fn serve(self: &Arc<Self>) {
         let _entered = self.runtime.enter();
-        let mut buffer = self.common().buffers.take();
-        while let Received::Request(size) = self.common().device.receive(&mut buffer) {
+        let mut buffer = self.mounted().buffers.take();
+        while let Received::Request(size) = self.mounted().device.receive(&mut buffer) {
             let Some(header) = Header::read(&buffer[..size]) else {
                 tracing::error!(op = "read /dev/fuse", size, "the kernel sent what is no request");
                 continue;
             };
             match header.opcode {
                 opcode::FORGET | opcode::BATCH_FORGET => {
-                    let nodes = &self.common().nodes;
+                    let nodes = &self.mounted().nodes;
                     request::forgotten(&header, &buffer[IN_HEADER_BYTES..size], |node, n| {
                         nodes.forget(node, n)
                     });
                 }
                 opcode::INTERRUPT => self.interrupt(header.unique, &buffer[IN_HEADER_BYTES..size]),
-                opcode::DESTROY => drop(self.common().device.answer(header.unique, Ok((&[], &[])))),
+                opcode::DESTROY => drop(self.mounted().device.answer(header.unique, Ok((&[], &[])))),
                 _ => {
                     let (body, lent) = self.body(&header, &mut buffer, size);
                     self.begin(header, body, lent);
@@ -100,8 +100,8 @@ impl Session {
     /// along; everything else is small and copied.
     fn body(&self, header: &Header, buffer: &mut Buffer, size: usize) -> (Bytes, Option<Arc<Lent>>) {
         if header.opcode == opcode::WRITE && size >= limits::MOUNT_HANDOVER_BYTES {
-            let full = std::mem::replace(buffer, self.common().buffers.take());
-            let lent = self.common().buffers.lend(full, size);
+            let full = std::mem::replace(buffer, self.mounted().buffers.take());
+            let lent = self.mounted().buffers.lend(full, size);
             return (lent.bytes(), Some(lent));
         }
         (Bytes::copy_from_slice(&buffer[IN_HEADER_BYTES..size]), None)
@@ -112,12 +112,12 @@ impl Session {
         if !self.pending.interrupt(whose) {
             // It is over, and the kernel drops this; or it is about to begin, and the
             // kernel sends the interrupt again.
-            self.common().device.answer(unique, Err(Errno::AGAIN));
+            self.mounted().device.answer(unique, Err(Errno::AGAIN));
         }
     }
 
-    fn common(&self) -> &Common {
-        &self.doors.common
+    fn mounted(&self) -> &Mounted {
+        &self.doors.mounted
     }
 
     fn begin(self: &Arc<Self>, header: Header, body: Bytes, lent: Option<Arc<Lent>>) {
@@ -126,7 +126,7 @@ impl Session {
         let (door, request) = match read {
             Ok(read) => read,
             Err(errno) => {
-                self.common().device.answer(header.unique, Err(errno));
+                self.mounted().device.answer(header.unique, Err(errno));
                 return;
             }
         };
@@ -234,7 +234,7 @@ impl Ticket {
     fn answer(mut self, outcome: Outcome) {
         self.answered = true;
         self.session.pending.end(self.header.unique);
-        let (door, device) = (&self.door, &self.door.common.device);
+        let (door, device) = (&self.door, &self.door.mounted.device);
         match outcome {
             Ok(reply) => {
                 if !device.answer(self.header.unique, Ok((&reply.head, &reply.pieces))) {
@@ -256,7 +256,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.answered {
             self.session.pending.end(self.header.unique);
-            self.door.common.device.answer(self.header.unique, Err(Errno::IO));
+            self.door.mounted.device.answer(self.header.unique, Err(Errno::IO));
         }
     }
 }

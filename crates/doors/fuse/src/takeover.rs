@@ -18,8 +18,8 @@ use weft_core::attr::Attr;
 use weft_core::form::OpenFile;
 use weft_core::{Error, ErrorKind, Result, Time};
 
-use crate::common::Common;
 use crate::handles::Handles;
+use crate::mounted::Mounted;
 use crate::nodes::Nodes;
 use crate::remembered::{Part, Remembered};
 
@@ -73,7 +73,7 @@ impl Handles {
     }
 }
 
-impl Common {
+impl Mounted {
     /// Has whatever was asked of the process before this one be asked of this one, before anything is read. Returns the
     /// nodes of which the kernel may show anything.
     ///

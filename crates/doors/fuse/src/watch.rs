@@ -37,7 +37,7 @@ impl Door {
         let container = match kind {
             ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated => None,
             ErrorKind::Denied if matches!(header.opcode, opcode::READ | opcode::WRITE | opcode::FSYNC) => {
-                match self.common.nodes.container(header.node) {
+                match self.mounted.nodes.container(header.node) {
                     Some(container) => Some(container),
                     None => return,
                 }
@@ -53,8 +53,8 @@ impl Door {
     /// Returns the nodes of one container, or of all, of which the kernel may keep something for this door's user. In a
     /// shared mount that is only what they have open and may have mapped.
     fn kept(&self, container: Option<ContainerId>) -> Vec<u64> {
-        let nodes = &self.common.nodes;
-        if !self.common.is_shared {
+        let nodes = &self.mounted.nodes;
+        if !self.mounted.is_shared {
             return nodes.all(container);
         }
         let open = self.handles.each_node().into_iter().map(|(node, ..)| node);
@@ -224,14 +224,14 @@ impl Watcher {
         }
         let door = self.door.clone();
         self.blocking(move || {
-            let kept = if door.common.is_shared { Vec::new() } else { door.common.nodes.all(None) };
+            let kept = if door.mounted.is_shared { Vec::new() } else { door.mounted.nodes.all(None) };
             for (node, shows) in gone {
-                door.common.drop_kept(node, true);
+                door.mounted.drop_kept(node, true);
                 if shows == Shows::Another {
-                    door.common.nodes.dropped(node);
+                    door.mounted.nodes.dropped(node);
                 }
             }
-            kept.iter().for_each(|node| door.common.device.expire_node(*node, None));
+            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
         })
         .await;
     }
@@ -245,7 +245,7 @@ impl Watcher {
             return Shows::NoMore;
         };
         let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
-        match (may, may && self.door.common.nodes.told(node, &walked.attr)) {
+        match (may, may && self.door.mounted.nodes.told(node, &walked.attr)) {
             (false, _) => Shows::NoMore,
             (true, true) => Shows::Another,
             (true, false) => Shows::Still,
@@ -256,7 +256,7 @@ impl Watcher {
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
-            door.kept(container).iter().for_each(|node| door.common.drop_kept(*node, true));
+            door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
         })
         .await;
     }
@@ -268,21 +268,21 @@ impl Watcher {
 }
 
 fn tell(door: &Door, change: &Change) {
-    if door.common.is_shared {
+    if door.mounted.is_shared {
         return tell_of_shared(door, change);
     }
-    let device = &door.common.device;
+    let device = &door.mounted.device;
     let name = |place: &Option<(FileId, Name)>| {
         if let Some((directory, name)) = place
-            && let Some(node) = door.common.nodes.node(*directory)
+            && let Some(node) = door.mounted.nodes.node(*directory)
         {
             device.expire_name(node, name.as_bytes());
             device.expire_node(node, None);
         }
     };
     let node = |pages: bool| {
-        if let Some(node) = door.common.nodes.node(change.file) {
-            door.common.drop_kept(node, pages);
+        if let Some(node) = door.mounted.nodes.node(change.file) {
+            door.mounted.drop_kept(node, pages);
         }
     };
     match change.kind {
@@ -300,9 +300,9 @@ fn tell(door: &Door, change: &Change) {
 /// under whoever works below it.
 fn tell_of_shared(door: &Door, change: &Change) {
     if matches!(change.kind, ChangeKind::Write | ChangeKind::Policy)
-        && let Some(node) = door.common.nodes.node(change.file)
+        && let Some(node) = door.mounted.nodes.node(change.file)
         && door.handles.of_node(node).is_some()
     {
-        door.common.drop_kept(node, true);
+        door.mounted.drop_kept(node, true);
     }
 }

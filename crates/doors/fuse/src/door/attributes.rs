@@ -19,7 +19,7 @@ const SPACE_BLOCK_BYTES: u32 = 4096;
 impl Door {
     pub(super) async fn get_attr(self: &Arc<Self>, node: u64, handle: Option<u64>) -> Outcome {
         let attr = self.attr(node, handle).await?;
-        if self.common.nodes.told(node, &attr) {
+        if self.mounted.nodes.told(node, &attr) {
             self.expire(node, true).await;
         }
         Ok(self.attributes(&attr))
@@ -36,7 +36,7 @@ impl Door {
             // An open file or directory outlives its names.
             Err(error) if error.kind() == ErrorKind::Stale => match self.handles.of_node(node) {
                 Some(handle) => Ok(handle.file.attr(&self.call()).await?),
-                None => self.common.nodes.removed(node).ok_or(error.into()),
+                None => self.mounted.nodes.removed(node).ok_or(error.into()),
             },
             Err(error) => Err(error.into()),
         }
@@ -46,7 +46,7 @@ impl Door {
         let at = self.at(node)?;
         self.check_owner(node, asked).await?;
         let mut set = wanted(asked);
-        let _moving = set.size.map(|_| Moving::new(self.common.nodes.moves(node)));
+        let _moving = set.size.map(|_| Moving::new(self.mounted.nodes.moves(node)));
         let mut attr = None;
         // An open file may be cut by whoever opened it, whatever its mode says now.
         if let (Some(size), Some(handle)) = (set.size, asked.handle) {
@@ -78,7 +78,7 @@ impl Door {
                 Ok(change.value)
             }
             Err(error) if error.kind() == ErrorKind::Stale => {
-                self.common.nodes.set_removed(node, set, self.common.clock.now()).ok_or(error.into())
+                self.mounted.nodes.set_removed(node, set, self.mounted.clock.now()).ok_or(error.into())
             }
             Err(error) => Err(error.into()),
         }
@@ -156,7 +156,7 @@ impl Door {
 
     /// Returns whether what failed did so because a directory was removed while it is open.
     fn is_removed(&self, node: u64, error: &Error) -> bool {
-        error.kind() == ErrorKind::Stale && self.common.nodes.removed(node).is_some()
+        error.kind() == ErrorKind::Stale && self.mounted.nodes.removed(node).is_some()
     }
 }
 

@@ -30,14 +30,14 @@ const SEEK_HOLE: u32 = 4;
 impl Door {
     pub(super) async fn open(self: &Arc<Self>, node: u64, flags: u32, kill_privileges: bool) -> Outcome {
         let truncate = flags & open::TRUNCATE != 0;
-        let _moving = truncate.then(|| Moving::new(self.common.nodes.moves(node)));
+        let _moving = truncate.then(|| Moving::new(self.mounted.nodes.moves(node)));
         let (opened, rights) = self.open_with(&self.at(node)?, flags, None).await?;
-        let kept = self.common.nodes.opened(node, &opened.attr);
+        let kept = self.mounted.nodes.opened(node, &opened.attr);
         // What was cached of it is of another state, and a program that opens after a
         // change must see it. Not while cutting: then the kernel holds the file.
         match (kept, truncate) {
             // The kernel cuts its pages as well.
-            (Kept { stale: true, .. }, true) => self.common.nodes.dropped(node),
+            (Kept { stale: true, .. }, true) => self.mounted.nodes.dropped(node),
             (Kept { stale: true, .. }, false) => self.expire(node, true).await,
             (Kept { attributes: false, .. }, false) => self.expire(node, false).await,
             _ => {}
@@ -48,7 +48,7 @@ impl Door {
         let (handle, shown) = self.keep_open(node, flags, opened.file, rights);
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
-        let keeps = kept.pages && self.is_watched(opened.attr.id.volume()) && !self.common.is_shared;
+        let keeps = kept.pages && self.is_watched(opened.attr.id.volume()) && !self.mounted.is_shared;
         let keep = shown | if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
         Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
@@ -59,7 +59,7 @@ impl Door {
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
         let (entry, stale) = self.entry_out(&opened.attr);
-        let kept = self.common.nodes.opened(entry.node, &opened.attr);
+        let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
         if stale || kept.stale {
             self.expire_later(entry.node);
         }
@@ -75,13 +75,13 @@ impl Door {
     /// may do by now.
     fn keep_open(&self, node: u64, flags: u32, file: Arc<dyn OpenFile>, rights: Rights) -> (u64, u32) {
         let appends = flags & open::APPEND != 0 && flags & open::ACCESS_MODE != 0;
-        let past_cache = self.common.appends_whole && appends;
-        let handle = Handle::new(&self.common.nodes, node, file, rights, past_cache, marks::request());
+        let past_cache = self.mounted.appends_whole && appends;
+        let handle = Handle::new(&self.mounted.nodes, node, file, rights, past_cache, marks::request());
         if marks::is_again() {
             self.handles.remove_untold(marks::request());
         }
         let handle = self.handles.add(handle);
-        (handle, if past_cache || self.common.is_shared { fopen::DIRECT_IO } else { 0 })
+        (handle, if past_cache || self.mounted.is_shared { fopen::DIRECT_IO } else { 0 })
     }
 
     /// Opens with the most rights that the flags can use and the caller has.
@@ -111,13 +111,13 @@ impl Door {
             pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?
         };
         let fill =
-            |pieces: Vec<Piece>| pieces.into_iter().map(|piece| self.common.buffers.fill(piece)).collect();
+            |pieces: Vec<Piece>| pieces.into_iter().map(|piece| self.mounted.buffers.fill(piece)).collect();
         let pieces: Result<_, Error> = fill(pieces);
         let pieces = match pieces {
             Ok(pieces) => pieces,
             // Somebody may have cut the file since it was lent: how long it is now, the node knows.
             Err(_) => {
-                self.common.nodes.moved(handle.node);
+                self.mounted.nodes.moved(handle.node);
                 fill(pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)?
             }
         };
@@ -128,7 +128,7 @@ impl Door {
     async fn windowed(&self, handle: &Handle, at: u64, size: u64) -> Result<Vec<Piece>, Error> {
         let call = self.call();
         let alone = Range { at, length: Some(size) };
-        match handle.ahead.ask(at, size, self.as_of(handle), &self.common.ahead_room) {
+        match handle.ahead.ask(at, size, self.as_of(handle), &self.mounted.ahead_room) {
             Asked::Here(pieces) => return Ok(pieces),
             Asked::Alone => return pull(handle, &call, alone).await,
             // Somebody may be fetching it.
@@ -136,7 +136,7 @@ impl Door {
         }
         let turn = handle.ahead.turn().await;
         let as_of = self.as_of(handle);
-        let fetch = match handle.ahead.ask(at, size, as_of, &self.common.ahead_room) {
+        let fetch = match handle.ahead.ask(at, size, as_of, &self.mounted.ahead_room) {
             Asked::Here(pieces) => return Ok(pieces),
             Asked::Fetch(fetch) => fetch,
             Asked::Alone => {
@@ -154,7 +154,7 @@ impl Door {
     /// Fetches what will be asked for next of a file that is read from end to end. Nobody waits for it.
     fn read_on(self: &Arc<Self>, handle: &Arc<Handle>, at: u64) {
         let as_of = self.as_of(handle);
-        let Some((fetch, turn)) = handle.ahead.next(at, as_of, &self.common.ahead_room) else { return };
+        let Some((fetch, turn)) = handle.ahead.next(at, as_of, &self.mounted.ahead_room) else { return };
         let (door, handle) = (self.clone(), handle.clone());
         onward::begin(&Runtime::current(), async move {
             let _turn = turn;
@@ -165,7 +165,7 @@ impl Door {
     }
 
     fn as_of(&self, handle: &Handle) -> Now {
-        Now { moves: handle.moves.so_far(), tick: self.common.clock.tick() }
+        Now { moves: handle.moves.so_far(), tick: self.mounted.clock.tick() }
     }
 
     pub(super) async fn write(
@@ -197,11 +197,11 @@ impl Door {
         if handle.past_cache {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.
-            self.common.nodes.drops(handle.node);
+            self.mounted.nodes.drops(handle.node);
             self.expire_from(handle.node, written.at).await;
         } else if written.at != at {
             // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
-            self.common.nodes.drops(handle.node);
+            self.mounted.nodes.drops(handle.node);
             self.expire_later(handle.node);
         }
         if let (true, Some(after)) = (marks & mark::WRITE_KILL_SUIDGID != 0, &written.file.after) {
@@ -272,7 +272,7 @@ impl Door {
         // Whoever asks for more is told how much it was, and asks again for the rest.
         let length = length.min(limits::MOUNT_COPY_BYTES_MAX);
         let range = Range { at: from.1, length: Some(length) };
-        let _moving = Moving::new(self.common.nodes.moves(to.0));
+        let _moving = Moving::new(self.mounted.nodes.moves(to.0));
         match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
             Ok(copied) => {
                 self.changed(to.0, &copied.file);

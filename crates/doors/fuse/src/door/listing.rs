@@ -27,12 +27,12 @@ impl Door {
         if !walked.rights.is_some_and(|rights| rights.contains(Rights::LIST)) {
             return Err(Error::denied("to list it takes `list`").into());
         }
-        self.common.nodes.opened_directory(node, &walked.attr);
+        self.mounted.nodes.opened_directory(node, &walked.attr);
         Ok(reply::open(0, 0).into())
     }
 
     pub(super) fn release_directory(&self, node: u64) -> Outcome {
-        self.common.nodes.closed_directory(node);
+        self.mounted.nodes.closed_directory(node);
         done()
     }
 
@@ -86,7 +86,7 @@ impl Door {
         if fitted {
             undo.nodes.push(out.node);
         } else {
-            self.common.nodes.forget(out.node, 1);
+            self.mounted.nodes.forget(out.node, 1);
         }
         fitted
     }

@@ -72,17 +72,17 @@ impl Door {
     /// Has nothing be shown of a file that was kept from before a lock was given: who held it
     /// until then may have written, and the feed may not have told yet.
     async fn look_again(self: &Arc<Self>, node: u64, handle: u64) {
-        self.common.nodes.moved(node);
+        self.mounted.nodes.moved(node);
         let attr = match self.handles.find(handle) {
             Ok(handle) => handle.file.attr(&self.call()).await.ok(),
             Err(_) => None,
         };
         let pages = match attr {
-            Some(attr) if self.common.nodes.told_to_be_sure(node, &attr) => true,
+            Some(attr) if self.mounted.nodes.told_to_be_sure(node, &attr) => true,
             Some(attr) if self.is_watched(attr.id.volume()) => false,
             // Of a volume that nobody tells of, one version may stand for two changes.
             _ => {
-                self.common.nodes.drops(node);
+                self.mounted.nodes.drops(node);
                 true
             }
         };
@@ -103,7 +103,7 @@ impl Door {
         loop {
             let call = self.call_within(limits::CALL_DEADLINE);
             let until =
-                Deadline::within(&*self.common.clock, limits::LOCK_WAIT_SLICE.min(self.common.patience));
+                Deadline::within(&*self.mounted.clock, limits::LOCK_WAIT_SLICE.min(self.mounted.patience));
             match self.fs.lock(&call, at, lock, Wait::Until(until)).await {
                 Ok(_) => return Ok(()),
                 Err(_) if self.is_shut() => return Err(Errno::BADF.into()),
@@ -115,7 +115,7 @@ impl Door {
 
     /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it.
     pub(super) async fn flush(&self, node: u64, owner: u64) -> Outcome {
-        let locker = Locker { file: self.common.nodes.file(node)?, owner, whole: false };
+        let locker = Locker { file: self.mounted.nodes.file(node)?, owner, whole: false };
         if let Some(asked) = self.lockers.asked(locker) {
             self.give_up(locker, asked).await?;
         }

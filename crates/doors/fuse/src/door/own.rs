@@ -65,7 +65,7 @@ impl Door {
         Ok(match own {
             Own::Acl => self.acl(node).await?,
             Own::Container => self.seen(node).await?.0.container.to_string(),
-            Own::Id => self.common.nodes.file(node)?.to_string(),
+            Own::Id => self.mounted.nodes.file(node)?.to_string(),
             Own::Mount => self.standing().await,
             Own::Rights => self.seen(node).await?.1.to_string(),
             Own::Why => self.why(node)?.ok_or(Errno::NODATA)?,
@@ -83,7 +83,7 @@ impl Door {
         let home = self.home().ok_or_else(|| Error::denied("`anyone` changes no ACL"))?;
         let text = std::str::from_utf8(value).map_err(|_| Error::invalid("an ACL is text"))?;
         let Edited { edition, entries } = Edited::read(text, home)?;
-        let file = self.common.nodes.file(node)?;
+        let file = self.mounted.nodes.file(node)?;
         let shown = edition.and_then(|mark| self.editions.shown(mark)).filter(|shown| shown.file == file);
         let shown = shown.ok_or_else(|| {
             Error::not_permitted("it has no edition that was read of this file on this mount lately")
@@ -110,14 +110,14 @@ impl Door {
         let policy = self.fs.policy(&self.call(), &self.at(node)?).await?;
         let (container, version) = (policy.container, policy.acl.version);
         let edition =
-            self.editions.mark(Shown { file: self.common.nodes.file(node)?, container, version })?;
+            self.editions.mark(Shown { file: self.mounted.nodes.file(node)?, container, version })?;
         Ok(policy.acl.text(edition, self.home()))
     }
 
     /// Returns what failed last of a node; of the root, anywhere.
     fn why(&self, node: u64) -> Result<Option<String>, Errno> {
-        let file = self.common.nodes.file(node)?;
-        Ok(if file == self.common.root { self.failures.of_mount() } else { self.failures.of(file) })
+        let file = self.mounted.nodes.file(node)?;
+        Ok(if file == self.mounted.root { self.failures.of_mount() } else { self.failures.of(file) })
     }
 
     async fn seen(&self, node: u64) -> Result<(Attr, Rights), Failure> {
@@ -148,14 +148,14 @@ impl Door {
             format!("pid: {}", std::process::id()),
             format!("node: {node}"),
         ];
-        if let Some(login) = &self.common.login {
+        if let Some(login) = &self.mounted.login {
             lines.push(format!("domain: {}", login.domain));
             lines.push(format!("login: {}", OneLine(&login.socket.display().to_string())));
         }
         if let Err(error) = answer {
             lines.push(format!("said: {}", OneLine(&error.to_string())));
         }
-        if let Some(taken) = &self.common.taken {
+        if let Some(taken) = &self.mounted.taken {
             lines.push(format!("taken-over: {}", taken.times));
             lines.push(format!("taken-over-at: {} UTC", taken.at.civil()));
             lines.push(format!("taken-over-because: {}", OneLine(&taken.because)));

@@ -18,7 +18,7 @@ use crate::takeover::TakenOver;
 use crate::{Login, OVERFLOW_ID};
 
 /// What every door of a mount uses.
-pub(crate) struct Common {
+pub(crate) struct Mounted {
     pub device: Device,
     pub nodes: Nodes,
     pub buffers: Arc<Buffers>,
@@ -44,7 +44,7 @@ pub(crate) struct Common {
     pub login: Option<Login>,
 }
 
-impl Common {
+impl Mounted {
     /// Has the kernel drop what it keeps of a node, and drops what was read of it ahead. May wait, as
     /// [`Device::expire_node`] does.
     pub(crate) fn drop_kept(&self, node: u64, pages: bool) {
