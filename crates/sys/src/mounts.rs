@@ -66,16 +66,28 @@ fn served_by_among(mounts: &[u8], place: &Path) -> Option<u32> {
     std::str::from_utf8(uid).ok()?.parse().ok()
 }
 
-/// Has every call fail on what is mounted at a path without links by a process of this user's (FUSE), whoever still has a
-/// descriptor of it. Nothing is asked of that process. Fails with `NotFound` if nothing of the kind is mounted there.
-pub fn abort(dir: &Path) -> io::Result<()> {
-    let list = std::fs::read(LIST)?;
-    let mount = each(&list).filter(|mount| mount.at == dir && mount.kind.starts_with(b"fuse")).last();
-    let device = mount.ok_or(io::ErrorKind::NotFound)?.device;
-    // All of them are of one sort of device; the number behind the colon tells them apart.
-    let number = device.split(|byte| *byte == b':').nth(1).unwrap_or_default();
-    let name = std::str::from_utf8(number).map_err(|_| io::ErrorKind::NotFound)?;
-    std::fs::write(format!("/sys/fs/fuse/connections/{name}/abort"), "1")
+/// What a process serves (FUSE), as the kernel numbers it for as long as it is mounted or used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served(u32);
+
+impl Served {
+    /// Returns what is mounted at a path without links; `None` if that is nothing that a process serves. Nothing is asked of
+    /// that process.
+    pub fn at(dir: &Path) -> Option<Self> {
+        let list = list()?;
+        let mount = each(&list).filter(|mount| mount.at == dir).last()?;
+        if !mount.kind.starts_with(b"fuse") {
+            return None;
+        }
+        // All of them are of one sort of device; the number behind the colon tells them apart.
+        let number = mount.device.split(|byte| *byte == b':').nth(1)?;
+        std::str::from_utf8(number).ok()?.parse().ok().map(Self)
+    }
+
+    /// Has every call on it fail, whoever still has a descriptor of it. Fails if it is not this user's.
+    pub fn abort(self) -> io::Result<()> {
+        std::fs::write(format!("/sys/fs/fuse/connections/{}/abort", self.0), "1")
+    }
 }
 
 /// Returns the name of the file system that something open lies on, such as `ext4`. None if that is not told.

@@ -15,7 +15,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Bytes of one number.
 const WORD_BYTES: usize = size_of::<u64>();
@@ -70,6 +70,9 @@ fn map(file: BorrowedFd<'_>, length: usize) -> io::Result<NonNull<AtomicU64>> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses a place where nothing is, at the beginning of a page.
     let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
+    // In a dump there would be secrets, and to read what was never written makes it real memory.
+    // SAFETY: it is what was just mapped, of which nothing changes.
+    unsafe { rustix::mm::madvise(at, length, Advice::LinuxDontDump) }?;
     NonNull::new(at.cast()).ok_or_else(|| io::Error::other("nothing was mapped"))
 }
 
@@ -111,6 +114,16 @@ mod tests {
         let again = SharedWords::of(file).expect("the same");
         assert_eq!([7, (1 << 27) - 1].map(|at| again[at].load(Ordering::Relaxed)), [5, 6]);
         assert!(ftruncate(again.descriptor(), 8).is_err(), "its end stays where it is");
+    }
+
+    #[test]
+    fn a_dump_of_the_process_leaves_it_out() {
+        let words = SharedWords::new(1 << 20).expect("memory");
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("told");
+        let at = format!("{:x}-", words.as_ptr().addr());
+        let ours = maps.lines().skip_while(|line| !line.starts_with(&at));
+        let flags = ours.into_iter().find_map(|line| line.strip_prefix("VmFlags:")).expect("it is mapped");
+        assert!(flags.split(' ').any(|flag| flag == "dd"), "{flags}");
     }
 
     #[test]

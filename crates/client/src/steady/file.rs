@@ -85,7 +85,9 @@ impl SteadyFile {
         if let Some(file) = file.filter(|_| epoch >= link.epoch) {
             return Ok(file);
         }
-        let opened = link.remote.open(call, &At::id(self.id), &self.how).await?;
+        // Another call than the one that it is opened for, whose mark is of that one.
+        let call = Call { once: None, ..call.clone() };
+        let opened = link.remote.open(&call, &At::id(self.id), &self.how).await?;
         if self.how.pin == Pin::Version && opened.attr.version != self.version {
             return Err(Error::new(ErrorKind::Conflict, "the file changed while it was read"));
         }

@@ -12,7 +12,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures_util::{StreamExt, TryStreamExt, stream};
+use futures_util::{StreamExt, stream};
 use weft_core::attr::Attr;
 use weft_core::form::{At, Call, Lock, OpenFile};
 use weft_core::service::SessionGrant;
@@ -157,11 +157,17 @@ impl Inner {
             let held = link.remote.held(call, note.file, note.number.into()).await;
             held.map(|held| (*kept, held))
         });
-        match held.buffer_unordered(limits::REOPENS_AT_ONCE).try_collect::<TakenUp>().await {
-            Ok(held) => Ok(Some(held)),
-            Err(error) if error.kind() == ErrorKind::Stale => Ok(None),
-            Err(error) => Err(error),
+        let answers: Vec<_> = held.buffer_unordered(limits::REOPENS_AT_ONCE).collect().await;
+        let (mut held, mut stale) = (TakenUp::new(), 0);
+        for answer in answers {
+            match answer {
+                Ok((kept, file)) => drop(held.insert(kept, file)),
+                // Its volume may be gone, and it with that; if all are, so is the life.
+                Err(error) if error.kind() == ErrorKind::Stale => stale += 1,
+                Err(error) => return Err(error),
+            }
         }
+        Ok((stale == 0 || !held.is_empty()).then_some(held))
     }
 
     /// Says that the numbers of files that are opened over an epoch's line are of another life.

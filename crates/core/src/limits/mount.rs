@@ -66,6 +66,8 @@ pub const MOUNT_LOGIN_SWEEP: Duration = Duration::from_secs(60);
 pub const MOUNT_LOGIN_WITHIN: Duration = Duration::from_secs(30);
 /// Bytes of the line in which a user says so.
 pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * PROOF_BYTES_MAX;
+/// Answers that a node keeps, of all sessions, for calls on open files that may come again: half a KiB each, at most.
+pub const REPEATS_KEPT_MAX: usize = 128 << 10;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.

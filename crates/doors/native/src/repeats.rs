@@ -6,6 +6,7 @@
 //! what is known of these. After a restart both are gone, and a call that is made again then is made anew.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
@@ -13,9 +14,14 @@ use weft_core::form::{At, OpenHow, Shape, WriteAt};
 use weft_core::{CallerId, Error, RequestId, Result, limits};
 use weft_rpc::{Answer, CallBody, FileAsk, FileRef};
 
-/// The answers of one session, [`limits::ONCE_RING`] of them.
+/// The answers of one session, [`limits::ONCE_RING`] of them, as long as all sessions have no more than
+/// [`limits::REPEATS_KEPT_MAX`].
 #[derive(Default)]
-pub(crate) struct Repeats(Mutex<Ring>);
+pub(crate) struct Repeats {
+    ring: Mutex<Ring>,
+    /// How many all sessions have.
+    kept: Arc<AtomicUsize>,
+}
 
 #[derive(Default)]
 struct Ring {
@@ -62,6 +68,8 @@ impl Act {
         Some(match body {
             // One that neither makes nor cuts may be opened as often as it is asked for, and is kept all the same: what
             // was opened for nobody would stay open.
+            // A mount opens by ids and names: longer paths would be kept for nobody.
+            CallBody::Open(at, _) if at.path.as_bytes().len() > limits::NAME_BYTES_MAX => return None,
             CallBody::Open(at, how) => Self::Open(at.clone(), how.clone()),
             CallBody::File(file, FileAsk::Write { at, .. } | FileAsk::WriteLent { at, .. }) => {
                 Self::Write(*file, *at)
@@ -73,6 +81,11 @@ impl Act {
 }
 
 impl Repeats {
+    /// Makes it for one session of many, which count together by `kept`.
+    pub(crate) fn of_many(kept: &Arc<AtomicUsize>) -> Self {
+        Self { ring: Mutex::default(), kept: kept.clone() }
+    }
+
     /// Begins a call: waits for the first if it is under way. `Invalid` if the mark was another call's.
     pub(crate) async fn begin(self: &Arc<Self>, mark: RequestId, asked: &Asked) -> Result<Turn> {
         loop {
@@ -101,13 +114,25 @@ impl Repeats {
 
     fn ring(&self) -> MutexGuard<'_, Ring> {
         // Every change leaves the ring whole, so a panic elsewhere cannot spoil it.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Repeats {
+    fn drop(&mut self) {
+        let count = self.ring().order.len();
+        self.kept.fetch_sub(count, Ordering::Relaxed);
     }
 }
 
 impl Keeper {
-    /// Keeps the answer, in the place of the oldest if there are many.
+    /// Keeps the answer, in the place of the oldest if there are many. Where all sessions have as many as there may be, it
+    /// is not kept: the call is then made again if it comes again.
     pub(crate) fn keep(self, answer: Answer) {
+        if self.repeats.kept.fetch_add(1, Ordering::Relaxed) >= limits::REPEATS_KEPT_MAX {
+            self.repeats.kept.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
         let mut ring = self.repeats.ring();
         ring.given.insert(self.mark, (self.asked.clone(), State::Made(Box::new(answer))));
         ring.order.push_back(self.mark);
@@ -115,6 +140,7 @@ impl Keeper {
             && let Some(oldest) = ring.order.pop_front()
         {
             ring.given.remove(&oldest);
+            self.repeats.kept.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -162,6 +188,18 @@ mod tests {
             let refused = repeats.begin(RequestId(1), &other).await;
             assert_eq!(refused.err().map(|error| error.kind()), Some(ErrorKind::Invalid));
         }
+    }
+
+    #[tokio::test]
+    async fn all_sessions_together_have_no_more_answers_kept_than_there_may_be() {
+        let kept = Arc::new(AtomicUsize::new(limits::REPEATS_KEPT_MAX - 1));
+        let [one, other] = [(), ()].map(|()| Arc::new(Repeats::of_many(&kept)));
+        make(&one, 1).await.keep(Answer::Done);
+        make(&other, 1).await.keep(Answer::Done);
+        assert_eq!((one.ring().given.len(), other.ring().given.len()), (1, 0));
+        drop(one);
+        make(&other, 1).await.keep(Answer::Done);
+        assert_eq!(other.ring().given.len(), 1, "there is room again");
     }
 
     #[tokio::test]

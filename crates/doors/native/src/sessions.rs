@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::form::{OpenFile, Pin, Stage};
@@ -14,17 +15,25 @@ use crate::repeats::Repeats;
 
 /// Every session's open files and stages.
 #[derive(Default)]
-pub struct OpenTables(Mutex<HashMap<SessionId, Arc<OpenTable>>>);
+pub struct OpenTables {
+    tables: Mutex<HashMap<SessionId, Arc<OpenTable>>>,
+    /// Answers that are kept for those who ask again, of all sessions.
+    repeats: Arc<AtomicUsize>,
+}
 
 impl OpenTables {
     pub(crate) fn of(&self, session: SessionId) -> Arc<OpenTable> {
-        lock(&self.0).entry(session).or_default().clone()
+        let new = || {
+            let repeats = Arc::new(Repeats::of_many(&self.repeats));
+            Arc::new(OpenTable { repeats, ..OpenTable::default() })
+        };
+        lock(&self.tables).entry(session).or_insert_with(new).clone()
     }
 }
 
 impl SessionWatcher for OpenTables {
     fn ended(&self, session: SessionId) {
-        lock(&self.0).remove(&session);
+        lock(&self.tables).remove(&session);
     }
 }
 

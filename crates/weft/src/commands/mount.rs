@@ -70,6 +70,19 @@ pub struct MountArgs {
 }
 
 impl MountArgs {
+    /// Returns the arguments of a process that serves the mount for a keeper.
+    fn line(&self, context: &Context) -> Result<Vec<OsString>> {
+        let mut line =
+            vec!["--node".into(), context.directory(None)?.into(), "mount".into(), "--by-keeper".into()];
+        let flags = [("--read-only", self.read_only), ("--noexec", self.noexec), ("--shared", self.shared)];
+        line.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.into()));
+        if context.json() {
+            line.push("--json".into());
+        }
+        line.extend(["--".into(), self.path.clone(), self.dir.clone().into()]);
+        Ok(line)
+    }
+
     /// Returns who mounts: whoever is at the other end of the socket, if there is one.
     fn mounter(&self, helper: Option<OwnedFd>) -> Mounter {
         match helper {
@@ -104,7 +117,7 @@ pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
         let (log, path) = make_log(context.sys(), process::uid())?;
         return detached::run(context, log, &path);
     }
-    keeper::run(context, &args.dir, args.by_helper)
+    keeper::run(context, args)
 }
 
 /// Makes the log of a mount in the background, which a user reads. Returns where it is, too.
@@ -155,22 +168,29 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
     let listen = |kind| signal(kind).map_err(|e| fault::error(e, "listen for", "signals"));
     let (mut terminate, mut interrupt) = (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
     let place = context.place()?;
-    let mounted = match begin.taken {
-        None => {
-            let shown = progress::waiting(context, "mounting");
-            let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
-            let first = first(context, &place, args, (path.at(), with.into_iter().next())).await?;
-            let mounted = stand(context, args, first, &keeper).await;
-            drop(shown);
-            let mounted = mounted.map_err(|e| e.op("mount").said_of(&path))?;
-            let _ = out!("ready");
-            mounted
-        }
-        Some(taken) => {
-            let within = Deadline::within(context.sys(), limits::MOUNT_TAKEN_OVER_WITHIN);
-            let next = context.sys().within(within, next(context, &place, taken, with)).await?;
-            stand(context, args, next, &keeper).await?
-        }
+    let mounting = async {
+        Ok::<_, Error>(match begin.taken {
+            None => {
+                let shown = progress::waiting(context, "mounting");
+                let path = find(context, &place, args).await.map_err(|e| e.op("mount"))?;
+                let first = first(context, &place, args, (path.at(), with.into_iter().next())).await?;
+                let mounted = stand(context, args, first, &keeper).await;
+                drop(shown);
+                let mounted = mounted.map_err(|e| e.op("mount").said_of(&path))?;
+                let _ = out!("ready");
+                mounted
+            }
+            Some(taken) => {
+                let within = Deadline::within(context.sys(), limits::MOUNT_TAKEN_OVER_WITHIN);
+                let next = context.sys().within(within, next(context, &place, &taken, &with)).await?;
+                stand(context, args, next, &keeper).await?
+            }
+        })
+    };
+    let mounted = tokio::select! {
+        mounted = mounting => mounted?,
+        _ = terminate.recv() => return give_up(args),
+        _ = interrupt.recv() => return give_up(args),
     };
     let Standing { mounted, calls, logins } = mounted;
     let admitting = async {
@@ -192,6 +212,14 @@ async fn serve(context: &Context, args: &MountArgs) -> Result<()> {
         Err(e) if e.kind() == ErrorKind::Busy => mounted.unmount_lazily().await,
         outcome => outcome,
     }
+}
+
+/// Ends before the mount stands with this process, at somebody's wish.
+fn give_up(args: &MountArgs) -> Result<()> {
+    if mountpoint::is_mounted(&args.dir)? {
+        take_away(&args.dir, true)?;
+    }
+    Ok(())
 }
 
 /// Mounts, or takes over, and hands to the keeper what is to be kept.
@@ -243,13 +271,27 @@ async fn first(
     Ok(Beginning { steady, calls, remembered, root, mounter: args.mounter(helper) })
 }
 
-/// Goes on in the session of the process before, as who that was, with what it had open and locked.
-async fn next(context: &Context, place: &Place, taken: hand::Taken, with: Vec<OwnedFd>) -> Result<Beginning> {
-    let lacks = |_| Error::internal("the keeper hands over the mount and what is remembered of it");
-    let [device, memory] = <[OwnedFd; 2]>::try_from(with).map_err(lacks)?;
-    let remembered = Arc::new(Remembered::of(memory)?);
+/// Goes on in the session of the process before, as who that was, with what it had open and locked. A node may be about to
+/// come back, or break the line while it goes: whoever calls this has a deadline.
+async fn next(context: &Context, place: &Place, taken: &hand::Taken, with: &[OwnedFd]) -> Result<Beginning> {
+    loop {
+        match go_on(context, place, taken, with).await {
+            Err(error) if error.kind() == ErrorKind::Unavailable => {
+                context.sys().sleep(limits::MOUNT_DEATH_REST).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn go_on(context: &Context, place: &Place, taken: &hand::Taken, with: &[OwnedFd]) -> Result<Beginning> {
+    let [device, memory] = with else {
+        return Err(Error::internal("the keeper hands over the mount and what is remembered of it"));
+    };
+    let own = |fd: &OwnedFd| fd.try_clone().map_err(|e| fault::error(e, "take over", "the mount"));
+    let (device, remembered) = (own(device)?, Arc::new(Remembered::of(own(memory)?)?));
     let papers = Papers::read(&remembered)?;
-    let client = reach(context, place).await?;
+    let client = Client::connect(context.sys(), place).await?;
     let Papers { session, grant, credential } = papers;
     let before = credential.map_or(Ok(Caller::anyone()), |signed| client.verify(&signed))?;
     let calls = Arc::new(MountCalls::new(before, session, Some(remembered.clone())));
@@ -263,23 +305,11 @@ async fn next(context: &Context, place: &Place, taken: hand::Taken, with: Vec<Ow
     let call = Call { caller: calls.who().0, session, ..client.call_within(limits::RECLAIM_WITHIN) };
     let taken_up = steady.take_up(&call, &grant, remembered_locks(&remembered)).await?;
     let files = taken_up.into_iter().map(|(kept, (file, attr))| (kept, Opened { file, attr })).collect();
-    let hand::Taken { times, at, because } = taken;
+    let hand::Taken { times, at, because } = taken.clone();
     let told = TakenOver { times, at, because };
     let root = At::id(remembered.root());
     let mounter = Mounter::Taken(Taken { device, files, told });
     Ok(Beginning { steady, calls, remembered, root, mounter })
-}
-
-/// Connects to a node that may be about to come back. Whoever calls this has a deadline.
-async fn reach(context: &Context, place: &Place) -> Result<Client> {
-    loop {
-        match Client::connect(context.sys(), place).await {
-            Err(error) if error.kind() == ErrorKind::Unavailable => {
-                context.sys().sleep(limits::MOUNT_DEATH_REST).await;
-            }
-            outcome => return outcome,
-        }
-    }
 }
 
 /// Begins a session for a caller over a line that outlives its connection. Returns the user of this machine that the

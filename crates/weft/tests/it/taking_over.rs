@@ -77,7 +77,7 @@ impl Drop for Kept {
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
-        let _ = weft_sys::mounts::abort(&self.at);
+        let _ = weft_sys::mounts::Served::at(&self.at).map(weft_sys::mounts::Served::abort);
         let _ = Command::new("fusermount3").arg("-uzq").arg(&self.at).stderr(Stdio::null()).status();
     }
 }

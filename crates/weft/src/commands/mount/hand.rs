@@ -40,7 +40,7 @@ pub struct Begin {
 }
 
 /// Those that served before.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// How many they were.
     pub times: u64,

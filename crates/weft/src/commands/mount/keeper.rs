@@ -25,9 +25,10 @@ use tokio::io::Interest;
 use tokio::net::UnixDatagram;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use weft_core::{Clock, Error, ErrorKind, Result, limits};
-use weft_sys::{fault, handing, mounts, process};
+use weft_sys::mounts::Served;
+use weft_sys::{fault, handing, process};
 
-use super::{forget_log, hand};
+use super::{MountArgs, forget_log, hand};
 use crate::context::Context;
 use crate::output::note;
 use crate::service;
@@ -35,8 +36,9 @@ use crate::service;
 /// The code that a process ends with whose main thread panicked.
 const PANICKED: i32 = 101;
 
-/// Serves a mount by processes one after the other. `by_helper` says that who mounts is at the other end of standard input.
-pub fn run(context: &Context, dir: &Path, by_helper: bool) -> Result<ExitCode> {
+/// Serves a mount by processes one after the other.
+pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
+    let (line, dir, by_helper) = (args.line(context)?, &*args.dir, args.by_helper);
     // Where a helper mounts, nobody looks before something is mounted: it has looked.
     let dir = if by_helper { Ok(dir.to_owned()) } else { dir.canonicalize() };
     let dir = &*dir.map_err(|e| fault::error(e, "mount at", "the directory"))?;
@@ -52,9 +54,11 @@ pub fn run(context: &Context, dir: &Path, by_helper: bool) -> Result<ExitCode> {
         Keeper {
             context,
             dir,
+            line,
             helper,
             signals,
             kept: None,
+            served: None,
             deaths: Deaths::default(),
             lingering: Vec::new(),
             is_ending: false,
@@ -67,11 +71,15 @@ pub fn run(context: &Context, dir: &Path, by_helper: bool) -> Result<ExitCode> {
 struct Keeper<'a> {
     context: &'a Context,
     dir: &'a Path,
+    /// The arguments of a process that serves.
+    line: Vec<OsString>,
     /// Who mounts, until somebody has asked.
     helper: Option<OwnedFd>,
     signals: Signals,
     /// The kernel's end, and what is remembered; none before the mount stands, or where it cannot be taken over.
     kept: Option<[OwnedFd; 2]>,
+    /// As what the kernel knows the mount, wherever it is by now.
+    served: Option<Served>,
     deaths: Deaths,
     /// Processes that died and of which a thread waits in the kernel for what the next one does.
     lingering: Vec<Child>,
@@ -112,9 +120,15 @@ struct Deaths {
 
 impl Keeper<'_> {
     async fn keep(mut self) -> Result<ExitCode> {
-        let mut taken = None;
+        let mut taken: Option<hand::Taken> = None;
         loop {
-            let ended = self.serve(taken.take()).await?;
+            let ended = match self.serve(taken.clone()).await {
+                Ok(ended) => ended,
+                Err(error) => {
+                    self.without_another(error).await?;
+                    continue;
+                }
+            };
             let (next, how) = (self.next(&ended), how(ended.status));
             match next {
                 Next::End(code) => {
@@ -125,6 +139,7 @@ impl Keeper<'_> {
                     }
                     return Ok(ExitCode::from(code));
                 }
+                Next::GiveUp(_) if self.is_ending => return self.end_unserved(),
                 Next::GiveUp(why) => {
                     self.abort();
                     let error = Error::new(ErrorKind::Unavailable, format!("its process {how}, and {why}"));
@@ -136,11 +151,38 @@ impl Keeper<'_> {
                     let at = self.context.sys().now();
                     taken = Some(hand::Taken { times: self.deaths.times, at, because: how });
                     if !self.rest(rest).await {
-                        return super::take_away(self.dir, true).map(|()| ExitCode::SUCCESS);
+                        return self.end_unserved();
                     }
                 }
             }
         }
+    }
+
+    /// No process could be started, for want of memory, say. Rests, or fails with that if there is nothing to go on with, or it
+    /// was so often enough.
+    async fn without_another(&mut self, error: Error) -> Result<()> {
+        if self.kept.is_none() {
+            return Err(error);
+        }
+        match self.deaths.rest() {
+            Some(rest) if self.rest(rest.max(limits::MOUNT_DEATH_REST)).await => {
+                note!("no other process takes the mount over yet: {error}");
+                Ok(())
+            }
+            _ => {
+                self.abort();
+                Err(error)
+            }
+        }
+    }
+
+    /// Ends a mount that nobody serves just now.
+    fn end_unserved(&self) -> Result<ExitCode> {
+        if self.served.is_some() && Served::at(self.dir) == self.served {
+            super::take_away(self.dir, true)?;
+        }
+        self.abort();
+        Ok(ExitCode::SUCCESS)
     }
 
     fn next(&mut self, ended: &Ended) -> Next {
@@ -161,7 +203,8 @@ impl Keeper<'_> {
     /// us, they fail once that has gone.
     fn abort(&self) {
         if self.kept.is_some()
-            && let Err(error) = mounts::abort(self.dir)
+            && let Some(served) = self.served
+            && let Err(error) = served.abort()
         {
             tracing::debug!(%error, "the mount ends with the last process that has it open");
         }
@@ -246,6 +289,7 @@ impl Keeper<'_> {
                 [] => return false,
                 hand::STANDS => {
                     stood_since.get_or_insert_with(Instant::now);
+                    self.served = self.served.or_else(|| Served::at(self.dir));
                     if let Ok(kept) = <[OwnedFd; 2]>::try_from(with) {
                         self.kept = Some(kept);
                     }
@@ -264,21 +308,11 @@ impl Keeper<'_> {
     fn command(&self, theirs: OwnedFd) -> Command {
         // Not its path, where a newer program may lie, or none.
         let mut command = Command::new("/proc/self/exe");
-        let args = std::env::args_os().skip(1).filter(|arg| arg != "--by-helper" && arg != "--daemon");
-        let (before, after): (Vec<OsString>, Vec<_>) = split_at_end_of_options(args);
-        command.arg0("weft").args(before).arg("--by-keeper").args(after).stdin(Stdio::from(theirs));
+        command.arg0("weft").args(&self.line).stdin(Stdio::from(theirs));
         // What is told a service manager, this process tells: it knows no other.
         command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
         command
     }
-}
-
-/// Splits arguments where `--` says that no options follow.
-fn split_at_end_of_options(args: impl Iterator<Item = OsString>) -> (Vec<OsString>, Vec<OsString>) {
-    let args: Vec<OsString> = args.collect();
-    let end = args.iter().position(|arg| arg == "--").unwrap_or(args.len());
-    let after = args[end..].to_vec();
-    (args[..end].to_vec(), after)
 }
 
 impl Deaths {
@@ -295,14 +329,18 @@ impl Deaths {
         if !is_kept {
             return Next::GiveUp("nobody can go on with it");
         }
-        let served_well = stood.is_some_and(|stood| stood >= limits::MOUNT_SERVED_WELL);
-        self.in_a_row = if served_well { 1 } else { self.in_a_row + 1 };
         self.times += 1;
-        if self.in_a_row > limits::MOUNT_DEATHS_MAX {
-            return Next::GiveUp("so did those before it");
+        if stood.is_some_and(|stood| stood >= limits::MOUNT_SERVED_WELL) {
+            self.in_a_row = 0;
         }
+        self.rest().map_or(Next::GiveUp("so did those before it"), Next::Another)
+    }
+
+    /// Counts one that died or did not begin. Returns for how long to rest before the next; `None` after so many.
+    fn rest(&mut self) -> Option<Duration> {
+        self.in_a_row += 1;
         let doubled = self.in_a_row.checked_sub(2).map(|times| limits::MOUNT_DEATH_REST * 2_u32.pow(times));
-        Next::Another(doubled.unwrap_or_default())
+        (self.in_a_row <= limits::MOUNT_DEATHS_MAX).then(|| doubled.unwrap_or_default())
     }
 }
 
@@ -365,13 +403,5 @@ mod tests {
         ] {
             assert_eq!(Deaths::default().next(status, LONG, is_kept, is_ending), next, "{status}");
         }
-    }
-
-    #[test]
-    fn what_follows_the_options_stays_behind_them() {
-        let args = ["mount", "--read-only", "--", "/-x", "dir"].map(OsString::from);
-        let (before, after) = split_at_end_of_options(args.into_iter());
-        assert_eq!((before.len(), after.len()), (2, 3));
-        assert_eq!(split_at_end_of_options(std::iter::once("mount".into())).1.len(), 0);
     }
 }
