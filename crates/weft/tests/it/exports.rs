@@ -12,7 +12,8 @@ use rustix::net::sockopt;
 use rustix::process::Signal;
 use weft_conformance::run::{have, not_run};
 
-use crate::node::{Node, noise, signal, soon, wait};
+use crate::node::{Node, noise, soon, wait};
+use crate::taking_over::served_by;
 
 /// A node that shares a directory at `/data`, with a file and a directory in it.
 fn sharing() -> Node {
@@ -282,13 +283,15 @@ fn a_directory_that_does_not_answer_holds_up_nobody_else() {
     let mut line = String::new();
     let out = mount.stdout.take().expect("piped");
     std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    let serves = served_by(mount.id()).expect("it is served");
+    let tell = |signal| rustix::process::kill_process(serves, signal).expect("it is ours");
     let mut node = Node::start();
     node.allow("the shared directory does not answer");
     let far = at.canonicalize().expect("there").display().to_string();
     node.run(&["share", &far, "/far"]).ok();
     assert_eq!(node.run(&["cat", "/far/f"]).ok(), "far away");
     node.feed(&["cp", "-", "weft:/near"], b"near").ok();
-    signal(&mount, Signal::STOP);
+    tell(Signal::STOP);
     // More that wait than the node has threads for them.
     let mut waiting: Vec<Child> = Vec::new();
     for _ in 0..40 {
@@ -304,7 +307,7 @@ fn a_directory_that_does_not_answer_holds_up_nobody_else() {
         assert!(begun.elapsed() < Duration::from_secs(20), "what is near is served meanwhile");
     }
     node.run(&["cat", "/far/f"]).fails(4, &["error:", "does not answer"]);
-    signal(&mount, Signal::CONT);
+    tell(Signal::CONT);
     for mut cat in waiting {
         wait(&mut cat);
     }
