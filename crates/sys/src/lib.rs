@@ -37,6 +37,7 @@ pub mod fault;
 pub mod folder;
 pub mod handing;
 pub mod local;
+mod mapped;
 pub mod memory;
 pub mod mounts;
 pub mod net;

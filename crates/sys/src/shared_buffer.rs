@@ -9,54 +9,32 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::BorrowedFd;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
+
+use crate::mapped::{self, Mapped};
 
 /// What a file of such memory is sealed against.
 const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::FUTURE_WRITE);
 
 /// Zeros at first, of this process alone to write.
-pub struct SharedBuffer {
-    at: NonNull<u8>,
-    length: usize,
-    file: OwnedFd,
-}
-
-// SAFETY: it owns its mapping as a boxed slice does its memory; nothing of it belongs to a thread.
-#[expect(unsafe_code, reason = "a mapping is a pointer")]
-unsafe impl Send for SharedBuffer {}
-// SAFETY: through a shared reference it can only be read.
-#[expect(unsafe_code, reason = "a mapping is a pointer")]
-unsafe impl Sync for SharedBuffer {}
+pub struct SharedBuffer(Mapped);
 
 impl SharedBuffer {
     /// Makes one of `length` bytes, at least 1.
     pub fn new(length: usize) -> io::Result<Self> {
-        let file = memfd_create("weft", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&file, length as u64)?;
-        let at = map(file.as_fd(), length)?;
-        let buffer = Self { at, length, file };
+        let mapped = Mapped::of(mapped::memory(length as u64)?, length)?;
         // After that nobody can map it to write any more, by whatever descriptor.
-        fcntl_add_seals(&buffer.file, SEALS)?;
-        Ok(buffer)
+        fcntl_add_seals(mapped.descriptor(), SEALS)?;
+        Ok(Self(mapped))
     }
 
     /// Returns the file, for the process that it is lent to.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.descriptor()
     }
-}
-
-#[expect(unsafe_code, reason = "mapped memory is to be had in no other way")]
-fn map(file: BorrowedFd<'_>, length: usize) -> io::Result<NonNull<u8>> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses a place where nothing is.
-    let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
-    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("nothing was mapped"))
 }
 
 impl Deref for SharedBuffer {
@@ -66,7 +44,7 @@ impl Deref for SharedBuffer {
     fn deref(&self) -> &[u8] {
         // SAFETY: the mapping has this length until it is dropped, no file shrinks below it, and nobody writes there but
         // who has this buffer for himself.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.length) }
+        unsafe { std::slice::from_raw_parts(self.0.at().as_ptr(), self.0.length()) }
     }
 }
 
@@ -74,16 +52,7 @@ impl DerefMut for SharedBuffer {
     #[expect(unsafe_code, reason = "a mapping is a pointer")]
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above; other processes read the file, never a reference to this memory.
-        unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), self.length) }
-    }
-}
-
-impl Drop for SharedBuffer {
-    #[expect(unsafe_code, reason = "a mapping is a pointer")]
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no reference into it outlives the buffer. That it is there says
-        // that it can be unmapped.
-        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.length) };
+        unsafe { std::slice::from_raw_parts_mut(self.0.at().as_ptr(), self.0.length()) }
     }
 }
 
@@ -96,6 +65,11 @@ pub fn is_lent_memory(file: BorrowedFd<'_>, length: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+    use rustix::mm::{MapFlags, ProtFlags};
+
     use super::*;
 
     #[test]

@@ -10,12 +10,12 @@
 
 use std::io;
 use std::ops::Deref;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU64;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags};
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat};
+
+use crate::mapped::{self, Mapped};
 
 /// Bytes of one number.
 const WORD_BYTES: usize = size_of::<u64>();
@@ -23,25 +23,13 @@ const WORD_BYTES: usize = size_of::<u64>();
 const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW);
 
 /// Zeros at first.
-pub struct SharedWords {
-    at: NonNull<AtomicU64>,
-    words: usize,
-    file: OwnedFd,
-}
-
-// SAFETY: it owns its mapping as a boxed slice does its memory; nothing of it belongs to a thread.
-#[expect(unsafe_code, reason = "a mapping is a pointer")]
-unsafe impl Send for SharedWords {}
-// SAFETY: what can be reached through it are atomics.
-#[expect(unsafe_code, reason = "a mapping is a pointer")]
-unsafe impl Sync for SharedWords {}
+pub struct SharedWords(Mapped);
 
 impl SharedWords {
     /// Makes so many, at least 1.
     pub fn new(words: usize) -> io::Result<Self> {
-        let file = memfd_create("weft", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         let bytes = words.checked_mul(WORD_BYTES).and_then(|bytes| u64::try_from(bytes).ok());
-        ftruncate(&file, bytes.ok_or_else(|| io::Error::other("more than can be counted"))?)?;
+        let file = mapped::memory(bytes.ok_or_else(|| io::Error::other("more than can be counted"))?)?;
         fcntl_add_seals(&file, SEALS)?;
         Self::of(file)
     }
@@ -55,25 +43,16 @@ impl SharedWords {
         if !seals.contains(SEALS) || words == 0 {
             return Err(not_ours());
         }
-        let at = map(file.as_fd(), words * WORD_BYTES)?;
-        Ok(Self { at, words, file })
+        let mapped = Mapped::of(file, words * WORD_BYTES)?;
+        // In a dump there would be secrets as well.
+        mapped.leave_out_of_dumps()?;
+        Ok(Self(mapped))
     }
 
     /// Returns the file, for the process that goes on with it.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.0.descriptor()
     }
-}
-
-#[expect(unsafe_code, reason = "mapped memory is to be had in no other way")]
-fn map(file: BorrowedFd<'_>, length: usize) -> io::Result<NonNull<AtomicU64>> {
-    let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: the kernel chooses a place where nothing is, at the beginning of a page.
-    let at = unsafe { rustix::mm::mmap(std::ptr::null_mut(), length, access, MapFlags::SHARED, file, 0) }?;
-    // In a dump there would be secrets, and to read what was never written makes it real memory.
-    // SAFETY: it is what was just mapped, of which nothing changes.
-    unsafe { rustix::mm::madvise(at, length, Advice::LinuxDontDump) }?;
-    NonNull::new(at.cast()).ok_or_else(|| io::Error::other("nothing was mapped"))
 }
 
 impl Deref for SharedWords {
@@ -81,24 +60,17 @@ impl Deref for SharedWords {
 
     #[expect(unsafe_code, reason = "a mapping is a pointer")]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping has this length until it is dropped, and the file has it for ever; whoever else has it mapped
-        // reaches it as atomics too.
-        unsafe { std::slice::from_raw_parts(self.at.as_ptr(), self.words) }
-    }
-}
-
-impl Drop for SharedWords {
-    #[expect(unsafe_code, reason = "a mapping is a pointer")]
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and no reference into it outlives it. That it is there says that it can be
-        // unmapped.
-        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.words * WORD_BYTES) };
+        // SAFETY: the mapping begins at a page and has this length until it is dropped, and the file has it for ever; whoever
+        // else has it mapped reaches it as atomics too.
+        unsafe { std::slice::from_raw_parts(self.0.at().as_ptr().cast(), self.0.length() / WORD_BYTES) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::Ordering;
+
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use super::*;
 

@@ -129,7 +129,7 @@ impl FileSystem for Steady {
     }
 
     async fn open(&self, call: &Call, at: &At, how: &OpenHow) -> Result<Opened> {
-        // The node knows no mark for opening. To cut a file twice cuts what others wrote in
+        // Once the session is another, the node knows no mark of it. To cut a file twice cuts what others wrote in
         // between; to make one twice that must be new finds one's own in the way.
         let changes = how.truncate || how.make.as_ref().is_some_and(|make| make.exclusive);
         let repeat = if changes { Repeat::Never } else { Repeat::Safe };

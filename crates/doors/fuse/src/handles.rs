@@ -65,7 +65,6 @@ impl Handle {
     fn fields(&self, number: u64) -> Fields {
         let rights = u64::from(self.rights.bits()) | if self.past_cache { PAST_CACHE } else { 0 };
         let open = self.file.kept_as().unwrap_or(0);
-        // The seventh is for whom it was opened, where a mount is several users'.
         [number, self.node, rights, open, self.request, 0, self.told.load(Ordering::Relaxed), 0]
     }
 

@@ -55,7 +55,6 @@ mod signals;
 mod takeover;
 mod watch;
 
-use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -191,7 +190,7 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, mounter, name, root, remembered, own, others, clock, patience } =
+    let MountSettings { mountpoint, mut mounter, name, root, remembered, own, others, clock, patience } =
         settings;
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*own.calls, &*clock, patience, TraceId(0));
@@ -201,23 +200,20 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     }
     let shared = others.is_some();
     let wanted = wanted(&own.fs.supports(walked.attr.id.volume()), shared);
-    let (device, agreed, files, taken) = match mounter {
-        Mounter::Taken(Taken { device, files, told }) => {
-            (Device::of(device, mountpoint), remembered.head(Head::Agreed), files, Some(told))
-        }
-        mounter => {
-            let mounted = tokio::task::spawn_blocking(move || {
-                let device = Device::mount(&mountpoint, &name, mounter, shared)?;
-                match agree(&device, wanted) {
-                    Ok(agreed) => Ok((device, agreed)),
-                    Err(error) => device.unmount(true).and(Err(error)),
-                }
-            });
-            let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
-            let (device, agreed) = mounted?;
-            (device, agreed, HashMap::new(), None)
-        }
+    let before = match &mut mounter {
+        Mounter::Taken(taken) => Some((std::mem::take(&mut taken.files), taken.told.clone())),
+        Mounter::Fusermount(_) | Mounter::Helper(_) => None,
     };
+    let agreed_before = before.is_some().then(|| remembered.head(Head::Agreed));
+    let mounted = tokio::task::spawn_blocking(move || {
+        let device = Device::mount(&mountpoint, &name, mounter, shared)?;
+        match agreed_before.map_or_else(|| agree(&device, wanted), Ok) {
+            Ok(agreed) => Ok((device, agreed)),
+            Err(error) => device.unmount(true).and(Err(error)),
+        }
+    });
+    let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
+    let ((device, agreed), (files, taken)) = (mounted?, before.unzip());
     remembered.set(Head::Agreed, agreed);
     let is_taken = taken.is_some();
     let mut mounted = Mounted::new(device, (agreed, remembered, taken), &walked.attr, clock, patience);
@@ -233,7 +229,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     }
     let mounted = Arc::new(mounted);
     let (end, ended) = signal::channel(false);
-    let doors = Doors::new(mounted.clone(), (own, &files), anyone, &ended)?;
+    let doors = Doors::new(mounted.clone(), (own, &files.unwrap_or_default()), anyone, &ended)?;
     let unsure = if is_taken { mounted.take_over()? } else { Vec::new() };
     mounted.remembered.set(Head::Stands, 1);
     Session::start(doors.clone(), tokio::runtime::Handle::current(), end)

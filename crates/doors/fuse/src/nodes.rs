@@ -358,4 +358,4 @@ fn without_names(attr: &Attr) -> Attr {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -126,7 +126,7 @@ async fn put(client: &Client, args: &LoginArgs, signed: &Signed) -> Result<Put> 
         return Ok(Put::Printed);
     }
     let Some(dir) = &args.mount else { return credential::keep(client.domain(), signed).map(Put::Kept) };
-    let (_, uid) = handing::log_in(dir, client.domain(), signed)
+    let uid = handing::log_in(dir, client.domain(), signed)
         .await
         .map_err(|e| e.op("log in at").about(dir.display()))?;
     Ok(Put::HandedOver { dir: dir.clone(), uid })

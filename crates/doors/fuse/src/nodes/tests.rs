@@ -3,7 +3,7 @@ use weft_core::{CallerId, Time, VolumeId};
 
 use super::*;
 
-fn attr(serial: u64, change: u64, version: u128) -> Attr {
+pub(crate) fn attr(serial: u64, change: u64, version: u128) -> Attr {
     Attr {
         id: FileId::new(VolumeId(0), serial, 0),
         kind: Kind::File,

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 use weft_conformance::file_system::site::Dice;
-use weft_core::attr::{Attr, Kind, Version};
-use weft_core::{CallerId, ContainerId, Time, VolumeId};
+use weft_core::attr::Attr;
+use weft_core::{ContainerId, VolumeId};
 
 use super::*;
 use crate::abi::ROOT_NODE;
@@ -19,23 +19,8 @@ fn file(serial: u64) -> FileId {
 }
 
 fn attr(serial: u64) -> Attr {
-    Attr {
-        id: file(serial),
-        kind: Kind::File,
-        mode: 0o644,
-        links: 1,
-        owner: CallerId(1),
-        group: CallerId(1),
-        size: 0,
-        used: 0,
-        atime: Time::EPOCH,
-        mtime: Time::EPOCH,
-        ctime: Time::EPOCH,
-        btime: Time::EPOCH,
-        version: Version(1),
-        change: 1,
-        container: ContainerId::new(VolumeId(3), 1),
-    }
+    let id = file(serial);
+    Attr { id, container: ContainerId::new(id.volume(), 1), ..crate::nodes::tests::attr(serial, 1, 1) }
 }
 
 fn fresh() -> Arc<Remembered> {

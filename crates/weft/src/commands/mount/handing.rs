@@ -30,11 +30,11 @@ pub enum Said {
     Logout,
 }
 
-/// Hands a credential of a domain over to the shared mount that a path lies in. Returns as whom the mount knows this process's user
-/// now, and the uid that serves the mount, which can use the credential as well.
+/// Hands a credential of a domain over to the shared mount that a path lies in. Returns the uid that serves the mount,
+/// which can use the credential as well.
 ///
 /// `Unsupported` if the mount is not shared, `Conflict` if it is of another domain, and as its process has it.
-pub async fn log_in(dir: &Path, domain: DomainId, credential: &Signed) -> Result<(String, u32)> {
+pub async fn log_in(dir: &Path, domain: DomainId, credential: &Signed) -> Result<u32> {
     say(dir, Some(domain), &Said::Login(Secret::new(credential.to_token()))).await
 }
 
@@ -43,13 +43,13 @@ pub async fn log_out(dir: &Path) -> Result<()> {
     say(dir, None, &Said::Logout).await.map(drop)
 }
 
-async fn say(dir: &Path, domain: Option<DomainId>, said: &Said) -> Result<(String, u32)> {
+async fn say(dir: &Path, domain: Option<DomainId>, said: &Said) -> Result<u32> {
     let talk = async {
         let (mut socket, uid) = reach(dir, domain).await?;
         let failed = |e| fault::error(e, "speak to", "the mount's process");
         socket.write_all(written(said).as_bytes()).await.map_err(failed)?;
         let answer = read_line(&mut socket).await?;
-        read_answer(&answer).map(|name| (name, uid))
+        read_answer(&answer).map(|_| uid)
     };
     let late = |_| Error::new(ErrorKind::Deadline, "the mount's process does not answer");
     tokio::time::timeout(limits::MOUNT_LOGIN_WITHIN, talk).await.map_err(late)?
