@@ -47,6 +47,11 @@ impl Inner {
             state.written_at = self.clock().tick();
         }
         self.writing_table().insert(live.id, live.clone());
+        // Who removed it since its record was looked at may have been here before.
+        if live.state().removed {
+            self.writing_table().remove(&live.id);
+            return Err(absent(live.id));
+        }
         self.wake_all();
         Ok(())
     }

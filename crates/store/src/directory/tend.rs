@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use weft_core::{Result, Tick, limits};
+use weft_core::{ErrorKind, Result, Tick, limits};
 
 use super::Inner;
 use super::live::{Live, Phase, State};
@@ -150,8 +150,14 @@ impl Inner {
         };
         if rests_at > self.clock().tick() {
             due.at(rests_at);
-        } else if !self.seal(live).await? {
-            due.at(self.clock().tick().plus(limits::STORE_SEAL_IDLE));
+            return Ok(());
+        }
+        match self.seal(live).await {
+            Ok(true) => {}
+            Ok(false) => due.at(self.clock().tick().plus(limits::STORE_SEAL_IDLE)),
+            // Its record is gone, and whoever removes it is about to say so here.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
