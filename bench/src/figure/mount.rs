@@ -35,6 +35,8 @@ enum Peer {
     Passthrough,
     Bindfs,
     Rclone,
+    Mergerfs,
+    Sshfs,
     /// The directory itself, without a mount.
     Bare,
 }
@@ -45,9 +47,19 @@ impl Peer {
             Self::Passthrough => "passthrough_hp",
             Self::Bindfs => "bindfs",
             Self::Rclone => "rclone",
+            Self::Mergerfs => "mergerfs",
+            Self::Sshfs => "sshfs",
             Self::Bare => "bare",
         }
     }
+}
+
+/// What people would take instead.
+const CHOICES: [Peer; 4] = [Peer::Bindfs, Peer::Mergerfs, Peer::Rclone, Peer::Sshfs];
+
+/// Returns all that files are made and walked beside: what FUSE can do, the choices, the directory itself.
+fn all() -> Vec<Peer> {
+    [&[Peer::Passthrough][..], &CHOICES, &[Peer::Bare]].concat()
 }
 
 /// A directory to work in.
@@ -88,6 +100,8 @@ impl Scene {
             Peer::Passthrough => mounts::passthrough(&shown, at)?,
             Peer::Bindfs => mounts::bindfs(&shown, at)?,
             Peer::Rclone => mounts::rclone(&shown, at, &self.place.folder("rclone-cache")?)?,
+            Peer::Mergerfs => mounts::mergerfs(&shown, at)?,
+            Peer::Sshfs => mounts::sshfs(&shown, at, self.place.path())?,
             Peer::Bare => return Ok(Side::Bare(shown)),
         }))
     }
@@ -115,6 +129,7 @@ impl Scene {
             let name = format!("{name}.{}", peer.name());
             let Some(side) = report.peer(&name, self.peer(*peer))? else { continue };
             prepare(side.at())?;
+            let work = |at: &Path| work(at).map_err(|error| format!("at {}: {error}", at.display()).into());
             let sides = alternate(size.rounds(), || work(self.ours.at()), || work(side.at()))?;
             report.compare(&name, unit, Better::More, peer.name(), &sides);
         }
@@ -132,7 +147,7 @@ pub fn read(report: &mut Report, size: Size) -> Result<()> {
         if file.exists() { Ok(()) } else { fill(&file, bytes) }
     };
     let whole = |dir: &Path| read_whole(&dir.join("large"), bytes);
-    let peers = [Peer::Passthrough, Peer::Bindfs, Peer::Rclone];
+    let peers = [&[Peer::Passthrough][..], &CHOICES].concat();
     scene.compare(report, size, ("mount.read", "MB/s"), &peers, prepare, whole)?;
     let count = size.pick(100, 200_000, 200_000);
     let random = |dir: &Path| read_anywhere(&dir.join("large"), bytes, count);
@@ -150,23 +165,21 @@ pub fn read(report: &mut Report, size: Size) -> Result<()> {
 pub fn write(report: &mut Report, size: Size) -> Result<()> {
     let bytes = size.pick(8 << 20, 1 << 30, 1 << 30);
     let scene = Scene::new()?;
-    let peers = [Peer::Passthrough, Peer::Bindfs, Peer::Rclone, Peer::Bare];
     let work = |dir: &Path| write_whole(&dir.join(scene.fresh()), bytes);
-    scene.compare(report, size, ("mount.write", "MB/s"), &peers, |_| Ok(()), work)
+    scene.compare(report, size, ("mount.write", "MB/s"), &all(), |_| Ok(()), work)
 }
 
 /// `mount.create` and `mount.stat`: empty files made in one directory, and looked at again.
 pub fn names(report: &mut Report, size: Size) -> Result<()> {
     let count = size.pick(100, 5_000, 5_000);
     let scene = Scene::new()?;
-    let peers = [Peer::Passthrough, Peer::Bindfs, Peer::Rclone, Peer::Bare];
     let create = |dir: &Path| {
         let target = dir.join(scene.fresh());
         let rate = create(&target, count)?;
         fs::remove_dir_all(&target)?;
         Ok(rate)
     };
-    scene.compare(report, size, ("mount.create", "files/s"), &peers, |_| Ok(()), create)?;
+    scene.compare(report, size, ("mount.create", "files/s"), &all(), |_| Ok(()), create)?;
     let looks = size.pick(1_000, 200_000, 200_000);
     let prepare = |dir: &Path| -> Result<()> {
         if dir.join("looked-at").exists() {
@@ -194,8 +207,7 @@ pub fn tree(report: &mut Report, size: Size) -> Result<()> {
         fs::remove_dir_all(&target)?;
         Ok(count as f64 / taken)
     };
-    let peers = [Peer::Passthrough, Peer::Bindfs, Peer::Rclone, Peer::Bare];
-    scene.compare(report, size, ("mount.untar", "files/s"), &peers, |_| Ok(()), untar)?;
+    scene.compare(report, size, ("mount.untar", "files/s"), &all(), |_| Ok(()), untar)?;
     let prepare = |dir: &Path| -> Result<()> {
         let target = dir.join("walked");
         if target.exists() {
@@ -209,7 +221,7 @@ pub fn tree(report: &mut Report, size: Size) -> Result<()> {
         run(Command::new("find").arg(dir.join("walked")).args(["-printf", "%s %t\\n"]))?;
         Ok(count as f64 / begun.elapsed().as_secs_f64())
     };
-    scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, find)
+    scene.compare(report, size, ("mount.find", "files/s"), &all(), prepare, find)
 }
 
 /// `mount.clone`: this repository cloned by git, from this machine's disk.

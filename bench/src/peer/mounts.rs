@@ -54,6 +54,28 @@ pub fn rclone(source: &Path, at: PathBuf, cache: &Path) -> Result<Mounted> {
     Mounted::start(command, at)
 }
 
+/// Shows `source` through mergerfs, with its own defaults.
+pub fn mergerfs(source: &Path, at: PathBuf) -> Result<Mounted> {
+    let mut command = Command::new(machine::program("mergerfs", "mergerfs")?);
+    command.arg("-f").arg(source).arg(&at);
+    Mounted::start(command, at)
+}
+
+/// Shows `source` through sshfs and OpenSSH's file server, which speak through a pipe: no encryption, no network.
+pub fn sshfs(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
+    const SERVER: &str = "/usr/lib/openssh/sftp-server";
+    if !Path::new(SERVER).is_file() {
+        return Err(Missing(format!("{SERVER} is missing: apt-get install openssh-sftp-server")).into());
+    }
+    let connect = place.join("sftp");
+    std::fs::write(&connect, format!("#!/bin/sh\nexec {SERVER}\n"))?;
+    std::fs::set_permissions(&connect, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut command = Command::new(machine::program("sshfs", "sshfs")?);
+    command.args(["-f", "-o", &format!("ssh_command={}", connect.display())]);
+    command.arg(format!("here:{}", source.display())).arg(&at);
+    Mounted::start(command, at)
+}
+
 impl Mounted {
     fn start(mut command: Command, at: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&at)?;
