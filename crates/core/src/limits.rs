@@ -188,6 +188,8 @@ pub const UPKEEP_WITHIN: Duration = Duration::from_secs(24 * 3600);
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after an applied change it is on disk at the latest (request-form law 13).
 pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
+/// How long the flushes rest that are made because somebody waits to be told of changes.
+pub const WATCHED_FLUSH_REST: Duration = Duration::from_millis(10);
 
 /// Transfers under way on one node; the next is `Busy`.
 pub const TRANSFERS_MAX: usize = 65_536;

@@ -34,6 +34,7 @@
 
 mod act;
 mod attributes;
+mod behind;
 mod below;
 mod bytes;
 mod check;
@@ -207,6 +208,8 @@ struct Volume {
     ties: AtomicU64,
     /// Sessions that took locks, before the last restart or since.
     lockers: locks_kept::Lockers,
+    /// Wakes the worker that flushes what somebody waits to be told of.
+    to_flush: Notify,
     /// Wakes the worker that moves members, labels and garbage.
     to_tidy: Notify,
     /// What that worker failed at.
@@ -238,8 +241,9 @@ impl Managed {
         let space = Space::open(config.engine.clone(), config.space, &SCHEMA).await?;
         let volume = Volume::assemble(config, space)?;
         volume.mend_after_crash().await?;
-        let work = Background(vec![volume.clone().follow_feed()?, volume.clone().tidy_behind()]);
-        Ok(Self { volume, _work: Arc::new(work) })
+        let work =
+            [volume.clone().follow_feed()?, volume.clone().flush_behind(), volume.clone().tidy_behind()];
+        Ok(Self { volume, _work: Arc::new(Background(work.into())) })
     }
 }
 
@@ -345,6 +349,7 @@ impl Volume {
             surveying: tokio::sync::Mutex::default(),
             ties: AtomicU64::new(0),
             lockers,
+            to_flush: Notify::new(),
             to_tidy: Notify::new(),
             stuck: left::Stuck::default(),
         }))
@@ -397,20 +402,9 @@ impl Volume {
         });
         let value = write.await?.0;
         if ack == Ack::Applied && self.feed.is_awaited() {
-            self.flush_behind();
+            self.to_flush.notify_one();
         }
         Ok(value)
-    }
-
-    /// Brings what was committed to disk while nobody waits for it: changes are told
-    /// once they are durable, and somebody waits to be told.
-    fn flush_behind(self: &Arc<Self>) {
-        let volume = self.clone();
-        drop(self.sys.spawn(async move {
-            if let Err(error) = volume.space.flush().await {
-                tracing::warn!(%error, "watchers are told later");
-            }
-        }));
     }
 
     /// Runs work to its end even if whoever waits for it goes away.

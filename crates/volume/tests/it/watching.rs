@@ -1,11 +1,13 @@
 //! Laws of watches on a machine that is not well.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use weft_conformance::file_system::site::*;
-use weft_core::form::ChangeSeq;
-use weft_core::limits::KV_NOTES_RETRY;
-use weft_sys::{SimDisk, simulate};
+use weft_core::attr::SetAttr;
+use weft_core::form::{Ack, Call, ChangeSeq, New};
+use weft_core::limits::{KV_NOTES_RETRY, WATCHED_FLUSH_REST};
+use weft_sys::{FlushSite, SimDisk, simulate};
 
 use super::crash::volume_on;
 
@@ -25,5 +27,50 @@ fn a_watch_tells_what_happens_after_changes_could_not_be_read_for_a_while() {
         sys.sleep(KV_NOTES_RETRY * 3).await;
         let changes = site.fs.watch(&site.call(), &at(""), told).await.works().changes;
         assert!(changes.iter().any(|change| change.file == id), "{changes:?}");
+    });
+}
+
+#[test]
+fn one_change_is_told_at_once_and_many_are_told_with_few_flushes() {
+    const MANY: u32 = 100;
+    simulate(2, |sys| async move {
+        let disk = SimDisk::new();
+        let (volume, _) = volume_on(&sys, &disk, 1, true).await;
+        let site = Site::of(&volume);
+        let flushes = || disk.counts().flushes.get(&FlushSite::KvLogAppend).copied().unwrap_or(0);
+        let make = async |name: String| {
+            let call = Call { ack: Ack::Applied, ..site.call() };
+            site.fs.make(&call, &at(&name), New::File { verifier: None }, &SetAttr::default()).await.works();
+        };
+        let mut told = site.fs.watch(&site.call(), &at(""), ChangeSeq(0)).await.works().next;
+        let (watching, call) = (site.fs.clone(), site.call());
+        let mut since = told;
+        // Somebody always waits to be told.
+        let watcher = sys.spawn(async move {
+            loop {
+                since = watching.watch(&call, &at(""), since).await.works().next;
+            }
+        });
+        sys.sleep(Duration::from_secs(1)).await;
+        let begun = sys.clock().tick();
+        make("alone".into()).await;
+        let seen = site.fs.watch(&site.call(), &at(""), told).await.works();
+        told = seen.next;
+        assert!(sys.clock().tick().since(begun) < WATCHED_FLUSH_REST, "it waits for no rest");
+        sys.sleep(Duration::from_secs(1)).await;
+        let before = flushes();
+        for n in 0..MANY {
+            make(format!("f{n}")).await;
+            sys.sleep(Duration::from_millis(1)).await;
+        }
+        let made = flushes() - before;
+        assert!((5..=MANY as u64 / 5).contains(&made), "{made} flushes");
+        sys.sleep(2 * WATCHED_FLUSH_REST).await;
+        let mut seen = 0;
+        while seen < MANY as usize {
+            let page = site.fs.watch(&site.call(), &at(""), told).await.works();
+            (seen, told) = (seen + page.changes.len(), page.next);
+        }
+        watcher.abort();
     });
 }
