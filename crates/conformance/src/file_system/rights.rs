@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_core::acl::{AclEntry, Condition, Modes, Network, Who};
-use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
+use weft_core::attr::{SetAttr, SetTime, TagEdit, TagMust, TagName};
 use weft_core::form::{
     At, BytesSource, Call, Cursor, Expect, FileSystem, Lock, LockKind, LockOwner, LockScope, PageMax, Range,
     Replace, Scope, StageHint, Wait, Want, Why, WriteAt,
@@ -301,6 +301,36 @@ pub async fn mode_bits_narrow_and_never_widen(subject: &dyn Subject) {
     mode(0o640).await;
     assert_eq!(reading_of(&site, &call, "f").await.fails(), ErrorKind::Denied, "others' bits count now");
     reading_of(&site, &site.call(), "f").await.works();
+}
+
+/// Where classes count, the mode is the owner's to change, and to say that a file was used now takes who may write it.
+pub async fn where_classes_count_the_mode_is_the_owners(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let user = site.user("alice");
+    site.file("f", b"bytes").await;
+    site.allow("f", &user, Rights::READING | Rights::WRITING).await;
+    let call = site.call_of(&user, 2);
+    let set = async |set: &SetAttr| site.fs.set(&call, &at("f"), set, &free()).await.map(|_| ());
+    let (open, shut) = (mode(0o666), mode(0o644));
+    let now = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+    let classes = async |modes| {
+        let edit = PolicyEdit { modes: Some(modes), ..PolicyEdit::default() };
+        site.fs.protect(&site.call(), &at("f"), Scope::Container, &edit).await.works();
+    };
+    set(&shut).await.works();
+    set(&now).await.works();
+    classes(Modes::Classes).await;
+    assert_eq!(set(&open).await.fails(), ErrorKind::NotPermitted);
+    assert_eq!(set(&now).await.fails(), ErrorKind::Denied, "others may not write it");
+    site.fs.set(&site.call(), &at("f"), &open, &free()).await.works();
+    set(&now).await.works();
+    assert_eq!(set(&shut).await.fails(), ErrorKind::NotPermitted);
+    classes(Modes::Owner).await;
+    set(&shut).await.works();
+}
+
+fn mode(mode: u16) -> SetAttr {
+    SetAttr { mode: Some(mode), ..SetAttr::default() }
 }
 
 /// A mode changed under an open file does not end the open; a later open is bound.

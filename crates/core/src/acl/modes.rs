@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Subject;
-use crate::attr::Kind;
+use crate::attr::{Kind, SetAttr, SetTime};
 use crate::id::CallerId;
 use crate::rights::Rights;
 
@@ -16,6 +16,22 @@ pub enum Modes {
     Owner,
     /// As POSIX does: owner's, group's or others' bits, by who the caller is.
     Classes,
+}
+
+impl Modes {
+    /// Returns whether a change of attributes is for the owner alone, and for who may change the ACL,
+    /// whatever rights others have.
+    pub fn leave_to_owner(self, set: &SetAttr) -> bool {
+        let sets_time = [set.atime, set.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))));
+        sets_time || (self == Self::Classes && set.mode.is_some())
+    }
+
+    /// Returns the rights that a change of attributes needs beyond those it needs anyway, of who is not the owner:
+    /// POSIX has those say that a file was used now who may write it (`utimensat`, "Errors").
+    pub fn need_of_others(self, set: &SetAttr) -> Rights {
+        let uses_now = [set.atime, set.mtime].contains(&Some(SetTime::Now));
+        if self == Self::Classes && uses_now { Rights::WRITE } else { Rights::NONE }
+    }
 }
 
 /// What of a file decides which of its mode bits speak of a caller.

@@ -61,11 +61,12 @@ impl Act<'_> {
                 return Err(not_yours());
             }
         }
-        let sets_time = [set.atime, set.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))));
-        if sets_time && !self.owns(id)? {
-            return Err(not_yours());
+        let modes = self.state.container(inode.container)?.modes;
+        let (is_owners, need) = (modes.leave_to_owner(set), modes.need_of_others(set));
+        if (!is_owners && need.is_empty()) || self.owns(id)? {
+            return Ok(());
         }
-        Ok(())
+        if is_owners { Err(not_yours()) } else { self.need(id, need).map(drop) }
     }
 
     /// Sets everything but the size.

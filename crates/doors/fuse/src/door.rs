@@ -25,9 +25,9 @@ use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::handles::Handles;
 use crate::marks;
-use crate::mounted::Mounted;
+use crate::mounted::{Ids, Mounted};
 use crate::remembered::Remembered;
-use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
+use crate::{Away, CallSource, LocalUser, doors};
 use lockers::Lockers;
 
 mod attributes;
@@ -142,6 +142,11 @@ impl Door {
     /// Returns which of the mount's doors it is.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Returns whose it is on this machine.
+    pub(crate) fn ids(&self) -> Ids {
+        Ids { uid: self.uid, gid: self.gid }
     }
 
     /// Returns the uid of this machine that it is for.
@@ -284,10 +289,10 @@ impl Door {
         }
     }
 
-    /// Returns the gid a group is shown as: the mount's own for the caller and for
-    /// every group it is in, since one user's mount has one group.
+    /// Returns the gid a group is shown as: the user's own for the caller and for every group it
+    /// is in, since they have one group here; that of another user of the mount for that one alone.
     fn shown_gid(&self, group: CallerId) -> u32 {
-        if self.calls.who().0.is_or_is_in(group) { self.gid } else { OVERFLOW_ID }
+        if self.calls.who().0.is_or_is_in(group) { self.gid } else { self.mounted.owners.gid(group) }
     }
 
     fn attr_out(&self, attr: &Attr) -> AttrOut {

@@ -109,7 +109,7 @@ impl Doors {
                 "who serves the mount is known by the credential it was mounted with",
             ));
         }
-        let (uid, owner) = (user.uid, user.calls.who().0.name().id());
+        let (uid, ids, caller) = (user.uid, user.ids(), user.calls.who().0.name().id());
         let (shut, shutting) = watch::channel(false);
         let before = {
             let mut admitted = others.write();
@@ -122,7 +122,7 @@ impl Doors {
         if let Some(before) = before {
             self.shut(before).await;
         }
-        self.mounted.owners.show(owner, uid);
+        self.mounted.owners.show(caller, ids);
         Ok(())
     }
 
@@ -175,7 +175,7 @@ impl Doors {
     async fn shut(&self, Open { door, shut }: Open) {
         let _ = shut.send(true);
         let (caller, _) = door.who();
-        self.mounted.owners.hide(caller.name().id(), door.uid());
+        self.mounted.owners.hide(caller.name().id(), door.ids());
         door.close_all().await;
     }
 

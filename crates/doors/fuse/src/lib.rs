@@ -79,7 +79,7 @@ use crate::abi::{IN_HEADER_BYTES, MAJOR, MINOR_MIN, init, opcode};
 use crate::buffers::Buffers;
 use crate::device::{Device, Received};
 use crate::doors::Doors;
-use crate::mounted::Mounted;
+use crate::mounted::{Ids, Mounted};
 use crate::remembered::Head;
 use crate::session::Session;
 
@@ -135,6 +135,12 @@ pub struct LocalUser {
     pub gid: u32,
     /// Since when the files' node is not reached; `None` while it is. Must not wait.
     pub away: Box<dyn Fn() -> Option<Away> + Send + Sync>,
+}
+
+impl LocalUser {
+    pub(crate) fn ids(&self) -> Ids {
+        Ids { uid: self.uid, gid: self.gid }
+    }
 }
 
 /// Who uses a mount beside the user who mounts.
@@ -225,7 +231,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     let (caller, _) = own.calls.who();
     // What anyone made, each of those who share it might have made.
     if !(shared && caller.is_anyone()) {
-        mounted.owners.show(caller.name().id(), own.uid);
+        mounted.owners.show(caller.name().id(), own.ids());
     }
     let mounted = Arc::new(mounted);
     let (end, ended) = signal::channel(false);

@@ -81,31 +81,68 @@ impl Mounted {
     }
 }
 
-/// Under which uids of this machine owners are shown: those who use the mount, the first of those who are one owner.
+/// By which ids of this machine callers are shown: those who use the mount, the first of those who are one caller.
 #[derive(Default)]
-pub(crate) struct Owners(RwLock<HashMap<CallerId, Vec<u32>>>);
+pub(crate) struct Owners(RwLock<HashMap<CallerId, Vec<Ids>>>);
+
+/// A user's ids on this machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ids {
+    pub uid: u32,
+    pub gid: u32,
+}
 
 impl Owners {
-    /// Has what a caller owns be shown under a uid, if it is not shown under another already.
-    pub(crate) fn show(&self, owner: CallerId, uid: u32) {
-        self.0.write().unwrap_or_else(PoisonError::into_inner).entry(owner).or_default().push(uid);
+    /// Has what is a caller's be shown as a user's, if it is not shown as another's already.
+    pub(crate) fn show(&self, caller: CallerId, ids: Ids) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).entry(caller).or_default().push(ids);
     }
 
-    /// Has it not be shown under that uid any more.
-    pub(crate) fn hide(&self, owner: CallerId, uid: u32) {
-        let mut owners = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let Some(uids) = owners.get_mut(&owner) else { return };
-        if let Some(place) = uids.iter().rposition(|shown| *shown == uid) {
-            uids.remove(place);
+    /// Has it not be shown as that user's any more.
+    pub(crate) fn hide(&self, caller: CallerId, ids: Ids) {
+        let mut callers = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let Some(users) = callers.get_mut(&caller) else { return };
+        if let Some(place) = users.iter().rposition(|shown| *shown == ids) {
+            users.remove(place);
         }
-        if uids.is_empty() {
-            owners.remove(&owner);
+        if users.is_empty() {
+            callers.remove(&caller);
         }
     }
 
     /// Returns the uid an owner is shown as (request-form law 17).
     pub(crate) fn uid(&self, owner: CallerId) -> u32 {
-        let owners = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        owners.get(&owner).and_then(|uids| uids.first()).copied().unwrap_or(OVERFLOW_ID)
+        self.ids(owner).map_or(OVERFLOW_ID, |ids| ids.uid)
+    }
+
+    /// Returns the gid that a caller's files are shown with where their group is the caller alone.
+    pub(crate) fn gid(&self, group: CallerId) -> u32 {
+        self.ids(group).map_or(OVERFLOW_ID, |ids| ids.gid)
+    }
+
+    /// Returns who uses the mount under a uid.
+    pub(crate) fn of_uid(&self, uid: u32) -> Option<CallerId> {
+        self.who(|ids| ids.uid == uid).next()
+    }
+
+    /// Returns who uses the mount under a gid: `None` if nobody does, or more than one.
+    pub(crate) fn of_gid(&self, gid: u32) -> Option<CallerId> {
+        let mut users = self.who(|ids| ids.gid == gid);
+        users.next().filter(|_| users.next().is_none())
+    }
+
+    fn ids(&self, caller: CallerId) -> Option<Ids> {
+        let callers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        callers.get(&caller).and_then(|users| users.first()).copied()
+    }
+
+    fn who(&self, mut is: impl FnMut(&Ids) -> bool) -> impl Iterator<Item = CallerId> {
+        let callers = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let found: Vec<_> = callers
+            .iter()
+            .filter(|(_, users)| users.iter().any(&mut is))
+            .map(|(caller, _)| *caller)
+            .collect();
+        found.into_iter()
     }
 }

@@ -3,7 +3,8 @@
 //! A user attribute is an extended attribute of the machine, in its namespace for users: others see it
 //! there, and it goes where the file goes.
 
-use weft_core::attr::{Attr, Changed, Kind, SetAttr, SetTime, TagEdit, TagMust, TagName};
+use weft_core::acl::Modes;
+use weft_core::attr::{Attr, Changed, Kind, SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard, Space, TagPage};
 use weft_core::{Error, ErrorKind, Result, Rights, limits};
 
@@ -38,8 +39,7 @@ impl View<'_> {
         {
             return Err(not_given());
         }
-        let sets_time = [set.atime, set.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))));
-        if sets_time && !self.owns(node) {
+        if Modes::Owner.leave_to_owner(set) && !self.owns(node) {
             return Err(Error::not_permitted("only the owner, or who may change the ACL, may do that"));
         }
         Ok(())

@@ -43,11 +43,12 @@ impl View<'_> {
                 return Err(not_yours());
             }
         }
-        let sets_time = [set.atime, set.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))));
-        if sets_time && !self.owns(node)? {
-            return Err(not_yours());
+        let modes = self.governing(inode.container)?.rules.modes;
+        let (is_owners, need) = (modes.leave_to_owner(set), modes.need_of_others(set));
+        if (!is_owners && need.is_empty()) || self.owns(node)? {
+            return Ok(());
         }
-        Ok(())
+        if is_owners { Err(not_yours()) } else { self.need(node, need) }
     }
 
     pub(super) fn tags(&self, at: &At, from: Option<&TagName>) -> Result<TagPage> {

@@ -34,6 +34,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "names of one file may lie under several policies: the path decides",
     ),
     ("mode_bits_narrow_and_never_widen", LIMITS),
+    ("where_classes_count_the_mode_is_the_owners", LIMITS),
     ("a_limit_on_bytes_refuses_growth", LIMITS),
     ("a_limit_on_bytes_counts_what_fills_holes", LIMITS),
     ("what_an_edit_does_not_speak_of_stays", LIMITS),

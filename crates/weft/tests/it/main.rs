@@ -50,6 +50,7 @@ mod operands;
 mod options;
 mod owners;
 mod page;
+mod pjdfstest;
 mod programs;
 mod progress;
 mod reference;

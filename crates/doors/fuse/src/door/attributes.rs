@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
 use weft_core::form::{At, Guard, Shape, SyncScope, Want};
-use weft_core::{Error, ErrorKind, Rights, Time, limits};
+use weft_core::{CallerId, Error, ErrorKind, Rights, Time, limits};
 
 use super::{Door, Outcome, done, permissions, refuse, without_set_id};
 use crate::abi::request::SetAttrIn;
@@ -44,8 +44,8 @@ impl Door {
 
     pub(super) async fn set_attr(self: &Arc<Self>, node: u64, asked: &SetAttrIn) -> Outcome {
         let at = self.at(node)?;
-        self.check_owner(node, asked).await?;
-        let mut set = wanted(asked);
+        let (owner, group) = self.owners_asked(node, asked).await?;
+        let mut set = SetAttr { owner, group, ..wanted(asked) };
         let _moving = set.size.map(|_| Moving::new(self.mounted.nodes.moves(node)));
         let mut attr = None;
         // An open file may be cut by whoever opened it, whatever its mode says now.
@@ -84,16 +84,43 @@ impl Door {
         }
     }
 
-    /// Refuses any owner or group but those that are shown (request-form law 17).
-    async fn check_owner(&self, node: u64, asked: &SetAttrIn) -> Result<(), Failure> {
+    /// Returns the owner and group that are to be set: none where those shown are asked for. Others than who uses a
+    /// shared mount are refused, and any of a mount that one user has (request-form law 17).
+    async fn owners_asked(
+        &self,
+        node: u64,
+        asked: &SetAttrIn,
+    ) -> Result<(Option<CallerId>, Option<CallerId>), Failure> {
         if asked.valid & (fattr::UID | fattr::GID) == 0 {
-            return Ok(());
+            return Ok((None, None));
         }
         let shown = self.attr_out(&self.attr(node, asked.handle).await?);
-        let other = (asked.valid & fattr::UID != 0 && asked.uid != shown.uid)
-            || (asked.valid & fattr::GID != 0 && asked.gid != shown.gid);
-        let refused = || Error::not_permitted("a mount changes no owner and no group, whoever asks");
-        if other { Err(refused().into()) } else { Ok(()) }
+        let other = |bit: u32, asked_for: u32, shown: u32| {
+            (asked.valid & bit != 0 && asked_for != shown).then_some(asked_for)
+        };
+        let owner = other(fattr::UID, asked.uid, shown.uid).map(|uid| self.user_of(uid)).transpose()?;
+        let group = other(fattr::GID, asked.gid, shown.gid).map(|gid| self.group_of(gid)).transpose()?;
+        Ok((owner, group))
+    }
+
+    fn user_of(&self, uid: u32) -> Result<CallerId, Failure> {
+        self.must_be_shared()?;
+        let unknown = || Error::not_permitted("nobody uses this mount under that uid");
+        Ok(self.mounted.owners.of_uid(uid).ok_or_else(|| unknown().hint("weft login --mount"))?)
+    }
+
+    fn group_of(&self, gid: u32) -> Result<CallerId, Failure> {
+        self.must_be_shared()?;
+        if gid == self.gid {
+            return Ok(self.calls.who().0.name().id());
+        }
+        let unknown = || Error::not_permitted("nobody uses this mount under that gid, or more than one");
+        Ok(self.mounted.owners.of_gid(gid).ok_or_else(unknown)?)
+    }
+
+    fn must_be_shared(&self) -> Result<(), Failure> {
+        let refused = || Error::not_permitted("a mount of one user changes no owner and no group");
+        if self.mounted.is_shared { Ok(()) } else { Err(refused().hint("weft mount --shared").into()) }
     }
 
     /// Clears set-id bits, as a write or a cut has to, and returns what came of it. Those who

@@ -162,10 +162,12 @@ impl Bed {
         }
     }
 
-    /// Returns a user of this machine who is some caller to the file system.
+    /// Returns a user of this machine who is some caller to the file system. Everybody but who runs the tests has a
+    /// group of their own, of the same number.
     pub fn local_user(&self, fs: Arc<dyn FileSystem>, caller: Caller, session: u128, uid: u32) -> LocalUser {
         let calls = Arc::new(OneCaller { caller, session: SessionId(session) });
-        let gid = rustix::process::getgid().as_raw();
+        let is_own = uid == rustix::process::getuid().as_raw();
+        let gid = if is_own { rustix::process::getgid().as_raw() } else { uid };
         LocalUser { fs, calls, uid, gid, away: Box::new(|| None) }
     }
 

@@ -102,6 +102,25 @@ mounted! {
         as_uid(ALICE, || fs::write(shared.join("of-bob"), "by alice")).expect("she may");
     }
 
+    fn a_file_is_given_to_who_uses_the_mount_and_to_nobody_else(bed) {
+        let shared = share(&bed);
+        let at = shared.join("f");
+        fs::write(&at, "carol's").expect("she may");
+        let chown = |uid, gid| number(std::os::unix::fs::chown(&at, uid, gid));
+        let ids = |stat: fs::Metadata| (stat.uid(), stat.gid());
+        assert_eq!(chown(Some(BOB), Some(ALICE)), None);
+        assert_eq!(ids(fs::metadata(&at).expect("there")), (BOB, ALICE));
+        let attr = bed.walked("f").attr;
+        assert_eq!((attr.owner, attr.group), (bed.domain.name("bob").id(), bed.domain.name("alice").id()));
+        assert_eq!([chown(Some(STRANGER), None), chown(None, Some(STRANGER))], [Some(Errno::PERM); 2]);
+        bed.allow(&[("carol", Rights::ALL), ("bob", Rights::WRITING)]);
+        until("bob gives nothing away any more", || as_uid(BOB, || chown(Some(ALICE), None)) == Some(Errno::PERM));
+        assert_eq!(as_uid(BOB, || chown(None, Some(BOB))), None, "to a group that he is");
+        assert_eq!(ids(as_uid(ALICE, || fs::metadata(&at)).expect("there")), (BOB, BOB));
+        assert_eq!(as_uid(ALICE, || chown(Some(ALICE), None)), None, "she may change the ACL");
+        assert_eq!(as_uid(BOB, || chown(Some(BOB), None)), Some(Errno::PERM));
+    }
+
     fn nobody_sees_anothers_names_or_bytes_that_the_kernel_was_told(bed) {
         private(&bed);
         let shared = share(&bed);

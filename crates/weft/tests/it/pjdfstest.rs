@@ -1,0 +1,145 @@
+//! pjdfstest, which asks what POSIX says of files, over a mount that users of the machine share: root holds all rights
+//! there, three others those of who writes, and the container's mode bits count by class.
+//!
+//! Needs root, to be several users.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use weft_conformance::run::{brought, have, not_run};
+
+use crate::node::{NOBODY, Node, weft};
+
+/// Users that every machine has, whose group is of the same name: they need not be the test's own.
+const OTHERS: [&str; 3] = ["games", "daemon", "bin"];
+
+/// What fails by design, by the end of its name, and why.
+const NOT_HAD: [(&str, &str); 4] = [
+    ("::block", "no devices in the tree: a name is shared by many machines"),
+    ("::char", "no devices in the tree: a name is shared by many machines"),
+    ("::socket", "no sockets in the tree: a name is shared by many machines"),
+    ("open::socket_error", "no sockets in the tree: a name is shared by many machines"),
+];
+
+/// What it leaves out here, by a part of its name, and why.
+const LEFT_OUT: [(&str, &str); 2] = [
+    ("::erofs_", "it would mount what it is run on anew, read-only, as no user may"),
+    ("link::link_count_max", "it asks for the most names that a file may have, which FUSE does not tell"),
+];
+
+struct Scene {
+    node: Node,
+    at: PathBuf,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // What serves it ends with it.
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+    }
+}
+
+impl Scene {
+    /// Makes `/posix`, root's, mounts it shared, and logs all users in.
+    fn make() -> Self {
+        let mut node = Node::start();
+        let at = node.make_dir("shared");
+        let root = node.add_user("root", "root's");
+        node.run(&["acl", "grant", "/", "root", "all"]).ok();
+        node.run_with(&root, &["mkdir", "/posix"]).ok();
+        node.run(&["acl", "set", "/posix", "--modes", "classes"]).ok();
+        node.run(&["acl", "grant", "/posix", "root", "all"]).ok();
+        for user in OTHERS {
+            node.add_user(user, "theirs");
+            node.run(&["acl", "grant", "/posix", user, "write"]).ok();
+        }
+        node.allow("a caller is refused");
+        let scene = Self { node, at };
+        scene.mount();
+        scene.log_in("root", "root's");
+        OTHERS.iter().for_each(|user| scene.log_in(user, "theirs"));
+        scene
+    }
+
+    fn mount(&self) {
+        let options = format!("setuid={NOBODY},shared,node={}", self.node.data().display());
+        let mut helper = Command::new(weft());
+        helper.arg0("mount.weft").arg("weft:/posix").arg(&self.at).args(["-o", &options]);
+        self.node.feed_command(&mut helper, b"").ok();
+    }
+
+    fn log_in(&self, user: &str, password: &str) {
+        let mut command = self.node.command();
+        command.uid(id("-u", user)).gid(id("-g", user));
+        command.args(["login", user, "--password-stdin", "--mount"]).arg(&self.at);
+        self.node.feed_command(&mut command, password.as_bytes()).ok();
+    }
+
+    /// Runs the suite, and returns how each of its tests ended.
+    fn run(&self, program: &Path) -> BTreeMap<String, String> {
+        let elsewhere = self.node.make_dir("elsewhere");
+        let entries: Vec<_> = OTHERS.iter().map(|user| format!("[\"{user}\", \"{user}\"]")).collect();
+        let settings = self.node.write(
+            "pjdfstest.toml",
+            format!(
+                "features = {{ posix_fallocate = {{}}, rename_ctime = {{}}, utimensat = {{}}, utime_now = {{}} }}\n\
+                 settings = {{ naptime = 0.02, allow_remount = false }}\n\
+                 dummy_auth = {{ entries = [{}] }}\n",
+                entries.join(", ")
+            ),
+        );
+        let mut command = Command::new(program);
+        command.arg("-c").arg(settings).arg("-p").arg(&self.at).arg("-s").arg(elsewhere);
+        command.current_dir(&self.at).env("RUST_BACKTRACE", "0");
+        let said = self.node.feed_command(&mut command, b"");
+        let all = format!("{}{}", said.out, said.err);
+        let ended: BTreeMap<_, _> = all.lines().filter_map(ended).collect();
+        assert!(all.contains(&format!(" {} total", ended.len())), "{all}");
+        fs::write(self.node.path("said"), &all).expect("written");
+        ended
+    }
+}
+
+/// Returns the name of a test and how it ended, if a line says that.
+fn ended(line: &str) -> Option<(String, String)> {
+    let (name, how) = line.split_once(' ')?;
+    let how = how.trim();
+    let tells = name.contains("::") && ["ok", "FAILED", "skipped"].contains(&how);
+    tells.then(|| (name.to_owned(), how.to_owned()))
+}
+
+/// Returns a number of a user of this machine.
+fn id(which: &str, user: &str) -> u32 {
+    let said = Command::new("id").args([which, user]).output().expect("it runs");
+    String::from_utf8_lossy(&said.stdout).trim().parse().expect("every machine has that user")
+}
+
+/// Returns how a test has to end.
+fn expected(name: &str) -> &'static str {
+    if NOT_HAD.iter().any(|(end, _)| name.ends_with(end)) {
+        "FAILED"
+    } else if LEFT_OUT.iter().any(|(part, _)| name.contains(part)) {
+        "skipped"
+    } else {
+        "ok"
+    }
+}
+
+#[test]
+fn what_pjdfstest_asks_of_posix_holds_on_a_shared_mount() {
+    const TEST: &str = "pjdfstest::what_pjdfstest_asks_of_posix_holds_on_a_shared_mount";
+    if !have(TEST, &["fusermount3", "umount"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return not_run(TEST, "root is needed to be several users");
+    }
+    let Some(program) = brought(TEST, "bin/pjdfstest") else { return };
+    let ended = Scene::make().run(&program);
+    let others: Vec<_> = ended.iter().filter(|(name, how)| *how != expected(name)).collect();
+    assert!(others.is_empty(), "{others:#?}");
+    assert!(ended.len() > 390, "{}", ended.len());
+}
