@@ -312,21 +312,42 @@ pub async fn where_classes_count_the_mode_is_the_owners(subject: &dyn Subject) {
     let call = site.call_of(&user, 2);
     let set = async |set: &SetAttr| site.fs.set(&call, &at("f"), set, &free()).await.map(|_| ());
     let (open, shut) = (mode(0o666), mode(0o644));
-    let now = SetAttr { mtime: Some(SetTime::Now), ..SetAttr::default() };
+    let now = SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() };
+    let half = SetAttr { atime: None, ..now.clone() };
     let classes = async |modes| {
         let edit = PolicyEdit { modes: Some(modes), ..PolicyEdit::default() };
         site.fs.protect(&site.call(), &at("f"), Scope::Container, &edit).await.works();
     };
     set(&shut).await.works();
-    set(&now).await.works();
+    set(&half).await.works();
     classes(Modes::Classes).await;
     assert_eq!(set(&open).await.fails(), ErrorKind::NotPermitted);
+    assert_eq!(set(&shut).await.fails(), ErrorKind::NotPermitted, "as it is, too");
     assert_eq!(set(&now).await.fails(), ErrorKind::Denied, "others may not write it");
-    site.fs.set(&site.call(), &at("f"), &open, &free()).await.works();
+    site.fs.set(&site.call(), &at("f"), &mode(0o6666), &free()).await.works();
     set(&now).await.works();
-    assert_eq!(set(&shut).await.fails(), ErrorKind::NotPermitted);
+    assert_eq!(set(&half).await.fails(), ErrorKind::NotPermitted);
+    assert_eq!(set(&mode(0o4644)).await.fails(), ErrorKind::NotPermitted);
+    assert_eq!(set(&mode(0o7666)).await.fails(), ErrorKind::NotPermitted);
+    set(&open).await.works();
     classes(Modes::Owner).await;
     set(&shut).await.works();
+}
+
+/// Where classes count, that a directory was used now takes who may bring something into it.
+pub async fn where_classes_count_a_directory_is_used_by_who_may_bring_something(subject: &dyn Subject) {
+    let site = Site::of(subject);
+    let user = site.user("alice");
+    site.dir("d").await;
+    site.allow("d", &user, Rights::INSERT | Rights::ATTR_WRITE).await;
+    let edit = PolicyEdit { modes: Some(Modes::Classes), ..PolicyEdit::default() };
+    site.fs.protect(&site.call(), &at("d"), Scope::Container, &edit).await.works();
+    let now = SetAttr { atime: Some(SetTime::Now), mtime: Some(SetTime::Now), ..SetAttr::default() };
+    for (bits, answer) in [(0o755, Some(ErrorKind::Denied)), (0o757, None)] {
+        site.fs.set(&site.call(), &at("d"), &mode(bits), &free()).await.works();
+        let said = site.fs.set(&site.call_of(&user, 2), &at("d"), &now, &free()).await;
+        assert_eq!(said.err().map(|error| error.kind()), answer, "{bits:o}");
+    }
 }
 
 fn mode(mode: u16) -> SetAttr {

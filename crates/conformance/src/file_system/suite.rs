@@ -187,6 +187,7 @@ laws! { $
         entries_mean_groups_domains_and_anyone,
         mode_bits_narrow_and_never_widen,
         where_classes_count_the_mode_is_the_owners,
+        where_classes_count_a_directory_is_used_by_who_may_bring_something,
         a_mode_changed_later_does_not_end_an_open,
         a_changed_acl_takes_effect_on_open_files,
         a_running_read_stops_when_the_right_goes,

@@ -19,19 +19,34 @@ pub enum Modes {
 }
 
 impl Modes {
-    /// Returns whether a change of attributes is for the owner alone, and for who may change the ACL,
-    /// whatever rights others have.
-    pub fn leave_to_owner(self, set: &SetAttr) -> bool {
-        let sets_time = [set.atime, set.mtime].iter().any(|time| matches!(time, Some(SetTime::At(_))));
-        sets_time || (self == Self::Classes && set.mode.is_some())
+    /// Returns whether a change of attributes of a file whose mode is `was` is for the owner alone, and for who may
+    /// change the ACL, whatever rights others have.
+    pub fn leave_to_owner(self, was: u16, set: &SetAttr) -> bool {
+        let times = [set.atime, set.mtime];
+        let sets_time = times.iter().any(|time| matches!(time, Some(SetTime::At(_))));
+        let one_now = times.contains(&Some(SetTime::Now)) && times.contains(&None);
+        let mode = set.mode.is_some_and(|mode| !drops_set_id(was, mode));
+        sets_time || (self == Self::Classes && (mode || one_now))
     }
 
-    /// Returns the rights that a change of attributes needs beyond those it needs anyway, of who is not the owner:
-    /// POSIX has those say that a file was used now who may write it (`utimensat`, "Errors").
-    pub fn need_of_others(self, set: &SetAttr) -> Rights {
+    /// Returns the rights that a change of attributes needs of others than the owner, beyond those it needs anyway.
+    /// POSIX lets those who may write a file say that it was used now (`utimensat`, "Errors").
+    pub fn need_of_others(self, kind: Kind, set: &SetAttr) -> Rights {
         let uses_now = [set.atime, set.mtime].contains(&Some(SetTime::Now));
-        if self == Self::Classes && uses_now { Rights::WRITE } else { Rights::NONE }
+        match kind {
+            _ if self == Self::Owner || !uses_now => Rights::NONE,
+            Kind::Directory => Rights::INSERT,
+            _ => Rights::WRITE,
+        }
     }
+}
+
+/// Returns whether a mode differs from what it was in set-id bits that it lacks, and in nothing else: a
+/// write takes them away, whoever's it is.
+fn drops_set_id(was: u16, mode: u16) -> bool {
+    const SET_ID: u16 = 0o6000;
+    let dropped = was & !mode;
+    mode != was && mode & !was == 0 && dropped & !SET_ID == 0
 }
 
 /// What of a file decides which of its mode bits speak of a caller.

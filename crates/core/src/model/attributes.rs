@@ -62,7 +62,8 @@ impl Act<'_> {
             }
         }
         let modes = self.state.container(inode.container)?.modes;
-        let (is_owners, need) = (modes.leave_to_owner(set), modes.need_of_others(set));
+        let (is_owners, need) =
+            (modes.leave_to_owner(inode.mode, set), modes.need_of_others(inode.kind(), set));
         if (!is_owners && need.is_empty()) || self.owns(id)? {
             return Ok(());
         }

@@ -27,7 +27,7 @@ use crate::handles::Handles;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
 use crate::remembered::Remembered;
-use crate::{Away, CallSource, LocalUser, doors};
+use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
 use lockers::Lockers;
 
 mod attributes;
@@ -290,9 +290,12 @@ impl Door {
     }
 
     /// Returns the gid a group is shown as: the user's own for the caller and for every group it
-    /// is in, since they have one group here; that of another user of the mount for that one alone.
+    /// is in, since they have one group here, and for no other; that of another user of the mount for that one alone.
     fn shown_gid(&self, group: CallerId) -> u32 {
-        if self.calls.who().0.is_or_is_in(group) { self.gid } else { self.mounted.owners.gid(group) }
+        if self.calls.who().0.is_or_is_in(group) {
+            return self.gid;
+        }
+        self.mounted.owners.gid(group).filter(|gid| *gid != self.gid).unwrap_or(OVERFLOW_ID)
     }
 
     fn attr_out(&self, attr: &Attr) -> AttrOut {

@@ -119,10 +119,13 @@ impl Doors {
             let door = open_anew(&self.mounted, admitted.free_number(), user, shutting)?;
             admitted.by_uid.insert(uid, Open { door, shut })
         };
-        if let Some(before) = before {
-            self.shut(before).await;
+        if let Some(before) = &before {
+            self.shut(before);
         }
         self.mounted.owners.show(caller, ids);
+        if let Some(before) = before {
+            before.door.close_all().await;
+        }
         Ok(())
     }
 
@@ -131,7 +134,8 @@ impl Doors {
         let open = self.others()?.write().by_uid.remove(&uid);
         let was = open.is_some();
         if let Some(open) = open {
-            self.shut(open).await;
+            self.shut(&open);
+            open.door.close_all().await;
         }
         Ok(was)
     }
@@ -172,11 +176,11 @@ impl Doors {
         }
     }
 
-    async fn shut(&self, Open { door, shut }: Open) {
+    /// Shuts a door, through which nobody is shown any more. What is open there is still to be closed.
+    fn shut(&self, Open { door, shut }: &Open) {
         let _ = shut.send(true);
         let (caller, _) = door.who();
         self.mounted.owners.hide(caller.name().id(), door.ids());
-        door.close_all().await;
     }
 
     async fn shut_at_the_end(self: Arc<Self>, mut ended: watch::Receiver<bool>) {

@@ -115,20 +115,20 @@ impl Owners {
         self.ids(owner).map_or(OVERFLOW_ID, |ids| ids.uid)
     }
 
-    /// Returns the gid that a caller's files are shown with where their group is the caller alone.
-    pub(crate) fn gid(&self, group: CallerId) -> u32 {
-        self.ids(group).map_or(OVERFLOW_ID, |ids| ids.gid)
+    /// Returns the gid that stands for a user of the mount alone; `None` if others have it as well.
+    pub(crate) fn gid(&self, group: CallerId) -> Option<u32> {
+        let gid = self.ids(group)?.gid;
+        (self.of_gid(gid) == Some(group)).then_some(gid)
     }
 
     /// Returns who uses the mount under a uid.
     pub(crate) fn of_uid(&self, uid: u32) -> Option<CallerId> {
-        self.who(|ids| ids.uid == uid).next()
+        self.only(uid, |ids| ids.uid)
     }
 
     /// Returns who uses the mount under a gid: `None` if nobody does, or more than one.
     pub(crate) fn of_gid(&self, gid: u32) -> Option<CallerId> {
-        let mut users = self.who(|ids| ids.gid == gid);
-        users.next().filter(|_| users.next().is_none())
+        self.only(gid, |ids| ids.gid)
     }
 
     fn ids(&self, caller: CallerId) -> Option<Ids> {
@@ -136,13 +136,11 @@ impl Owners {
         callers.get(&caller).and_then(|users| users.first()).copied()
     }
 
-    fn who(&self, mut is: impl FnMut(&Ids) -> bool) -> impl Iterator<Item = CallerId> {
+    /// Returns the only one of an id. The one that stands for everybody who is not shown stands for nobody.
+    fn only(&self, id: u32, which: impl Fn(&Ids) -> u32) -> Option<CallerId> {
         let callers = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let found: Vec<_> = callers
-            .iter()
-            .filter(|(_, users)| users.iter().any(&mut is))
-            .map(|(caller, _)| *caller)
-            .collect();
-        found.into_iter()
+        let mut found = callers.iter().filter(|(_, users)| users.iter().any(|ids| which(ids) == id));
+        let only = found.next().filter(|_| found.next().is_none() && id != OVERFLOW_ID);
+        only.map(|(caller, _)| *caller)
     }
 }

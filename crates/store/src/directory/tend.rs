@@ -156,7 +156,9 @@ impl Inner {
             Ok(true) => {}
             Ok(false) => due.at(self.clock().tick().plus(limits::STORE_SEAL_IDLE)),
             // Its record is gone, and whoever removes it is about to say so here.
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                tracing::debug!(op = "seal", id = %live.id, "it is being removed");
+            }
             Err(error) => return Err(error),
         }
         Ok(())

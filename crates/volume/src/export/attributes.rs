@@ -39,7 +39,7 @@ impl View<'_> {
         {
             return Err(not_given());
         }
-        if Modes::Owner.leave_to_owner(set) && !self.owns(node) {
+        if Modes::Owner.leave_to_owner(shown.mode, set) && !self.owns(node) {
             return Err(Error::not_permitted("only the owner, or who may change the ACL, may do that"));
         }
         Ok(())

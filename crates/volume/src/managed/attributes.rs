@@ -44,7 +44,8 @@ impl View<'_> {
             }
         }
         let modes = self.governing(inode.container)?.rules.modes;
-        let (is_owners, need) = (modes.leave_to_owner(set), modes.need_of_others(set));
+        let (is_owners, need) =
+            (modes.leave_to_owner(inode.mode, set), modes.need_of_others(inode.kind, set));
         if (!is_owners && need.is_empty()) || self.owns(node)? {
             return Ok(());
         }

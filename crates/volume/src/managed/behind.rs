@@ -19,8 +19,10 @@ impl Volume {
                 self.to_flush.notified().await;
                 match self.space.flush().await {
                     Ok(_) => {}
-                    // The engine is closed: nothing is told any more.
-                    Err(error) if error.kind() == ErrorKind::Unavailable => return,
+                    // It is closed, or does not take anything for a while: the next change tries again.
+                    Err(error) if error.kind() == ErrorKind::Unavailable => {
+                        tracing::debug!(%error, "nothing is told")
+                    }
                     Err(error) => tracing::warn!(%error, "watchers are told later"),
                 }
                 self.sys.sleep(WATCHED_FLUSH_REST).await;

@@ -35,6 +35,7 @@ const EXCEPTIONS: &[(&str, &str)] = &[
     ),
     ("mode_bits_narrow_and_never_widen", LIMITS),
     ("where_classes_count_the_mode_is_the_owners", LIMITS),
+    ("where_classes_count_a_directory_is_used_by_who_may_bring_something", LIMITS),
     ("a_limit_on_bytes_refuses_growth", LIMITS),
     ("a_limit_on_bytes_counts_what_fills_holes", LIMITS),
     ("what_an_edit_does_not_speak_of_stays", LIMITS),

@@ -17,7 +17,7 @@ pub const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 
     GIT_AUTHOR_NAME=A GIT_AUTHOR_EMAIL=a@example.org GIT_COMMITTER_NAME=A GIT_COMMITTER_EMAIL=a@example.org";
 
 #[test]
-fn fsx_finds_no_difference_over_the_mount() {
+fn fsx_finds_no_difference_over_the_mount_of_managed_files_and_of_a_share() {
     if !have("programs::fsx", &["fusermount3"]) {
         return;
     }
@@ -27,10 +27,14 @@ fn fsx_finds_no_difference_over_the_mount() {
     fs::set_permissions(node.path("fsx"), fs::Permissions::from_mode(0o755)).expect("it is ours");
     node.write("fsx.toml", FSX_CONFIG);
     node.make_dir("found");
+    node.make_dir("shared");
+    node.run(&["share", "shared", "/share"]).ok();
     let mnt = node.mount("mnt");
-    let (count, seeds) = if full() { (100_000, 1..=5) } else { (5_000, 1..=2) };
-    for seed in seeds {
-        node.sh(&format!("./fsx -f fsx.toml -P found -N {count} -S {seed} mnt/file{seed}"));
+    let (count, seeds) = if full() { (200_000, [5, 3]) } else { (5_000, [2, 1]) };
+    for (tree, seeds) in ["mnt", "mnt/share"].into_iter().zip(seeds) {
+        for seed in 1..=seeds {
+            node.sh(&format!("./fsx -f fsx.toml -P found -N {count} -S {seed} {tree}/file{seed}"));
+        }
     }
     node.unmount(&mnt);
 }

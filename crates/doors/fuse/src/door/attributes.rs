@@ -44,8 +44,7 @@ impl Door {
 
     pub(super) async fn set_attr(self: &Arc<Self>, node: u64, asked: &SetAttrIn) -> Outcome {
         let at = self.at(node)?;
-        let (owner, group) = self.owners_asked(node, asked).await?;
-        let mut set = SetAttr { owner, group, ..wanted(asked) };
+        let mut set = self.owners_asked(node, asked).await?;
         let _moving = set.size.map(|_| Moving::new(self.mounted.nodes.moves(node)));
         let mut attr = None;
         // An open file may be cut by whoever opened it, whatever its mode says now.
@@ -77,30 +76,30 @@ impl Door {
                 self.changed(node, &change.file);
                 Ok(change.value)
             }
-            Err(error) if error.kind() == ErrorKind::Stale => {
+            // Whose it is, the node alone says.
+            Err(error) if error.kind() == ErrorKind::Stale && set.owner.or(set.group).is_none() => {
                 self.mounted.nodes.set_removed(node, set, self.mounted.clock.now()).ok_or(error.into())
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Returns the owner and group that are to be set: none where those shown are asked for. Others than who uses a
+    /// Returns what is to be set: no owner and no group where those shown are asked for. Others than who uses a
     /// shared mount are refused, and any of a mount that one user has (request-form law 17).
-    async fn owners_asked(
-        &self,
-        node: u64,
-        asked: &SetAttrIn,
-    ) -> Result<(Option<CallerId>, Option<CallerId>), Failure> {
+    async fn owners_asked(&self, node: u64, asked: &SetAttrIn) -> Result<SetAttr, Failure> {
+        let set = wanted(asked);
         if asked.valid & (fattr::UID | fattr::GID) == 0 {
-            return Ok((None, None));
+            return Ok(set);
         }
-        let shown = self.attr_out(&self.attr(node, asked.handle).await?);
-        let other = |bit: u32, asked_for: u32, shown: u32| {
-            (asked.valid & bit != 0 && asked_for != shown).then_some(asked_for)
-        };
+        let attr = self.attr(node, asked.handle).await?;
+        let shown = self.attr_out(&attr);
+        let other = |bit: u32, id: u32, shown: u32| (asked.valid & bit != 0 && id != shown).then_some(id);
         let owner = other(fattr::UID, asked.uid, shown.uid).map(|uid| self.user_of(uid)).transpose()?;
         let group = other(fattr::GID, asked.gid, shown.gid).map(|gid| self.group_of(gid)).transpose()?;
-        Ok((owner, group))
+        // The kernel leaves it to the file system to take the set-id bits from what is given away.
+        let given = (owner.is_some() || group.is_some()) && attr.kind != Kind::Directory;
+        let mode = set.mode.or_else(|| without_set_id(attr.mode).filter(|_| given));
+        Ok(SetAttr { owner, group, mode, ..set })
     }
 
     fn user_of(&self, uid: u32) -> Result<CallerId, Failure> {

@@ -38,7 +38,7 @@ fn have(test: &str, programs: &[&str]) -> bool {
 
 /// Counts and seeds of fsx: more of both with `./test --full`.
 fn fsx_rounds() -> (u32, Vec<u32>) {
-    if full() { (100_000, (1..=5).collect()) } else { (5_000, vec![1, 7, 42]) }
+    if full() { (200_000, (1..=5).collect()) } else { (5_000, vec![1, 7, 42]) }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::fs::Uid;
@@ -108,11 +108,16 @@ mounted! {
         fs::write(&at, "carol's").expect("she may");
         let chown = |uid, gid| number(std::os::unix::fs::chown(&at, uid, gid));
         let ids = |stat: fs::Metadata| (stat.uid(), stat.gid());
+        fs::set_permissions(&at, fs::Permissions::from_mode(0o6755)).expect("hers");
         assert_eq!(chown(Some(BOB), Some(ALICE)), None);
         assert_eq!(ids(fs::metadata(&at).expect("there")), (BOB, ALICE));
+        assert_eq!(fs::metadata(&at).expect("there").mode() & 0o7777, 0o755, "set-id bits stay behind");
         let attr = bed.walked("f").attr;
         assert_eq!((attr.owner, attr.group), (bed.domain.name("bob").id(), bed.domain.name("alice").id()));
-        assert_eq!([chown(Some(STRANGER), None), chown(None, Some(STRANGER))], [Some(Errno::PERM); 2]);
+        for nobody in [STRANGER, OVERFLOW_ID] {
+            let answers = [chown(Some(nobody), None), chown(None, Some(nobody))];
+            assert_eq!(answers, [Some(Errno::PERM); 2], "{nobody}");
+        }
         bed.allow(&[("carol", Rights::ALL), ("bob", Rights::WRITING)]);
         until("bob gives nothing away any more", || as_uid(BOB, || chown(Some(ALICE), None)) == Some(Errno::PERM));
         assert_eq!(as_uid(BOB, || chown(None, Some(BOB))), None, "to a group that he is");
