@@ -4,13 +4,13 @@
 //! Needs root, to be several users.
 
 use std::collections::BTreeMap;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use weft_conformance::run::{brought, have, not_run};
+use weft_conformance::run::brought;
 
-use crate::node::{NOBODY, Node, weft};
+use crate::node::Node;
+use crate::shared_mounts::Shared;
 
 /// Users that every machine has, whose group is of the same name: they need not be the test's own.
 const OTHERS: [&str; 3] = ["games", "daemon", "bin"];
@@ -30,22 +30,15 @@ const LEFT_OUT: [(&str, &str); 2] = [
 ];
 
 struct Scene {
+    // It goes first.
+    shared: Shared,
     node: Node,
-    at: PathBuf,
-}
-
-impl Drop for Scene {
-    fn drop(&mut self) {
-        // What serves it ends with it.
-        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
-    }
 }
 
 impl Scene {
     /// Makes `/posix`, root's, mounts it shared, and logs all users in.
     fn make() -> Self {
-        let mut node = Node::start();
-        let at = node.make_dir("shared");
+        let node = Node::start();
         let root = node.add_user("root", "root's");
         node.run(&["acl", "grant", "/", "root", "all"]).ok();
         node.run_with(&root, &["mkdir", "/posix"]).ok();
@@ -55,26 +48,12 @@ impl Scene {
             node.add_user(user, "theirs");
             node.run(&["acl", "grant", "/posix", user, "write"]).ok();
         }
-        node.allow("a caller is refused");
-        let scene = Self { node, at };
-        scene.mount();
-        scene.log_in("root", "root's");
-        OTHERS.iter().for_each(|user| scene.log_in(user, "theirs"));
-        scene
-    }
-
-    fn mount(&self) {
-        let options = format!("setuid={NOBODY},shared,node={}", self.node.data().display());
-        let mut helper = Command::new(weft());
-        helper.arg0("mount.weft").arg("weft:/posix").arg(&self.at).args(["-o", &options]);
-        self.node.feed_command(&mut helper, b"").ok();
-    }
-
-    fn log_in(&self, user: &str, password: &str) {
-        let mut command = self.node.command();
-        command.uid(id("-u", user)).gid(id("-g", user));
-        command.args(["login", user, "--password-stdin", "--mount"]).arg(&self.at);
-        self.node.feed_command(&mut command, password.as_bytes()).ok();
+        let shared = Shared::mount(&node, "/posix");
+        shared.log_in(&node, 0, "root", "root's").ok();
+        for user in OTHERS {
+            shared.log_in(&node, uid_of(user), user, "theirs").ok();
+        }
+        Self { shared, node }
     }
 
     /// Runs the suite, and returns how each of its tests ended.
@@ -91,8 +70,8 @@ impl Scene {
             ),
         );
         let mut command = Command::new(program);
-        command.arg("-c").arg(settings).arg("-p").arg(&self.at).arg("-s").arg(elsewhere);
-        command.current_dir(&self.at).env("RUST_BACKTRACE", "0");
+        command.arg("-c").arg(settings).arg("-p").arg(self.shared.at()).arg("-s").arg(elsewhere);
+        command.current_dir(self.shared.at()).env("RUST_BACKTRACE", "0");
         let said = self.node.feed_command(&mut command, b"");
         let all = format!("{}{}", said.out, said.err);
         let ended: BTreeMap<_, _> = all.lines().filter_map(ended).collect();
@@ -109,9 +88,9 @@ fn ended(line: &str) -> Option<(String, String)> {
     tells.then(|| (name.to_owned(), how.to_owned()))
 }
 
-/// Returns a number of a user of this machine.
-fn id(which: &str, user: &str) -> u32 {
-    let said = Command::new("id").args([which, user]).output().expect("it runs");
+/// Returns the uid of a user of this machine.
+fn uid_of(user: &str) -> u32 {
+    let said = Command::new("id").args(["-u", user]).output().expect("it runs");
     String::from_utf8_lossy(&said.stdout).trim().parse().expect("every machine has that user")
 }
 
@@ -129,11 +108,8 @@ fn expected(name: &str) -> &'static str {
 #[test]
 fn what_pjdfstest_asks_of_posix_holds_on_a_shared_mount() {
     const TEST: &str = "pjdfstest::what_pjdfstest_asks_of_posix_holds_on_a_shared_mount";
-    if !have(TEST, &["fusermount3", "umount"]) {
+    if !Shared::can_be(TEST) {
         return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        return not_run(TEST, "root is needed to be several users");
     }
     let Some(program) = brought(TEST, "bin/pjdfstest") else { return };
     let ended = Scene::make().run(&program);

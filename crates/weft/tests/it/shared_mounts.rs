@@ -18,27 +18,66 @@ const ALICE: u32 = 43_001;
 const BOB: u32 = 43_002;
 const STRANGER: u32 = 43_003;
 
-/// A mount that users share, of a node where alice may do everything in `/hers`, and bob in `/his`. Both may
-/// look at what is in `/both`.
-struct Scene {
-    node: Node,
+/// What root mounted for all users of this machine, served by who runs the node.
+pub struct Shared {
     at: PathBuf,
 }
 
-impl Drop for Scene {
+impl Drop for Shared {
     fn drop(&mut self) {
         // What serves it ends with it.
         let _ = Command::new("umount").arg("-l").arg(&self.at).status();
     }
 }
 
+impl Shared {
+    /// Returns whether there can be one; otherwise counts the test as not run.
+    pub fn can_be(test: &str) -> bool {
+        if !have(test, &["fusermount3", "umount"]) {
+            return false;
+        }
+        let is_root = rustix::process::geteuid().is_root();
+        if !is_root {
+            not_run(test, "root is needed to be several users");
+        }
+        is_root
+    }
+
+    /// Mounts a directory of the tree.
+    pub fn mount(node: &Node, path: &str) -> Self {
+        let shared = Self { at: node.make_dir("shared") };
+        let options = format!("setuid={NOBODY},shared,node={}", node.data().display());
+        let mut helper = Command::new(weft());
+        helper.arg0("mount.weft").arg(format!("weft:{path}")).arg(&shared.at).args(["-o", &options]);
+        node.feed_command(&mut helper, b"").ok();
+        shared
+    }
+
+    /// Returns where it is.
+    pub fn at(&self) -> &Path {
+        &self.at
+    }
+
+    /// Has a uid of the machine say there who it is.
+    pub fn log_in(&self, node: &Node, uid: u32, user: &str, password: &str) -> Said {
+        let mut command = node.command();
+        command.uid(uid).gid(uid);
+        command.args(["login", user, "--password-stdin", "--mount"]).arg(&self.at);
+        node.feed_command(&mut command, password.as_bytes())
+    }
+}
+
+/// A mount that users share, of a node where alice may do everything in `/hers`, and bob in `/his`. Both may
+/// look at what is in `/both`.
+struct Scene {
+    // It goes first.
+    shared: Shared,
+    node: Node,
+}
+
 impl Scene {
     fn make(test: &str) -> Option<Self> {
-        if !have(test, &["fusermount3", "umount"]) {
-            return None;
-        }
-        if !rustix::process::geteuid().is_root() {
-            not_run(test, "root is needed to be several users");
+        if !Shared::can_be(test) {
             return None;
         }
         let node = Node::start();
@@ -51,17 +90,7 @@ impl Scene {
         node.run(&["acl", "grant", "/his", "bob", "all"]).ok();
         node.run(&["acl", "grant", "/both", "alice", "read"]).ok();
         node.run(&["acl", "grant", "/both", "bob", "read"]).ok();
-        let at = node.make_dir("shared");
-        let scene = Self { node, at };
-        scene.mount();
-        Some(scene)
-    }
-
-    fn mount(&self) {
-        let options = format!("setuid={NOBODY},shared,node={}", self.node.data().display());
-        let mut helper = Command::new(weft());
-        helper.arg0("mount.weft").arg("weft:/").arg(&self.at).args(["-o", &options]);
-        self.node.feed_command(&mut helper, b"").ok();
+        Some(Self { shared: Shared::mount(&node, "/"), node })
     }
 
     /// Runs `weft` as a uid of the machine.
@@ -73,7 +102,7 @@ impl Scene {
     /// Runs a shell script in the mount as a uid of the machine.
     fn sh_as(&self, uid: u32, script: &str) -> Said {
         let mut command = self.command_as(uid, "sh");
-        command.args(["-euc", script]).current_dir("/").env("AT", &self.at);
+        command.args(["-euc", script]).current_dir("/").env("AT", self.shared.at());
         self.node.feed_command(&mut command, b"")
     }
 
@@ -84,12 +113,11 @@ impl Scene {
     }
 
     fn log_in(&self, uid: u32, user: &str, password: &str) -> Said {
-        let args = ["login", user, "--password-stdin", "--mount", self.text()];
-        self.weft_as(uid, &args, password)
+        self.shared.log_in(&self.node, uid, user, password)
     }
 
     fn text(&self) -> &str {
-        self.at.to_str().expect("a path of ours is text")
+        self.shared.at().to_str().expect("a path of ours is text")
     }
 
     /// Returns as whom the mount knows a uid.
@@ -135,7 +163,7 @@ fn a_credential_that_is_handed_over_does_no_more_than_it_says_and_ends_with_a_lo
     scene.log_in(ALICE, "alice", "wonderland").ok();
     scene.sh_as(ALICE, "echo x > $AT/hers/f").ok();
     let mut reader = scene.command_as(ALICE, "sh");
-    reader.args(["-c", "exec 3< $AT/hers/f; echo; read line; cat <&3"]).env("AT", &scene.at);
+    reader.args(["-c", "exec 3< $AT/hers/f; echo; read line; cat <&3"]).env("AT", scene.shared.at());
     reader.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
     let mut reader = reader.spawn().expect("it starts");
     let mut byte = [0];
