@@ -23,6 +23,7 @@ use crate::buffers::Lent;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
+use crate::fresh::Asking;
 use crate::handles::Handles;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
@@ -276,6 +277,11 @@ impl Door {
         self.fs.supports(volume).watch
     }
 
+    /// Returns whether whatever others change in a volume is told of, so that what was answered may be given again.
+    fn is_told(&self, volume: VolumeId) -> bool {
+        !self.mounted.is_shared && self.watching.load(Ordering::Relaxed) && self.is_watched(volume)
+    }
+
     /// Returns for how long the kernel may believe what it is told of a volume.
     fn valid(&self, volume: VolumeId) -> Duration {
         if self.mounted.is_shared {
@@ -374,11 +380,19 @@ impl Door {
         tokio::spawn(async move { door.expire(node, true).await });
     }
 
-    /// Notes a change made through this mount.
-    fn changed(self: &Arc<Self>, node: u64, change: &Wcc) {
+    /// Notes a change made through this mount, which was asked for as `asking` says.
+    fn changed(self: &Arc<Self>, asking: Asking, node: u64, change: &Wcc) {
+        let after = change.after.as_ref().filter(|after| self.is_told(after.id.volume()));
+        self.mounted.fresh.changed(asking, node, after, self.mounted.clock.tick());
         if self.mounted.nodes.changed(node, change) {
             self.expire_later(node);
         }
+    }
+
+    /// Returns what a node was told to be a moment ago, if nothing is known to have come between.
+    fn just_told(&self, node: u64) -> Option<Attr> {
+        let attr = self.mounted.fresh.attr(node, self.mounted.clock.tick())?;
+        (self.is_told(attr.id.volume()) && self.mounted.nodes.is_still(node, &attr)).then_some(attr)
     }
 
     /// Returns attributes from after a change, asking for them only if it did not say.

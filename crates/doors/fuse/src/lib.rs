@@ -42,6 +42,7 @@ mod doors;
 mod editions;
 mod errno;
 mod failures;
+mod fresh;
 mod handles;
 mod marks;
 mod mounted;

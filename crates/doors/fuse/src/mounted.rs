@@ -12,6 +12,7 @@ use crate::abi::init;
 use crate::ahead::AheadRoom;
 use crate::buffers::Buffers;
 use crate::device::Device;
+use crate::fresh::Fresh;
 use crate::nodes::Nodes;
 use crate::remembered::Remembered;
 use crate::takeover::TakenOver;
@@ -21,6 +22,7 @@ use crate::{Login, OVERFLOW_ID};
 pub(crate) struct Mounted {
     pub device: Device,
     pub nodes: Nodes,
+    pub fresh: Fresh,
     pub buffers: Arc<Buffers>,
     pub ahead_room: AheadRoom,
     /// The last number that an open file was given, at whichever door.
@@ -51,7 +53,15 @@ impl Mounted {
         if pages {
             self.nodes.moved(node);
         }
+        self.fresh.drop_node(node);
         self.device.expire_node(node, pages.then_some(0));
+    }
+
+    /// The same of a name, and of what the directory shows of itself.
+    pub(crate) fn drop_name(&self, directory: u64, name: &[u8]) {
+        self.fresh.drop_name(directory, name);
+        self.device.expire_name(directory, name);
+        self.drop_kept(directory, false);
     }
 
     /// Makes it, of a root, of what the kernel and we can do, and of what is remembered.
@@ -64,6 +74,7 @@ impl Mounted {
     ) -> Self {
         Self {
             nodes: Nodes::new(root, &remembered),
+            fresh: Fresh::default(),
             root: root.id,
             buffers: Arc::default(),
             ahead_room: AheadRoom::default(),

@@ -271,6 +271,18 @@ impl Nodes {
         table.nodes.iter().filter(|(_, node)| here(node)).map(|(number, _)| *number).collect()
     }
 
+    /// Returns whether a node is known to have come to nothing since it was of this state.
+    pub(crate) fn is_still(&self, number: u64, attr: &Attr) -> bool {
+        self.lock().nodes.get(&number).is_some_and(|node| node.change == attr.change)
+    }
+
+    /// Returns whether a file is known to have come to more since it was of this state.
+    pub(crate) fn is_past(&self, attr: &Attr) -> bool {
+        let table = self.lock();
+        let node = table.by_file.get(&attr.id).and_then(|number| table.nodes.get(number));
+        node.is_some_and(|node| node.change > attr.change)
+    }
+
     /// Returns the container a node was last seen in.
     pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
         self.lock().nodes.get(&number)?.container

@@ -210,6 +210,7 @@ impl Watcher {
             return;
         }
         let door = self.door.clone();
+        door.mounted.fresh.drop_listed();
         self.blocking(move || changes.iter().for_each(|change| tell(&door, change))).await;
     }
 
@@ -231,7 +232,7 @@ impl Watcher {
                     door.mounted.nodes.dropped(node);
                 }
             }
-            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
+            kept.iter().for_each(|node| door.mounted.drop_kept(*node, false));
         })
         .await;
     }
@@ -256,6 +257,7 @@ impl Watcher {
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         self.blocking(move || {
+            door.mounted.fresh.drop_all();
             door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
         })
         .await;
@@ -271,13 +273,11 @@ fn tell(door: &Door, change: &Change) {
     if door.mounted.is_shared {
         return tell_of_shared(door, change);
     }
-    let device = &door.mounted.device;
     let name = |place: &Option<(FileId, Name)>| {
         if let Some((directory, name)) = place
             && let Some(node) = door.mounted.nodes.node(*directory)
         {
-            device.expire_name(node, name.as_bytes());
-            device.expire_node(node, None);
+            door.mounted.drop_name(node, name.as_bytes());
         }
     };
     let node = |pages: bool| {

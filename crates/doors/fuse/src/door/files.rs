@@ -30,6 +30,7 @@ const SEEK_HOLE: u32 = 4;
 impl Door {
     pub(super) async fn open(self: &Arc<Self>, node: u64, flags: u32, kill_privileges: bool) -> Outcome {
         let truncate = flags & open::TRUNCATE != 0;
+        let _unsettled = truncate.then(|| self.mounted.fresh.unsettle());
         let _moving = truncate.then(|| Moving::new(self.mounted.nodes.moves(node)));
         let (opened, rights) = self.open_with(&self.at(node)?, flags, None).await?;
         let kept = self.mounted.nodes.opened(node, &opened.attr);
@@ -57,6 +58,7 @@ impl Door {
     pub(super) async fn create(self: &Arc<Self>, node: u64, name: Bytes, flags: u32, mode: u32) -> Outcome {
         let set = SetAttr { mode: Some(permissions(mode)), ..SetAttr::default() };
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
+        let _unsettled = self.mounted.fresh.unsettle();
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
         let (entry, stale) = self.entry_out(&opened.attr);
         let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
@@ -188,12 +190,13 @@ impl Door {
             }
             _ => (BytesSource::new(bytes), None),
         };
+        let asking = self.mounted.fresh.ask();
         let written = handle.file.write(&self.change(), place, &mut data).await?;
         if let Some(held) = held {
             held.release();
         }
         handle.written.wrote(written.verifier);
-        self.changed(handle.node, &written.file);
+        self.changed(asking, handle.node, &written.file);
         if handle.past_cache {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.
@@ -238,8 +241,9 @@ impl Door {
         };
         let handle = self.handles.find(handle)?;
         let _moving = Moving::new(handle.moves.clone());
+        let asking = self.mounted.fresh.ask();
         let change = handle.file.shape(&self.change(), shape).await?;
-        self.changed(handle.node, &change);
+        self.changed(asking, handle.node, &change);
         done()
     }
 
@@ -273,9 +277,10 @@ impl Door {
         let length = length.min(limits::MOUNT_COPY_BYTES_MAX);
         let range = Range { at: from.1, length: Some(length) };
         let _moving = Moving::new(self.mounted.nodes.moves(to.0));
+        let asking = self.mounted.fresh.ask();
         match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
             Ok(copied) => {
-                self.changed(to.0, &copied.file);
+                self.changed(asking, to.0, &copied.file);
                 Ok(reply::size(copied.bytes as u32).into())
             }
             Err(error)

@@ -1,26 +1,39 @@
-//! Directories. Nothing is kept between two requests: each page is asked for anew, from
+//! Directories. Nothing is kept for an open one: each page is asked for anew, from
 //! the cookie of the last entry the kernel took, so that a name that is gone is not
-//! shown with attributes that were read before it went.
+//! shown with attributes that were read before it went. Where changes are told of, an open brings the first page with it, and
+//! what was asked for a moment ago is given from there ([`crate::fresh`]): a directory of a few files takes one call, not three.
 
 use std::sync::Arc;
 
 use rustix::io::Errno;
-use weft_core::form::{Cursor, Entry, PageMax, Want};
-use weft_core::{Error, Rights, attr::Kind};
+use weft_core::attr::{Attr, Kind};
+use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
+use weft_core::{Error, Rights, limits};
 
 use super::{Door, Outcome, Reply, Undo, done, kind_bits, refuse};
 use crate::abi::mode;
 use crate::abi::reply::{self, Listing};
+use crate::errno::Failure;
+use crate::fresh::Listed;
 
 /// The places of `.` and `..`, which the door adds; stored cookies come after them.
 const AFTER_DOT: u64 = 1;
 const AFTER_DOTS: u64 = 2;
 
+/// Before the first stored cookie.
+const AFTER_NOTHING: u64 = 0;
+
 impl Door {
     /// Says at `opendir` already that a directory may not be listed, as programs expect.
     pub(super) async fn open_directory(&self, node: u64) -> Outcome {
+        let at = self.at(node)?;
+        if self.is_told(at.base.volume()) {
+            let page = self.page(node, AFTER_NOTHING, limits::MOUNT_OPENED_ENTRIES_MAX, true).await?;
+            self.mounted.nodes.opened_directory(node, &page.dir);
+            return Ok(reply::open(0, 0).into());
+        }
         let want = Want { attr: true, rights: true };
-        let walked = self.fs.walk(&self.call(), &self.at(node)?, want).await?;
+        let walked = self.fs.walk(&self.call(), &at, want).await?;
         if walked.attr.kind != Kind::Directory {
             return refuse(Errno::NOTDIR);
         }
@@ -44,10 +57,15 @@ impl Door {
         attributes: bool,
     ) -> Outcome {
         let mut listing = Listing::new(size as usize, attributes);
-        let from = if at <= AFTER_DOTS { Cursor::Start } else { Cursor::Cookie(at - AFTER_DOTS) };
-        let max = PageMax::new(u32::try_from(listing.entries_max()).unwrap_or(u32::MAX));
-        let want = Want { attr: attributes, rights: false };
-        let page = self.fs.list(&self.call(), &self.at(node)?, from, max, want).await?;
+        let after = at.saturating_sub(AFTER_DOTS);
+        let kept = self.mounted.fresh.listed(node, after, attributes, self.mounted.clock.tick());
+        let (page, place) = match kept {
+            Some(kept) => kept,
+            None => {
+                let max = u32::try_from(listing.entries_max()).unwrap_or(u32::MAX);
+                (self.page(node, after, max, attributes).await?, 0)
+            }
+        };
         let inodes = [page.dir.id.inode(), page.parent.inode()];
         for (place, name) in [(AFTER_DOT, &b"."[..]), (AFTER_DOTS, b"..")] {
             let inode = inodes[place as usize - 1];
@@ -56,12 +74,28 @@ impl Door {
             }
         }
         let mut undo = Undo::default();
-        for entry in &page.entries {
+        for entry in &page.entries[place..] {
             if !self.list_entry(&mut listing, entry, attributes, &mut undo).await {
                 break;
             }
         }
         Ok(Reply { head: listing.into_bytes(), pieces: Vec::new(), undo })
+    }
+
+    /// Asks for a page of a directory, of what goes on after a cookie, and keeps it for a moment if changes are told of.
+    async fn page(&self, node: u64, after: u64, max: u32, attributes: bool) -> Result<Arc<Page>, Failure> {
+        let at = self.at(node)?;
+        let from = if after == AFTER_NOTHING { Cursor::Start } else { Cursor::Cookie(after) };
+        let want = Want { attr: attributes, rights: false };
+        let asking = self.mounted.fresh.ask();
+        let page = Arc::new(self.fs.list(&self.call(), &at, from, PageMax::new(max), want).await?);
+        let volume = at.base.volume();
+        // Of another volume below it nothing may be told of.
+        if self.is_told(volume) && page.entries.iter().all(|entry| entry.id.volume() == volume) {
+            let listed = Listed { page: page.clone(), after, attributes };
+            self.mounted.fresh.is_listed(asking, node, listed, self.mounted.clock.tick());
+        }
+        Ok(page)
     }
 
     /// Adds one entry, counting a lookup if it goes with its attributes. Returns
@@ -75,7 +109,8 @@ impl Door {
     ) -> bool {
         let (inode, kind) = (entry.id.inode(), kind_bits(entry.kind));
         let (name, next) = (entry.name.as_bytes(), entry.cookie.saturating_add(AFTER_DOTS));
-        let Some(attr) = entry.attr.as_ref().filter(|_| attributes) else {
+        let shown = |attr: &&Attr| attributes && !self.mounted.nodes.is_past(attr);
+        let Some(attr) = entry.attr.as_ref().filter(shown) else {
             return listing.add(None, inode, kind, name, next);
         };
         let (out, stale) = self.entry_out(attr);

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rustix::fs::RenameFlags;
 use rustix::io::Errno;
 use weft_core::attr::{Changed, SetAttr};
-use weft_core::form::{Entry, Expect, Guard, LinkTarget, New, Reference, Replace, Want};
+use weft_core::form::{At, Entry, Expect, Guard, LinkTarget, New, Reference, Replace, Want};
 use weft_core::{ErrorKind, limits};
 
 use super::{Door, Outcome, done, permissions, refuse};
@@ -16,17 +16,29 @@ use crate::errno::Failure;
 
 impl Door {
     pub(super) async fn lookup(self: &Arc<Self>, node: u64, name: Bytes) -> Outcome {
-        let at = self.at_name(node, name)?;
+        let at = self.at_name(node, name.clone())?;
+        let fresh = &self.mounted.fresh;
+        if fresh.was_missing(node, &name, self.mounted.clock.tick()) {
+            return self.nothing(&at);
+        }
+        let asking = fresh.ask();
         match self.fs.walk(&self.call(), &at, Want::default()).await {
             Ok(walked) => Ok(self.entry(&walked.attr).await),
-            // That a name is not there may be believed for a moment only: the right to
-            // see it can be granted without anything of it being known here.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                let valid = self.valid(at.base.volume()).min(limits::MOUNT_BELIEVED);
-                Ok(reply::entry(&EntryOut::nothing(valid)).into())
+                if self.is_told(at.base.volume()) {
+                    fresh.is_missing(asking, (node, name), self.mounted.clock.tick());
+                }
+                self.nothing(&at)
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Answers that a name is not there, which may be believed for a moment only: the right to
+    /// see it can be granted without anything of it being known here.
+    fn nothing(&self, at: &At) -> Outcome {
+        let valid = self.valid(at.base.volume()).min(limits::MOUNT_BELIEVED);
+        Ok(reply::entry(&EntryOut::nothing(valid)).into())
     }
 
     pub(super) async fn read_link(&self, node: u64) -> Outcome {
@@ -57,12 +69,14 @@ impl Door {
 
     async fn make(self: &Arc<Self>, node: u64, name: Bytes, new: New, set: SetAttr) -> Outcome {
         let at = self.at_name(node, name)?;
+        let _unsettled = self.mounted.fresh.unsettle();
         let made = self.fs.make(&self.change(), &at, new, &set).await?;
         self.made(made).await
     }
 
     pub(super) async fn link(self: &Arc<Self>, file: u64, node: u64, name: Bytes) -> Outcome {
         let (file, to) = (self.at(file)?, self.at_name(node, name)?);
+        let _unsettled = self.mounted.fresh.unsettle();
         let made = self.fs.link(&self.change(), &file, &to).await;
         // The manual page of link(2) has a directory answer EPERM.
         self.made(made.map_err(|error| Failure::from(error).shown(ErrorKind::IsDirectory, Errno::PERM))?)
@@ -71,7 +85,7 @@ impl Door {
 
     /// Answers with what was made or linked.
     async fn made(self: &Arc<Self>, made: Changed<Entry>) -> Outcome {
-        let attr = self.after(&weft_core::form::At::id(made.value.id), &made.file).await?;
+        let attr = self.after(&At::id(made.value.id), &made.file).await?;
         Ok(self.entry(&attr).await)
     }
 
@@ -85,6 +99,7 @@ impl Door {
 
     async fn remove(&self, node: u64, name: Bytes, kind: Expect) -> Outcome {
         let at = self.at_name(node, name)?;
+        let _unsettled = self.mounted.fresh.unsettle();
         self.fs.remove(&self.change(), &at, kind, &Guard::NONE).await?;
         done()
     }
@@ -97,6 +112,7 @@ impl Door {
             _ => return refuse(Errno::INVAL),
         };
         let (from, to) = (self.at_name(from.0, from.1)?, self.at_name(to.0, to.1)?);
+        let _unsettled = self.mounted.fresh.unsettle();
         let renamed = self.fs.rename(&self.change(), &from, &to, how, &Guard::NONE).await;
         // A directory moved below itself is EINVAL in the manual page of rename(2).
         renamed.map_err(|error| Failure::from(error).shown(ErrorKind::Loop, Errno::INVAL))?;

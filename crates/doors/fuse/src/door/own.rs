@@ -101,6 +101,7 @@ impl Door {
             return Err(too_large(Error::new(ErrorKind::TooLarge, "its text would be longer than 64 KiB")));
         }
         let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
+        let _unsettled = self.mounted.fresh.unsettle();
         self.fs.protect(&self.change(), &at, Scope::Subtree, &edit).await.map_err(too_large)?;
         done()
     }

@@ -38,6 +38,7 @@ impl Door {
     }
 
     async fn edit_tag(&self, node: u64, edit: TagEdit) -> Outcome {
+        let _unsettled = self.mounted.fresh.unsettle();
         let edited = self.fs.tag(&self.change(), &self.at(node)?, &[edit], &Guard::NONE).await;
         edited.map_err(too_large)?;
         done()

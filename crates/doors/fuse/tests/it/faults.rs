@@ -23,13 +23,7 @@ fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
 fn faulty(patience: Duration) -> (Bed, Arc<AtomicU64>) {
     let lost = Arc::new(AtomicU64::new(0));
     let shared = lost.clone();
-    (
-        Bed::with(
-            move |inner| Arc::new(Faulty { inner, lost: shared, deaf: false, busy: Arc::default() }),
-            patience,
-        ),
-        lost,
-    )
+    (Bed::with(move |inner| Arc::new(Faulty { lost: shared, ..Faulty::new(inner) }), patience), lost)
 }
 
 #[test]

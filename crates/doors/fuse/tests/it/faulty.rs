@@ -29,6 +29,15 @@ pub struct Faulty {
     pub deaf: bool,
     /// How many unlocks are refused because too much is under way.
     pub busy: Arc<AtomicU64>,
+    /// How often it was asked for a name, for attributes or for a page of a directory.
+    pub asked: Arc<AtomicU64>,
+}
+
+impl Faulty {
+    /// One that fails nowhere else.
+    pub fn new(inner: Arc<Model>) -> Self {
+        Self { inner, lost: Arc::default(), deaf: false, busy: Arc::default(), asked: Arc::default() }
+    }
 }
 
 /// Longer than a program that was interrupted waits for an answer.
@@ -38,6 +47,7 @@ const _: () = assert!(SLOW.as_millis() > limits::MOUNT_INTERRUPT_GRACE.as_millis
 struct FaultyFile {
     inner: Arc<dyn OpenFile>,
     lost: Arc<AtomicU64>,
+    asked: Arc<AtomicU64>,
     stuck: bool,
     slow: bool,
 }
@@ -52,6 +62,7 @@ impl FileSystem for Faulty {
         self.inner.supports(volume)
     }
     async fn walk(&self, call: &Call, at: &At, want: Want) -> Result<Walked> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         match at.path.as_bytes() {
             name if name.starts_with(b"stuck-walk") => pending().await,
             b"panic" => panic!("a test asked for it"),
@@ -59,6 +70,7 @@ impl FileSystem for Faulty {
         }
     }
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         self.inner.list(call, dir, from, max, want).await
     }
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
@@ -121,7 +133,8 @@ impl FileSystem for Faulty {
         let stuck = stuck.is_ok_and(|walked| walked.attr.id == opened.attr.id);
         let slow = self.inner.walk(call, &At::root("slow-attr".try_into()?), Want::default()).await;
         let slow = slow.is_ok_and(|walked| walked.attr.id == opened.attr.id);
-        opened.file = Arc::new(FaultyFile { inner: opened.file, lost: self.lost.clone(), stuck, slow });
+        let (inner, lost, asked) = (opened.file, self.lost.clone(), self.asked.clone());
+        opened.file = Arc::new(FaultyFile { inner, lost, asked, stuck, slow });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -173,6 +186,7 @@ impl OpenFile for FaultyFile {
         self.inner.id()
     }
     async fn attr(&self, call: &Call) -> Result<Attr> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
         if self.slow {
             tokio::time::sleep(SLOW).await;
         }

@@ -232,7 +232,7 @@ fn locks_end_with_the_mount() {
 /// for so many unlocks.
 fn faulty(unlocks: u64) -> Bed {
     let (lost, busy) = (Arc::default(), Arc::new(AtomicU64::new(unlocks)));
-    Bed::with(move |inner| Arc::new(Faulty { inner, lost, deaf: false, busy }), limits::CALL_DEADLINE)
+    Bed::with(move |inner| Arc::new(Faulty { lost, busy, ..Faulty::new(inner) }), limits::CALL_DEADLINE)
 }
 
 #[test]

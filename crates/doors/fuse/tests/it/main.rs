@@ -5,6 +5,7 @@
 //! are missing, a test adds its line to the file named by `WEFT_NOT_RUN` and returns; it
 //! fails if that is not set.
 
+mod asked_again;
 mod bed;
 mod compare;
 mod faults;

@@ -237,7 +237,7 @@ fn from_the_mount(file: &File, most: usize) -> Vec<u8> {
 /// A mount that is told of no change: what follows must hold without.
 fn deaf_bed() -> Bed {
     let bed = Bed::with(
-        |inner| Arc::new(Faulty { inner, lost: Arc::default(), deaf: true, busy: Arc::default() }),
+        |inner| Arc::new(Faulty { deaf: true, ..Faulty::new(inner) }),
         weft_core::limits::CALL_DEADLINE,
     );
     bed.store("f", &[1; 10_000]);

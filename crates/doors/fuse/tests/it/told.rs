@@ -158,7 +158,7 @@ fn a_call_that_was_not_answered_in_time_is_told_of() {
     if !can_mount("a_call_that_was_not_answered_in_time_is_told_of") {
         return;
     }
-    let faulty = |inner| Arc::new(Faulty { inner, lost: Arc::default(), deaf: false, busy: Arc::default() });
+    let faulty = |inner| Arc::new(Faulty::new(inner));
     let bed = Bed::with(move |inner| faulty(inner), Duration::from_millis(100));
     assert!(fs::metadata(bed.join("stuck-walk")).is_err());
     let said = get(bed.path(), "user.weft.why").expect("told");
