@@ -17,7 +17,7 @@ use weft_rpc::{
     VERSION_OLDEST, Welcome,
 };
 use weft_sys::net::{Passing, Socket};
-use weft_sys::{Sys, Task, trace};
+use weft_sys::{Pump, Sys, Task, trace};
 
 use crate::Services;
 use crate::calls::{Calling, Counted};
@@ -59,10 +59,10 @@ async fn serve_over(
     let (from, to) = tokio::io::split(line);
     let (lends, borrows) = passing.unzip();
     let held = services.uids.of(uid);
-    let (mut replies, queue) = Replies::new(services.sys.clone(), held.clone());
-    replies.lend_by(lends);
     let (stuck, is_stuck) = oneshot::channel();
-    let writer = services.sys.spawn(write_all(services.sys.clone(), to, queue, stuck));
+    let write = |queue| write_all(services.sys.clone(), to, queue, stuck);
+    let (mut replies, writer) = Replies::new(services.sys.clone(), held.clone(), write);
+    replies.lend_by(lends);
     let mut connection = Connection {
         services: services.clone(),
         peer: Peer::new(uid),
@@ -91,6 +91,8 @@ async fn serve_over(
 pub(crate) struct Replies {
     sys: Sys,
     out: mpsc::Sender<Leaving>,
+    /// Writes what is put there.
+    writer: Pump,
     /// For bytes of downloads that wait to be written here.
     room: Arc<Semaphore>,
     held: Arc<Held>,
@@ -134,20 +136,26 @@ impl Leaving {
 }
 
 impl Replies {
-    /// Makes the way back over one connection, and the queue that [`write_all`] empties.
-    pub(crate) fn new(sys: Sys, held: Arc<Held>) -> (Self, mpsc::Receiver<Leaving>) {
+    /// Makes the way back over one connection, and the task that writes what is queued.
+    pub(crate) fn new<Writes: Future<Output = ()> + Send + 'static>(
+        sys: Sys,
+        held: Arc<Held>,
+        write: impl FnOnce(mpsc::Receiver<Leaving>) -> Writes,
+    ) -> (Self, Task<()>) {
         let (out, queue) = mpsc::channel(limits::RPC_QUEUE_FRAMES);
         let room = Arc::new(Semaphore::new(limits::RPC_OUT_BYTES));
-        (Self { sys, out, room, held, lends: None }, queue)
+        let (writer, task) = Pump::new(&sys, write(queue));
+        (Self { sys, out, writer, room, held, lends: None }, task)
     }
 
     pub(crate) fn sys(&self) -> &Sys {
         &self.sys
     }
 
-    /// Queues a frame, waiting for room for as long as a transfer may stand still.
+    /// Writes a frame here, if nothing is in its way; otherwise queues it, waiting for room for as long as a transfer may
+    /// stand still.
     pub(crate) async fn send(&self, frame: Frame) -> Result<()> {
-        self.queue(Leaving { frame, bytes: None }).await
+        self.bring(Leaving { frame, bytes: None }).await
     }
 
     /// Waits for room for so many bytes of a download: before they are read, so that few wait.
@@ -192,7 +200,19 @@ impl Replies {
         instead: fn(ErrorReport) -> ToClient,
     ) -> Result<()> {
         let bytes = LeavingBytes { _room: room, lent: Some(lent), stopped, instead };
-        self.queue(Leaving { frame, bytes: Some(bytes) }).await
+        self.bring(Leaving { frame, bytes: Some(bytes) }).await
+    }
+
+    /// Writes what is short on the spot, which saves two wakes. What is long is left to the writer, and the next piece of it read
+    /// meanwhile.
+    async fn bring(&self, leaving: Leaving) -> Result<()> {
+        match self.out.try_reserve() {
+            Ok(place) => {
+                self.writer.bring(|| place.send(leaving));
+                Ok(())
+            }
+            Err(_) => self.queue(leaving).await,
+        }
     }
 
     async fn queue(&self, leaving: Leaving) -> Result<()> {

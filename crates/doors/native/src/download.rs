@@ -128,7 +128,11 @@ mod tests {
             let (uids, pulled) = (Uids::default(), Arc::<AtomicUsize>::default());
             let mut lines = Vec::new();
             for _ in 0..connections {
-                let (replies, queue) = Replies::new(sys.clone(), uids.of(7));
+                let takes_none = |queue| async move {
+                    let _queue = queue;
+                    std::future::pending().await
+                };
+                let (replies, _) = Replies::new(sys.clone(), uids.of(7), takes_none);
                 for stream in 0..128 {
                     let length = if stream % 2 == 0 { 1 << 20 } else { 64 << 20 };
                     let source = Box::new(Pulled(length, pulled.clone()));
@@ -139,10 +143,6 @@ mod tests {
                         let _ = download(stream, source, &to, &mut credits).await;
                     }));
                 }
-                drop(sys.spawn(async move {
-                    let _queue = queue;
-                    std::future::pending::<()>().await;
-                }));
             }
             sys.sleep(Duration::from_secs(1)).await;
             pulled.load(Ordering::Relaxed)
@@ -203,20 +203,21 @@ mod tests {
         let sys = Sys::real();
         let (here, there) = Socket::pair().expect("a pair");
         let ((here, lends), (there, borrows)) = (here.lending(), there.borrowing());
-        let (mut replies, queue) = Replies::new(sys.clone(), Uids::default().of(7));
+        // All of them wait before the first leaves.
+        let (go, gone) = tokio::sync::oneshot::channel();
+        let (stuck, write) = (tokio::sync::oneshot::channel().0, sys.clone());
+        let write = |queue| async move {
+            gone.await.expect("it is said");
+            crate::connection::write_all(write, here, queue, stuck).await;
+        };
+        let (mut replies, _) = Replies::new(sys.clone(), Uids::default().of(7), write);
         replies.lend_by(Some(lends));
         let count = sources.len();
         for (stream, source) in sources.into_iter().enumerate() {
             let (_credit, mut credits) = mpsc::channel(1);
             download(stream as u32, Box::new(source), &replies, &mut credits).await.expect("it is queued");
         }
-        // All of them wait before the first leaves.
-        drop(sys.spawn(crate::connection::write_all(
-            sys.clone(),
-            here,
-            queue,
-            tokio::sync::oneshot::channel().0,
-        )));
+        go.send(()).expect("it waits");
         let mut frames = weft_rpc::FrameReader::new(there);
         let mut answers = Vec::new();
         for _ in 0..count {

@@ -179,7 +179,13 @@ mod tests {
     #[test]
     fn a_question_for_bytes_that_was_given_up_is_asked_again() {
         simulate(1, |sys| async move {
-            let (replies, mut queue) = Replies::new(sys.clone(), Uids::default().of(7));
+            let mut queue = None;
+            let write = |frames| {
+                queue = Some(frames);
+                std::future::ready(())
+            };
+            let (replies, _) = Replies::new(sys.clone(), Uids::default().of(7), write);
+            let mut queue = queue.expect("it was made");
             for _ in 0..limits::RPC_QUEUE_FRAMES {
                 let frame = Frame::new(9, &ToClient::Grant(0), Bytes::new());
                 replies.send(frame).await.expect("there is room");
