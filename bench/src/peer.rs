@@ -2,6 +2,7 @@
 
 pub mod apache;
 pub mod iperf;
+pub mod minio;
 pub mod mounts;
 pub mod nginx;
 pub mod postgres;

@@ -37,6 +37,10 @@ enum Peer {
     Rclone,
     Mergerfs,
     Sshfs,
+    /// Of Apache.
+    Davfs2,
+    /// Of MinIO.
+    S3fs,
     /// The directory itself, without a mount.
     Bare,
 }
@@ -49,13 +53,16 @@ impl Peer {
             Self::Rclone => "rclone",
             Self::Mergerfs => "mergerfs",
             Self::Sshfs => "sshfs",
+            Self::Davfs2 => "davfs2",
+            Self::S3fs => "s3fs",
             Self::Bare => "bare",
         }
     }
 }
 
 /// What people would take instead.
-const CHOICES: [Peer; 4] = [Peer::Bindfs, Peer::Mergerfs, Peer::Rclone, Peer::Sshfs];
+const CHOICES: [Peer; 6] =
+    [Peer::Bindfs, Peer::Mergerfs, Peer::Rclone, Peer::Sshfs, Peer::Davfs2, Peer::S3fs];
 
 /// Returns all that files are made and walked beside: what FUSE can do, the choices, the directory itself.
 fn all() -> Vec<Peer> {
@@ -102,6 +109,8 @@ impl Scene {
             Peer::Rclone => mounts::rclone(&shown, at, &self.place.folder("rclone-cache")?)?,
             Peer::Mergerfs => mounts::mergerfs(&shown, at)?,
             Peer::Sshfs => mounts::sshfs(&shown, at, self.place.path())?,
+            Peer::Davfs2 => mounts::davfs2(&shown, at, self.place.path())?,
+            Peer::S3fs => mounts::s3fs(&shown, at, self.place.path())?,
             Peer::Bare => return Ok(Side::Bare(shown)),
         }))
     }
@@ -123,8 +132,9 @@ impl Scene {
         work: impl Fn(&Path) -> Result<f64>,
     ) -> Result<()> {
         prepare(self.ours.at())?;
-        // In small, for tests: libfuse's example takes the network and a compiler's minute to build.
-        let peers = peers.iter().filter(|peer| size != Size::Small || !matches!(peer, Peer::Passthrough));
+        // In small, for tests: libfuse's example and MinIO take the network and a compiler's minutes to build.
+        let built = |peer: &&Peer| matches!(peer, Peer::Passthrough | Peer::S3fs);
+        let peers = peers.iter().filter(|peer| size != Size::Small || !built(peer));
         for peer in peers {
             let name = format!("{name}.{}", peer.name());
             let Some(side) = report.peer(&name, self.peer(*peer))? else { continue };
@@ -194,7 +204,7 @@ pub fn names(report: &mut Report, size: Size) -> Result<()> {
 
 /// `mount.untar` and `mount.find`: a source tree taken out of an archive, and walked.
 pub fn tree(report: &mut Report, size: Size) -> Result<()> {
-    let count = size.pick(200, 50_000, 50_000).min(mounts::files_max());
+    let count = size.pick(200, 10_000, 50_000).min(mounts::files_max());
     report.note(&format!("mount.untar and mount.find are of {count} files"));
     let scene = Scene::new()?;
     let archive = archive(scene.place.path(), count)?;

@@ -1,5 +1,7 @@
 //! Programs that show one directory as another through FUSE, and our mount among them.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 use crate::machine::{self, Missing};
 use crate::node;
-use crate::peer::Server;
+use crate::peer::{Server, apache, minio};
 
 /// How long a mount may take to stand.
 const READY_MAX: Duration = Duration::from_secs(20);
@@ -16,6 +18,8 @@ const READY_MAX: Duration = Duration::from_secs(20);
 pub struct Mounted {
     at: PathBuf,
     server: Server,
+    /// Where it has its files from, if that is another process.
+    _behind: Option<Server>,
 }
 
 /// Mounts `/bench` of the node in `folder`.
@@ -69,18 +73,67 @@ pub fn sshfs(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
     }
     let connect = place.join("sftp");
     std::fs::write(&connect, format!("#!/bin/sh\nexec {SERVER}\n"))?;
-    std::fs::set_permissions(&connect, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    std::fs::set_permissions(&connect, Permissions::from_mode(0o755))?;
     let mut command = Command::new(machine::program("sshfs", "sshfs")?);
     command.args(["-f", "-o", &format!("ssh_command={}", connect.display())]);
     command.arg(format!("here:{}", source.display())).arg(&at);
     Mounted::start(command, at)
 }
 
+/// Shows `source` through davfs2 and Apache, with room in its cache for what a figure takes. It wants to be root's, and takes
+/// what it reads a directory into for too small on newer kernels unless it is told how much that is.
+pub fn davfs2(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
+    let program = machine::program("mount.davfs", "davfs2")?;
+    // Apache is nobody.
+    std::fs::set_permissions(source, Permissions::from_mode(0o777))?;
+    let behind = apache::start(place, source)?;
+    let (cache, conf) = (place.join("davfs-cache"), place.join("davfs.conf"));
+    // Its own group's, or it does not start.
+    let made = Command::new("install").args(["-d", "-g", "davfs2", "-m", "775"]).arg(&cache).status()?;
+    if !made.success() {
+        return Err(format!("no {} for the group davfs2", cache.display()).into());
+    }
+    let settings = format!(
+        "ask_auth 0\nuse_locks 0\ndelay_upload 0\ncache_dir {}\ncache_size 4000\nbuf_size 256\n",
+        cache.display()
+    );
+    std::fs::write(&conf, settings)?;
+    std::fs::set_permissions(&conf, Permissions::from_mode(0o600))?;
+    let mut command = Command::new("unshare");
+    // It leaves its terminal, and the process that was started here: its own namespace ends with that.
+    command.args(["--fork", "--kill-child", "--pid"]).arg("sh").arg("-c");
+    command.arg("\"$0\" -o \"$1\" \"$2\" \"$3\" && exec sleep infinity").arg(program);
+    command.arg(format!("conf={},uid=0,gid=0", conf.display()));
+    command.arg(format!("http://127.0.0.1:{}/", behind.port)).arg(&at);
+    Mounted::over(command, at, Some(behind))
+}
+
+/// Shows a bucket of MinIO, which keeps it below `source`, through s3fs.
+pub fn s3fs(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
+    let program = machine::program("s3fs", "s3fs")?;
+    let behind = minio::start(source)?;
+    let keys = place.join("s3fs-keys");
+    std::fs::write(&keys, format!("{}:{}\n", minio::USER, minio::PASSWORD))?;
+    std::fs::set_permissions(&keys, Permissions::from_mode(0o600))?;
+    let mut command = Command::new(program);
+    command.arg(minio::BUCKET).arg(&at).args(["-f", "-o"]);
+    command.arg(format!(
+        "url=http://127.0.0.1:{},use_path_request_style,passwd_file={}",
+        behind.port,
+        keys.display()
+    ));
+    Mounted::over(command, at, Some(behind))
+}
+
 impl Mounted {
-    fn start(mut command: Command, at: PathBuf) -> Result<Self> {
+    fn start(command: Command, at: PathBuf) -> Result<Self> {
+        Self::over(command, at, None)
+    }
+
+    fn over(mut command: Command, at: PathBuf, behind: Option<Server>) -> Result<Self> {
         std::fs::create_dir_all(&at)?;
         let below = device(&at)?;
-        let mut mounted = Self { server: Server::spawn(command.stderr(Stdio::null()))?, at };
+        let mut mounted = Self { server: Server::spawn(command.stderr(Stdio::null()))?, at, _behind: behind };
         let until = Instant::now() + READY_MAX;
         while device(&mounted.at)? == below {
             if mounted.server.ended() || Instant::now() > until {
