@@ -99,10 +99,9 @@ pub fn davfs2(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
     );
     std::fs::write(&conf, settings)?;
     std::fs::set_permissions(&conf, Permissions::from_mode(0o600))?;
-    let mut command = Command::new("unshare");
-    // It leaves its terminal, and the process that was started here: its own namespace ends with that.
-    command.args(["--fork", "--kill-child", "--pid"]).arg("sh").arg("-c");
-    command.arg("\"$0\" -o \"$1\" \"$2\" \"$3\" && exec sleep infinity").arg(program);
+    // It leaves the process that was started here, and ends once it is unmounted.
+    let mut command = Command::new("sh");
+    command.args(["-c", "\"$0\" -o \"$1\" \"$2\" \"$3\" && exec sleep infinity"]).arg(program);
     command.arg(format!("conf={},uid=0,gid=0", conf.display()));
     command.arg(format!("http://127.0.0.1:{}/", behind.port)).arg(&at);
     Mounted::over(command, at, Some(behind))
