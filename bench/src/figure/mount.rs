@@ -204,7 +204,7 @@ pub fn names(report: &mut Report, size: Size) -> Result<()> {
 
 /// `mount.untar` and `mount.find`: a source tree taken out of an archive, and walked.
 pub fn tree(report: &mut Report, size: Size) -> Result<()> {
-    let count = size.pick(200, 10_000, 50_000).min(mounts::files_max());
+    let count = size.pick(200, 3_000, 50_000).min(mounts::files_max());
     report.note(&format!("mount.untar and mount.find are of {count} files"));
     let scene = Scene::new()?;
     let archive = archive(scene.place.path(), count)?;

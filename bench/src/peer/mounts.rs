@@ -84,6 +84,9 @@ pub fn sshfs(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
 /// what it reads a directory into for too small on newer kernels unless it is told how much that is.
 pub fn davfs2(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
     let program = machine::program("mount.davfs", "davfs2")?;
+    if !machine::is_root() {
+        return Err(Missing("davfs2 lets only root say where its settings are".into()).into());
+    }
     // Apache is nobody.
     std::fs::set_permissions(source, Permissions::from_mode(0o777))?;
     let behind = apache::start(place, source)?;
@@ -91,7 +94,7 @@ pub fn davfs2(source: &Path, at: PathBuf, place: &Path) -> Result<Mounted> {
     // Its own group's, or it does not start.
     let made = Command::new("install").args(["-d", "-g", "davfs2", "-m", "775"]).arg(&cache).status()?;
     if !made.success() {
-        return Err(format!("no {} for the group davfs2", cache.display()).into());
+        return Err(Missing(format!("no {} for the group davfs2", cache.display())).into());
     }
     let settings = format!(
         "ask_auth 0\nuse_locks 0\ndelay_upload 0\ncache_dir {}\ncache_size 4000\nbuf_size 256\n",

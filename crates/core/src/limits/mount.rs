@@ -56,7 +56,7 @@ pub const MOUNT_BELIEVED_SHARED: Duration = Duration::ZERO;
 /// that one system call asks, or what one asks right after another.
 pub const MOUNT_ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(100);
 /// Entries of a directory that opening it brings along.
-pub const MOUNT_OPENED_ENTRIES_MAX: u32 = 128;
+pub const MOUNT_OPENED_ENTRIES_MAX: u32 = 64;
 /// Users of a machine who use one shared mount as who they are, beside the one who serves it. Each takes a connection to the node.
 pub const MOUNT_USERS_MAX: usize = 256;
 /// Users who can say at one moment who they are; others wait.

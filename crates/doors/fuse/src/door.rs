@@ -23,7 +23,7 @@ use crate::buffers::Lent;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
-use crate::fresh::Asking;
+use crate::fresh::Changing;
 use crate::handles::Handles;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
@@ -380,11 +380,12 @@ impl Door {
         tokio::spawn(async move { door.expire(node, true).await });
     }
 
-    /// Notes a change made through this mount, which was asked for as `asking` says.
-    fn changed(self: &Arc<Self>, asking: Asking, node: u64, change: &Wcc) {
+    /// Notes what came of a change made through this mount.
+    fn changed(self: &Arc<Self>, changing: Changing<'_>, node: u64, change: &Wcc) {
+        let stale = self.mounted.nodes.changed(node, change);
         let after = change.after.as_ref().filter(|after| self.is_told(after.id.volume()));
-        self.mounted.fresh.changed(asking, node, after, self.mounted.clock.tick());
-        if self.mounted.nodes.changed(node, change) {
+        changing.came_to(after, self.mounted.clock.tick());
+        if stale {
             self.expire_later(node);
         }
     }

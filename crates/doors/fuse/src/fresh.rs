@@ -2,20 +2,21 @@
 //!
 //! Of a name that is not there it asks twice where a program makes it exclusively, and after a write it asks for the
 //! attributes, which the answer to that write has no room for. A directory it opens, lists, and asks whether there is more. What
-//! it asks last was in the node's answer to what it asked first, so that each call that is saved here shows what the kernel would
-//! show by itself, had it kept it: for a moment ([`limits::MOUNT_ASKED_AGAIN_WITHIN`]), only where changes by others are told
-//! of, and never in a shared mount.
+//! it asks last was in the node's answer to what it asked first, and is given from there for a moment
+//! ([`limits::MOUNT_ASKED_AGAIN_WITHIN`]): only where changes by others are told of, and never in a shared mount.
 //!
 //! ```text
 //!   node: no such name ─▶ kept ─▶ given once
-//!   node: it is so now ─▶ kept ─▶ given until anything is known to have changed since
-//!   node: a page       ─▶ kept ─▶ given until anything anywhere is
+//!   node: it is so now ─▶ kept ─▶ given until that node is known to have changed
+//!   node: a page       ─▶ kept ─▶ given until any file is
 //! ```
 //!
-//! **Ways to get it wrong.** To keep an answer that was overtaken: by a change that was told of, or made here, between the
-//! question and its answer ([`Asking`]). To forget a way by which what is kept changes: a removal changes the
-//! attributes of files that it does not name, so that whatever changes names here drops all; a page shows files that
-//! the kernel has not heard of, so that it goes with any change of any file, by whomever.
+//! Whatever others change drops everything, and so does whatever changes names here. What changes one file here drops what is
+//! kept of that one, and all pages: they show files that the kernel has not heard of.
+//!
+//! **Ways to get it wrong.** To keep an answer that was overtaken by a change between the question and its answer ([`Asking`]).
+//! To give what is kept while a change is under way: the node may have made it ([`Unsettled`], [`Changing`]). To take a change
+//! that failed for none: a copy that fails has copied a part.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,16 +37,18 @@ pub(crate) struct Fresh(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    /// How often something may have changed that is kept, or asked for just now.
+    /// How often something may have changed, or begun to change, that is kept or asked for just now.
     moves: u64,
-    /// How often a file was changed here.
-    made: u64,
+    /// How many changes of names, or of more of files than their answers say, are under way here.
+    unsettled: usize,
+    /// The nodes that changes are under way of here.
+    changing: Vec<u64>,
     /// A directory's node, and a name that is not there.
-    missing: VecDeque<(u64, Bytes, Tick)>,
+    missing: VecDeque<((u64, Bytes), Tick)>,
     /// A node, and its attributes as they were told with a change that was made here, or with a listing.
-    attrs: VecDeque<(u64, Attr, Tick)>,
+    attrs: VecDeque<((u64, Attr), Tick)>,
     /// A directory's node, and a page of it.
-    listed: VecDeque<(u64, Listed, Tick)>,
+    listed: VecDeque<((u64, Listed), Tick)>,
 }
 
 /// A page of a directory.
@@ -73,62 +76,57 @@ impl Listed {
 
 /// A question that the node is asked: its answer is kept if nothing moved meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking {
-    moves: u64,
-    made: u64,
-}
+pub(crate) struct Asking(u64);
 
-/// Drops everything once what may change it is over, however that ends.
+/// A change of names, or of more of files than its answer says. Everything is dropped as it begins and once it is over, however
+/// that ends.
 pub(crate) struct Unsettled<'a>(&'a Fresh);
+
+/// A change of one file. What is kept of it is dropped as it begins, and nothing is kept of it until it is over, however that
+/// ends.
+pub(crate) struct Changing<'a> {
+    fresh: &'a Fresh,
+    node: u64,
+    since: u64,
+    answer: Option<(Attr, Tick)>,
+}
 
 impl Fresh {
     /// Says that the node is about to be asked.
     pub(crate) fn ask(&self) -> Asking {
-        let kept = self.lock();
-        Asking { moves: kept.moves, made: kept.made }
+        Asking(self.lock().moves)
     }
 
     /// Keeps that a name is not there.
     pub(crate) fn is_missing(&self, asking: Asking, (directory, name): (u64, Bytes), now: Tick) {
         let mut kept = self.lock();
-        if kept.moves == asking.moves {
-            keep(&mut kept.missing, KEPT_MAX, (directory, name, now));
+        if kept.moves == asking.0 && kept.unsettled == 0 {
+            keep(&mut kept.missing, KEPT_MAX, (directory, name), now);
         }
     }
 
     /// Returns whether a name was not there a moment ago: the first who asks is told.
     pub(crate) fn was_missing(&self, directory: u64, name: &[u8], now: Tick) -> bool {
         let mut kept = self.lock();
-        let place = kept.missing.iter().position(|(node, other, _)| *node == directory && other == name);
+        let place = kept.missing.iter().position(|((node, other), _)| *node == directory && other == name);
         let found = place.and_then(|place| kept.missing.remove(place));
-        found.is_some_and(|(.., since)| is_fresh(since, now))
-    }
-
-    /// Keeps what a node came to by a change that was made here; `None` if its answer did not say, or was overtaken.
-    pub(crate) fn changed(&self, asking: Asking, node: u64, attr: Option<&Attr>, now: Tick) {
-        let mut kept = self.lock();
-        kept.made += 1;
-        kept.listed.clear();
-        kept.attrs.retain(|(other, ..)| *other != node);
-        if let Some(attr) = attr.filter(|_| kept.moves == asking.moves) {
-            keep(&mut kept.attrs, KEPT_MAX, (node, *attr, now));
-        }
+        found.is_some_and(|(_, since)| is_fresh(since, now))
     }
 
     /// Returns what a node was a moment ago.
     pub(crate) fn attr(&self, node: u64, now: Tick) -> Option<Attr> {
         let kept = self.lock();
-        let (_, attr, since) = kept.attrs.iter().find(|(other, ..)| *other == node)?;
+        let ((_, attr), since) = kept.attrs.iter().find(|((other, _), _)| *other == node)?;
         is_fresh(*since, now).then_some(*attr)
     }
 
     /// Keeps a page of a directory, and the directory's own attributes, which the kernel takes for old once it was read.
     pub(crate) fn is_listed(&self, asking: Asking, directory: u64, listed: Listed, now: Tick) {
         let mut kept = self.lock();
-        if (kept.moves, kept.made) == (asking.moves, asking.made) {
-            kept.attrs.retain(|(other, ..)| *other != directory);
-            keep(&mut kept.attrs, KEPT_MAX, (directory, listed.page.dir, now));
-            keep(&mut kept.listed, PAGES_MAX, (directory, listed, now));
+        if kept.moves == asking.0 && kept.unsettled == 0 && kept.changing.is_empty() {
+            kept.attrs.retain(|((other, _), _)| *other != directory);
+            keep(&mut kept.attrs, KEPT_MAX, (directory, listed.page.dir), now);
+            keep(&mut kept.listed, PAGES_MAX, (directory, listed), now);
         }
     }
 
@@ -142,44 +140,38 @@ impl Fresh {
         now: Tick,
     ) -> Option<(Arc<Page>, usize)> {
         let kept = self.lock();
-        kept.listed.iter().rev().find_map(|(node, listed, since)| {
-            let told = *node == directory && (listed.attributes || !attributes) && is_fresh(*since, now);
-            Some((listed.page.clone(), listed.place(after).filter(|_| told)?))
-        })
-    }
-
-    /// Drops what is kept of a node, and all that may show files that nobody here knows.
-    pub(crate) fn drop_node(&self, node: u64) {
-        let mut kept = self.lock();
-        kept.moves += 1;
-        kept.listed.clear();
-        kept.attrs.retain(|(other, ..)| *other != node);
-    }
-
-    /// Drops that a name is missing.
-    pub(crate) fn drop_name(&self, directory: u64, name: &[u8]) {
-        let mut kept = self.lock();
-        kept.moves += 1;
-        kept.listed.clear();
-        kept.missing.retain(|(node, other, _)| *node != directory || other != name);
+        let pages = kept.listed.iter().rev().filter(|((node, listed), since)| {
+            *node == directory && (listed.attributes || !attributes) && is_fresh(*since, now)
+        });
+        pages
+            .map(|((_, listed), _)| listed)
+            .find_map(|listed| Some((listed.page.clone(), listed.place(after)?)))
     }
 
     /// Says that a request of this mount is about to change names, or more of files than its answer says.
     pub(crate) fn unsettle(&self) -> Unsettled<'_> {
+        let mut kept = self.lock();
+        kept.unsettled += 1;
+        kept.drop_all();
         Unsettled(self)
     }
 
-    /// Drops what shows files that nobody here may know: something was told of some file.
-    pub(crate) fn drop_listed(&self) {
+    /// Says that a request of this mount is about to change a file.
+    pub(crate) fn change(&self, node: u64) -> Changing<'_> {
         let mut kept = self.lock();
-        kept.moves += 1;
-        kept.listed.clear();
+        kept.changing.push(node);
+        kept.drop_node(node);
+        Changing { fresh: self, node, since: kept.moves, answer: None }
     }
 
-    /// Drops everything.
+    /// Drops everything: somebody else changed something, or nobody would tell.
     pub(crate) fn drop_all(&self) {
-        let mut kept = self.lock();
-        *kept = Kept { moves: kept.moves + 1, made: kept.made, ..Kept::default() };
+        self.lock().drop_all();
+    }
+
+    /// Drops what is kept of a node, and all pages.
+    pub(crate) fn drop_node(&self, node: u64) {
+        self.lock().drop_node(node);
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept> {
@@ -187,17 +179,58 @@ impl Fresh {
     }
 }
 
-impl Drop for Unsettled<'_> {
-    fn drop(&mut self) {
-        self.0.drop_all();
+impl Kept {
+    fn drop_all(&mut self) {
+        self.moves += 1;
+        self.missing.clear();
+        self.attrs.clear();
+        self.listed.clear();
+    }
+
+    fn drop_node(&mut self, node: u64) {
+        self.moves += 1;
+        self.attrs.retain(|((other, _), _)| *other != node);
+        self.listed.clear();
     }
 }
 
-fn keep<T>(kept: &mut VecDeque<T>, max: usize, what: T) {
+impl Changing<'_> {
+    /// Ends it with the attributes that the file has by it, which are kept if nothing else moves; `None` if its answer did not
+    /// say.
+    pub(crate) fn came_to(mut self, attr: Option<&Attr>, now: Tick) {
+        self.answer = attr.map(|attr| (*attr, now));
+    }
+}
+
+impl Drop for Changing<'_> {
+    fn drop(&mut self) {
+        let mut kept = self.fresh.lock();
+        if let Some(place) = kept.changing.iter().position(|node| *node == self.node) {
+            kept.changing.swap_remove(place);
+        }
+        let alone = kept.moves == self.since && kept.unsettled == 0 && !kept.changing.contains(&self.node);
+        kept.drop_node(self.node);
+        if let Some((attr, now)) = self.answer.filter(|_| alone) {
+            keep(&mut kept.attrs, KEPT_MAX, (self.node, attr), now);
+        }
+    }
+}
+
+impl Drop for Unsettled<'_> {
+    fn drop(&mut self) {
+        let mut kept = self.0.lock();
+        kept.unsettled -= 1;
+        kept.drop_all();
+    }
+}
+
+/// Keeps what was answered, in the place of what is old, or of the oldest.
+fn keep<T>(kept: &mut VecDeque<(T, Tick)>, max: usize, what: T, now: Tick) {
+    kept.retain(|(_, since)| is_fresh(*since, now));
     if kept.len() == max {
         kept.pop_front();
     }
-    kept.push_back(what);
+    kept.push_back((what, now));
 }
 
 fn is_fresh(since: Tick, now: Tick) -> bool {
@@ -222,7 +255,7 @@ mod tests {
     }
 
     fn changed(fresh: &Fresh, node: u64, change: u64) {
-        fresh.changed(fresh.ask(), node, Some(&attr(node, change, 0)), NOW);
+        fresh.change(node).came_to(Some(&attr(node, change, 0)), NOW);
     }
 
     #[test]
@@ -278,62 +311,61 @@ mod tests {
         assert!(fresh.listed(1, 0, false, NOW.plus(2 * limits::MOUNT_ASKED_AGAIN_WITHIN)).is_none());
     }
 
+    /// What may come between a question and its answer.
+    const COMES: [fn(&Fresh); 5] = [
+        |fresh| changed(fresh, 9, 1),
+        |fresh| drop(fresh.change(9)),
+        |fresh| fresh.drop_node(9),
+        |fresh| drop(fresh.unsettle()),
+        Fresh::drop_all,
+    ];
+
     #[test]
-    fn a_page_goes_with_any_change_of_any_file_and_one_that_a_change_came_before_is_not_kept() {
-        let comes: [fn(&Fresh); 6] = [
-            |fresh| changed(fresh, 9, 1),
-            |fresh| fresh.drop_node(9),
-            |fresh| fresh.drop_name(9, b"z"),
-            |fresh| drop(fresh.unsettle()),
-            Fresh::drop_listed,
-            Fresh::drop_all,
-        ];
-        for (number, come) in comes.into_iter().enumerate() {
+    fn a_page_goes_with_any_change_of_any_file_and_no_answer_is_kept_that_one_came_before() {
+        for (number, come) in COMES.into_iter().enumerate() {
             let fresh = Fresh::default();
             page(&fresh, fresh.ask(), 0, &[3], None);
             assert!(listed(&fresh, 0).is_some());
-            let asking = fresh.ask();
-            come(&fresh);
-            assert!(listed(&fresh, 0).is_none(), "{number}");
-            page(&fresh, asking, 0, &[3], None);
-            assert!(listed(&fresh, 0).is_none(), "{number}");
-        }
-    }
-
-    #[test]
-    fn an_answer_that_something_came_before_is_not_kept() {
-        let comes: [fn(&Fresh); 4] = [
-            |fresh| fresh.drop_node(9),
-            |fresh| fresh.drop_name(9, b"z"),
-            |fresh| drop(fresh.unsettle()),
-            Fresh::drop_all,
-        ];
-        for come in comes {
-            let fresh = Fresh::default();
-            let asking = fresh.ask();
+            let (asking, changing) = (fresh.ask(), fresh.change(2));
+            page(&fresh, fresh.ask(), 0, &[3], None);
+            assert!(listed(&fresh, 0).is_none(), "{number}: while a file is changed");
             come(&fresh);
             fresh.is_missing(asking, (1, Bytes::from_static(b"a")), NOW);
-            fresh.changed(asking, 2, Some(&attr(2, 1, 0)), NOW);
-            assert!(!fresh.was_missing(1, b"a", NOW) && fresh.attr(2, NOW).is_none());
+            changing.came_to(Some(&attr(2, 1, 0)), NOW);
+            page(&fresh, asking, 0, &[3], None);
+            assert!(listed(&fresh, 0).is_none(), "{number}");
+            assert!(!fresh.was_missing(1, b"a", NOW) && fresh.attr(2, NOW).is_none(), "{number}");
         }
     }
 
     #[test]
-    fn what_is_told_of_drops_its_own_and_a_change_of_names_here_drops_all_once_it_is_over() {
+    fn a_change_drops_its_own_as_it_begins_however_it_ends_and_one_of_names_drops_all() {
         let fresh = Fresh::default();
         let keep = || {
-            ["a", "b"].into_iter().for_each(|name| missing(&fresh, name));
+            missing(&fresh, "a");
             [2, 3].into_iter().for_each(|node| changed(&fresh, node, 1));
         };
         keep();
-        fresh.drop_node(2);
-        fresh.drop_name(1, b"a");
+        let failed = fresh.change(2);
         assert!(fresh.attr(2, NOW).is_none() && fresh.attr(3, NOW).is_some());
-        assert!(!fresh.was_missing(1, b"a", NOW) && fresh.was_missing(1, b"b", NOW));
-        let unsettled = fresh.unsettle();
+        drop(failed);
+        assert!(fresh.attr(2, NOW).is_none() && fresh.was_missing(1, b"a", NOW));
+        let (first, second) = (fresh.change(2), fresh.change(2));
+        second.came_to(Some(&attr(2, 2, 0)), NOW);
+        assert!(fresh.attr(2, NOW).is_none(), "the first may be made by now");
+        first.came_to(Some(&attr(2, 1, 0)), NOW);
+        assert!(fresh.attr(2, NOW).is_none(), "or may have been before the second");
         keep();
+        let unsettled = fresh.unsettle();
+        assert!(fresh.attr(3, NOW).is_none() && !fresh.was_missing(1, b"a", NOW));
+        keep();
+        page(&fresh, fresh.ask(), 0, &[3], None);
+        assert!(
+            fresh.attr(3, NOW).is_none() && !fresh.was_missing(1, b"a", NOW) && listed(&fresh, 0).is_none()
+        );
         drop(unsettled);
-        assert!(fresh.attr(3, NOW).is_none() && !fresh.was_missing(1, b"b", NOW));
+        keep();
+        assert!(fresh.attr(3, NOW).is_some());
     }
 
     #[test]
@@ -342,7 +374,7 @@ mod tests {
         changed(&fresh, 2, 1);
         changed(&fresh, 2, 2);
         assert_eq!(fresh.attr(2, NOW).map(|attr| attr.change), Some(2));
-        fresh.changed(fresh.ask(), 2, None, NOW);
+        fresh.change(2).came_to(None, NOW);
         assert!(fresh.attr(2, NOW).is_none(), "its answer did not say");
         (0..=KEPT_MAX as u64).for_each(|node| changed(&fresh, node, 1));
         assert!(fresh.attr(0, NOW).is_none() && fresh.attr(1, NOW).is_some());

@@ -57,13 +57,6 @@ impl Mounted {
         self.device.expire_node(node, pages.then_some(0));
     }
 
-    /// The same of a name, and of what the directory shows of itself.
-    pub(crate) fn drop_name(&self, directory: u64, name: &[u8]) {
-        self.fresh.drop_name(directory, name);
-        self.device.expire_name(directory, name);
-        self.drop_kept(directory, false);
-    }
-
     /// Makes it, of a root, of what the kernel and we can do, and of what is remembered.
     pub(crate) fn new(
         device: Device,

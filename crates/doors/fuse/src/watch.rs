@@ -182,6 +182,7 @@ impl Watcher {
     /// what is kept then is dropped once more.
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
+        self.door.mounted.fresh.drop_all();
         self.since = AHEAD;
         self.door.remembered().set(Head::Feed, 0);
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
@@ -210,12 +211,13 @@ impl Watcher {
             return;
         }
         let door = self.door.clone();
-        door.mounted.fresh.drop_listed();
+        door.mounted.fresh.drop_all();
         self.blocking(move || changes.iter().for_each(|change| tell(&door, change))).await;
     }
 
     /// Something changed that may not be seen from here; perhaps the right to see.
     async fn look_again(&self) {
+        self.door.mounted.fresh.drop_all();
         let mut gone = Vec::new();
         for (node, file, rights) in self.door.handles.each_node() {
             match self.shows_still(node, file, rights).await {
@@ -232,7 +234,7 @@ impl Watcher {
                     door.mounted.nodes.dropped(node);
                 }
             }
-            kept.iter().for_each(|node| door.mounted.drop_kept(*node, false));
+            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
         })
         .await;
     }
@@ -256,8 +258,8 @@ impl Watcher {
     /// Has the kernel drop all it keeps of one container, or of all: for this door's user.
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
+        door.mounted.fresh.drop_all();
         self.blocking(move || {
-            door.mounted.fresh.drop_all();
             door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
         })
         .await;
@@ -273,11 +275,13 @@ fn tell(door: &Door, change: &Change) {
     if door.mounted.is_shared {
         return tell_of_shared(door, change);
     }
+    let device = &door.mounted.device;
     let name = |place: &Option<(FileId, Name)>| {
         if let Some((directory, name)) = place
             && let Some(node) = door.mounted.nodes.node(*directory)
         {
-            door.mounted.drop_name(node, name.as_bytes());
+            device.expire_name(node, name.as_bytes());
+            device.expire_node(node, None);
         }
     };
     let node = |pages: bool| {

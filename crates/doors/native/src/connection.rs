@@ -203,15 +203,16 @@ impl Replies {
         self.bring(Leaving { frame, bytes: Some(bytes) }).await
     }
 
-    /// Writes what is short on the spot, which saves two wakes. What is long is left to the writer, and the next piece of it read
-    /// meanwhile.
+    /// Writes what is short on the spot, which saves two wakes, unless something waits to be written. What is long is left to the
+    /// writer, and the next piece of it read meanwhile.
     async fn bring(&self, leaving: Leaving) -> Result<()> {
-        match self.out.try_reserve() {
-            Ok(place) => {
+        let is_empty = self.out.capacity() == self.out.max_capacity();
+        match self.out.try_reserve().ok().filter(|_| is_empty) {
+            Some(place) => {
                 self.writer.bring(|| place.send(leaving));
                 Ok(())
             }
-            Err(_) => self.queue(leaving).await,
+            None => self.queue(leaving).await,
         }
     }
 

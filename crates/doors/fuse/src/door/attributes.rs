@@ -25,7 +25,7 @@ impl Door {
         Ok(self.attributes(&attr))
     }
 
-    /// Returns a node's attributes, as a change left them a moment ago or from the node: through the open file if one is named, since that
+    /// Returns a node's attributes, as they were told a moment ago or from the node: through the open file if one is named, since that
     /// one has not got to have a name any more.
     async fn attr(&self, node: u64, handle: Option<u64>) -> Result<Attr, Failure> {
         if let Some(attr) = self.just_told(node) {
@@ -53,9 +53,9 @@ impl Door {
         // An open file may be cut by whoever opened it, whatever its mode says now.
         if let (Some(size), Some(handle)) = (set.size, asked.handle) {
             let handle = self.handles.find(handle)?;
-            let asking = self.mounted.fresh.ask();
+            let changing = self.mounted.fresh.change(node);
             let change = handle.file.shape(&self.change(), Shape::Truncate(size)).await?;
-            self.changed(asking, node, &change);
+            self.changed(changing, node, &change);
             attr = change.after;
             set.size = None;
         }
@@ -75,10 +75,10 @@ impl Door {
 
     /// Sets attributes. What was removed while it is open has them in this mount alone.
     async fn set(self: &Arc<Self>, node: u64, at: &At, set: &SetAttr) -> Result<Attr, Failure> {
-        let asking = self.mounted.fresh.ask();
+        let changing = self.mounted.fresh.change(node);
         match self.fs.set(&self.change(), at, set, &Guard::NONE).await {
             Ok(change) => {
-                self.changed(asking, node, &change.file);
+                self.changed(changing, node, &change.file);
                 Ok(change.value)
             }
             // Whose it is, the node alone says.
@@ -132,10 +132,10 @@ impl Door {
     /// changed already, and here the bits have no effect.
     pub(super) async fn clear_set_id(self: &Arc<Self>, node: u64, attr: &Attr) -> Option<Attr> {
         let set = SetAttr { mode: Some(without_set_id(attr.mode)?), ..SetAttr::default() };
-        let asking = self.mounted.fresh.ask();
+        let changing = self.mounted.fresh.change(node);
         match self.fs.set(&self.change(), &At::id(attr.id), &set, &Guard::NONE).await {
             Ok(change) => {
-                self.changed(asking, node, &change.file);
+                self.changed(changing, node, &change.file);
                 Some(change.value)
             }
             Err(error) => {

@@ -190,13 +190,13 @@ impl Door {
             }
             _ => (BytesSource::new(bytes), None),
         };
-        let asking = self.mounted.fresh.ask();
+        let changing = self.mounted.fresh.change(handle.node);
         let written = handle.file.write(&self.change(), place, &mut data).await?;
         if let Some(held) = held {
             held.release();
         }
         handle.written.wrote(written.verifier);
-        self.changed(asking, handle.node, &written.file);
+        self.changed(changing, handle.node, &written.file);
         if handle.past_cache {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.
@@ -241,9 +241,9 @@ impl Door {
         };
         let handle = self.handles.find(handle)?;
         let _moving = Moving::new(handle.moves.clone());
-        let asking = self.mounted.fresh.ask();
+        let changing = self.mounted.fresh.change(handle.node);
         let change = handle.file.shape(&self.change(), shape).await?;
-        self.changed(asking, handle.node, &change);
+        self.changed(changing, handle.node, &change);
         done()
     }
 
@@ -277,10 +277,10 @@ impl Door {
         let length = length.min(limits::MOUNT_COPY_BYTES_MAX);
         let range = Range { at: from.1, length: Some(length) };
         let _moving = Moving::new(self.mounted.nodes.moves(to.0));
-        let asking = self.mounted.fresh.ask();
+        let changing = self.mounted.fresh.change(to.0);
         match self.fs.copy(&self.change(), &source, range, &target, to.1).await {
             Ok(copied) => {
-                self.changed(asking, to.0, &copied.file);
+                self.changed(changing, to.0, &copied.file);
                 Ok(reply::size(copied.bytes as u32).into())
             }
             Err(error)

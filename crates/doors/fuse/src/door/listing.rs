@@ -1,7 +1,6 @@
-//! Directories. Nothing is kept for an open one: each page is asked for anew, from
-//! the cookie of the last entry the kernel took, so that a name that is gone is not
-//! shown with attributes that were read before it went. Where changes are told of, an open brings the first page with it, and
-//! what was asked for a moment ago is given from there ([`crate::fresh`]): a directory of a few files takes one call, not three.
+//! Directories. Each page is asked for from the cookie of the last entry the kernel took: anew, so that a name that is gone is
+//! not shown with attributes that were read before it went, or, where changes are told of, from what was asked for a moment ago
+//! ([`crate::fresh`]). There an open brings the first page with it, so that a small directory takes one call, not three.
 
 use std::sync::Arc;
 
@@ -58,8 +57,9 @@ impl Door {
     ) -> Outcome {
         let mut listing = Listing::new(size as usize, attributes);
         let after = at.saturating_sub(AFTER_DOTS);
+        let told = self.is_told(self.at(node)?.base.volume());
         let kept = self.mounted.fresh.listed(node, after, attributes, self.mounted.clock.tick());
-        let (page, place) = match kept {
+        let (page, place) = match kept.filter(|_| told) {
             Some(kept) => kept,
             None => {
                 let max = u32::try_from(listing.entries_max()).unwrap_or(u32::MAX);

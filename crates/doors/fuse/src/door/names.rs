@@ -1,6 +1,7 @@
 //! Requests on names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::fs::RenameFlags;
@@ -18,27 +19,25 @@ impl Door {
     pub(super) async fn lookup(self: &Arc<Self>, node: u64, name: Bytes) -> Outcome {
         let at = self.at_name(node, name.clone())?;
         let fresh = &self.mounted.fresh;
-        if fresh.was_missing(node, &name, self.mounted.clock.tick()) {
-            return self.nothing(&at);
+        let told = self.is_told(at.base.volume());
+        if told && fresh.was_missing(node, &name, self.mounted.clock.tick()) {
+            // Who asks again believes it no longer than that.
+            return Ok(reply::entry(&EntryOut::nothing(Duration::ZERO)).into());
         }
         let asking = fresh.ask();
         match self.fs.walk(&self.call(), &at, Want::default()).await {
             Ok(walked) => Ok(self.entry(&walked.attr).await),
+            // That a name is not there may be believed for a moment only: the right to
+            // see it can be granted without anything of it being known here.
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                if self.is_told(at.base.volume()) {
+                if told {
                     fresh.is_missing(asking, (node, name), self.mounted.clock.tick());
                 }
-                self.nothing(&at)
+                let valid = self.valid(at.base.volume()).min(limits::MOUNT_BELIEVED);
+                Ok(reply::entry(&EntryOut::nothing(valid)).into())
             }
             Err(error) => Err(error.into()),
         }
-    }
-
-    /// Answers that a name is not there, which may be believed for a moment only: the right to
-    /// see it can be granted without anything of it being known here.
-    fn nothing(&self, at: &At) -> Outcome {
-        let valid = self.valid(at.base.volume()).min(limits::MOUNT_BELIEVED);
-        Ok(reply::entry(&EntryOut::nothing(valid)).into())
     }
 
     pub(super) async fn read_link(&self, node: u64) -> Outcome {

@@ -86,6 +86,24 @@ fn a_small_directory_is_opened_and_listed_by_one_call() {
     });
 }
 
+#[test]
+fn what_a_copy_that_fails_has_copied_is_seen_at_once() {
+    if !can_mount("what_a_copy_that_fails_has_copied_is_seen_at_once") {
+        return;
+    }
+    let wrap = |inner| Arc::new(Faulty { copies_half: true, ..Faulty::new(inner) });
+    let bed = Bed::with(|inner| wrap(inner), limits::CALL_DEADLINE);
+    follow(&bed);
+    fs::write(bed.join("from"), [7; 1000]).expect("written");
+    let from = File::open(bed.join("from")).expect("opened");
+    for number in 0..20 {
+        let mut to = File::create(bed.join(&number.to_string())).expect("made");
+        to.write_all(b"four").expect("written");
+        assert!(rustix::fs::copy_file_range(&from, None, &to, Some(&mut 4), 1000).is_err());
+        assert_eq!(to.metadata().expect("there").len(), 504);
+    }
+}
+
 mounted! {
     fn a_listing_shows_at_once_what_was_changed_here_since_the_last(bed) {
         follow(&bed);

@@ -31,12 +31,21 @@ pub struct Faulty {
     pub busy: Arc<AtomicU64>,
     /// How often it was asked for a name, for attributes or for a page of a directory.
     pub asked: Arc<AtomicU64>,
+    /// Whether a copy ends with an error once it has copied a half.
+    pub copies_half: bool,
 }
 
 impl Faulty {
     /// One that fails nowhere else.
     pub fn new(inner: Arc<Model>) -> Self {
-        Self { inner, lost: Arc::default(), deaf: false, busy: Arc::default(), asked: Arc::default() }
+        Self {
+            inner,
+            lost: Arc::default(),
+            deaf: false,
+            busy: Arc::default(),
+            asked: Arc::default(),
+            copies_half: false,
+        }
     }
 }
 
@@ -141,6 +150,11 @@ impl FileSystem for Faulty {
         self.inner.file(call, id, need).await
     }
     async fn copy(&self, call: &Call, from: &At, range: Range, to: &At, offset: u64) -> Result<Copied> {
+        if self.copies_half {
+            let half = Range { at: range.at, length: Some(500) };
+            self.inner.copy(call, from, half, to, offset).await?;
+            return Err(Error::new(ErrorKind::NoSpace, "a test asked for it"));
+        }
         self.inner.copy(call, from, range, to, offset).await
     }
     async fn stage(&self, call: &Call, target: &At, hint: &StageHint) -> Result<Arc<dyn Stage>> {
