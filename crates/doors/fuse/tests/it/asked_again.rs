@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{Dir, XattrFlags};
 use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
@@ -153,6 +153,25 @@ mounted! {
             fs::rename(&other, &path).expect("replaced");
             assert_eq!(file.metadata().expect("there").nlink(), 0);
             assert_eq!(fs::metadata(&path).expect("there").len(), 7);
+        }
+    }
+
+    fn a_listing_shows_what_another_client_made_once_that_was_told(bed) {
+        follow(&bed);
+        let again = bed.mount_again("alice", 2);
+        for round in 1..20 {
+            let name = round.to_string();
+            assert!(!bed.join(&name).exists());
+            // What is open is listed anew from its start.
+            let mut directory = Dir::new(File::open(bed.path()).expect("opened")).expect("a directory");
+            let mut count = || {
+                directory.rewind();
+                directory.by_ref().count() - [".", ".."].len()
+            };
+            assert_eq!(count(), round);
+            File::create(again.join(&name)).expect("made");
+            until("its name was told", || bed.join(&name).exists());
+            assert_eq!(count(), round + 1);
         }
     }
 
