@@ -1,5 +1,7 @@
 //! Apache with its module for WebDAV: the server that most people who speak it have.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -15,7 +17,10 @@ pub fn start(place: &Path, root: &Path) -> Result<Server> {
     let binary = machine::program("apache2", "apache2-bin")?;
     let port = machine::free_port()?;
     let own = place.join(format!("apache-{port}"));
-    std::fs::create_dir_all(&own)?;
+    let locks = own.join("locks");
+    std::fs::create_dir_all(&locks)?;
+    // Its own user's: without it nothing is written.
+    std::fs::set_permissions(&locks, Permissions::from_mode(0o777))?;
     let file = own.join("conf");
     let (kept, root) = (own.display(), root.display());
     let mut text = String::new();
@@ -24,7 +29,7 @@ pub fn start(place: &Path, root: &Path) -> Result<Server> {
     }
     text += &format!(
         "ServerName localhost\nListen 127.0.0.1:{port}\nPidFile {kept}/pid\nErrorLog {kept}/log\nDefaultRuntimeDir {kept}\n\
-         DocumentRoot {root}\nDavLockDB {kept}/locks\n<Directory {root}>\nDav On\nRequire all granted\n</Directory>\n"
+         DocumentRoot {root}\nDavLockDB {kept}/locks/db\n<Directory {root}>\nDav On\nRequire all granted\n</Directory>\n"
     );
     if machine::is_root() {
         // It refuses to be root.
