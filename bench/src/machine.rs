@@ -58,13 +58,18 @@ impl std::fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// Returns the program called `name`, or says how to get it: [`Missing`].
+/// Returns the program called `name`, or says which package has it: [`Missing`].
 pub fn program(name: &str, package: &str) -> Result<PathBuf> {
+    program_by(name, &format!("apt-get install {package}"))
+}
+
+/// The same of one that no package has, which is had by a command.
+pub fn program_by(name: &str, command: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/sbin")]);
     let found = folders.into_iter().map(|folder| folder.join(name)).find(|file| file.is_file());
-    Ok(found.ok_or_else(|| Missing(format!("{name} is not installed: apt-get install {package}")))?)
+    Ok(found.ok_or_else(|| Missing(format!("{name} is not installed: {command}")))?)
 }
 
 /// Whether this process is root's.

@@ -38,7 +38,7 @@ const USAGE: &str = "usage: cargo xtask check-layers | tidy | generate | bench N
 /// The peers of the benches and what counts and loads them.
 const BENCH_PACKAGES: &str = "gcc libc6-dev nginx-light wrk strace libsqlite3-dev fuse3 linux-perf \
     xrootd-server xrootd-plugins postgresql libpq-dev iperf3 apache2-bin rsync bindfs mergerfs sshfs openssh-sftp-server rclone \
-    libfuse3-dev g++ dpkg-dev pkg-config";
+    davfs2 s3fs libfuse3-dev g++ dpkg-dev pkg-config";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();

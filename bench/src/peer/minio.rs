@@ -1,11 +1,11 @@
 //! MinIO, which keeps objects in a directory of one disk: what s3fs shows.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use super::Server;
 use crate::Result;
-use crate::machine::{self, Missing};
+use crate::machine;
 
 /// The bucket that it has.
 pub const BUCKET: &str = "bench";
@@ -16,7 +16,9 @@ pub const PASSWORD: &str = "bench-password";
 
 /// Starts it over `root`.
 pub fn start(root: &Path) -> Result<Server> {
-    let binary = program()?;
+    // No distribution has it, and to build it takes a network, Go and minutes.
+    let get = "go install github.com/minio/minio@latest, and put its directory into PATH";
+    let binary = machine::program_by("minio", get)?;
     // A directory is a bucket to it.
     std::fs::create_dir_all(root.join(BUCKET))?;
     let port = machine::free_port()?;
@@ -25,11 +27,4 @@ pub fn start(root: &Path) -> Result<Server> {
     command.args(["--console-address", "127.0.0.1:0"]);
     command.envs([("MINIO_ROOT_USER", USER), ("MINIO_ROOT_PASSWORD", PASSWORD), ("MINIO_UPDATE", "off")]);
     Server::start(command.stderr(Stdio::null()), port)
-}
-
-/// Returns it, if it is installed: no distribution has it, and to build it takes a network, Go and minutes.
-fn program() -> Result<PathBuf> {
-    let missing =
-        "minio is not installed: go install github.com/minio/minio@latest, and its directory in PATH";
-    machine::program("minio", "").map_err(|_| Missing(missing.into()).into())
 }
