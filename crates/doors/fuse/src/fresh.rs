@@ -52,7 +52,6 @@ struct Kept {
 }
 
 /// A page of a directory.
-#[derive(Clone)]
 pub(crate) struct Listed {
     /// The page.
     pub page: Arc<Page>,

@@ -25,8 +25,8 @@ impl Door {
         Ok(self.attributes(&attr))
     }
 
-    /// Returns a node's attributes, as they were told a moment ago or from the node: through the open file if one is named, since that
-    /// one has not got to have a name any more.
+    /// Returns a node's attributes as they were told a moment ago, or asks for them: through the open file if one is
+    /// named, since that one has not got to have a name any more.
     async fn attr(&self, node: u64, handle: Option<u64>) -> Result<Attr, Failure> {
         if let Some(attr) = self.just_told(node) {
             return Ok(attr);
