@@ -412,7 +412,8 @@ impl Door {
         let nodes = [Some(header.node), subject.other.filter(|other| *other != header.node)];
         let files: Vec<FileId> =
             nodes.into_iter().flatten().filter_map(|node| self.mounted.nodes.file(node).ok()).collect();
-        let asked = Asked { request: abi::opcode::name(header.opcode), files, names: &subject.names };
+        let request = abi::opcode::name(header.opcode);
+        let asked = Asked { request, files, names: &subject.names, open: subject.open };
         self.failures.note(&asked, error, self.mounted.clock.now());
     }
 

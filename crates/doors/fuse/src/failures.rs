@@ -2,7 +2,7 @@
 //! whoever asks afterwards is told the rest.
 //!
 //! Only what needs a reason is kept. That a name is not there, or is there already, says all there
-//! is to say, and happens all the time.
+//! is to say, and happens all the time; that what is open is not there any more does not.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -30,7 +30,13 @@ pub(crate) struct Asked<'a> {
     pub files: Vec<FileId>,
     /// The names it gave.
     pub names: &'a [Option<Bytes>; 2],
+    /// Whether it was asked of an open file.
+    pub open: bool,
 }
+
+/// What whoever reads that an open file is not there can do about it.
+const OPEN_AND_GONE: &str = "it was open: either a right to it was withdrawn, so that you may not know of it any more, or it is lost; \
+     `weft why` of its path says what you may do there";
 
 /// One failure, as often as it came in a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +67,7 @@ struct What {
 impl Failures {
     /// Notes that a request failed, with each file that it was about.
     pub(crate) fn note(&self, asked: &Asked<'_>, error: &Error, now: Time) {
-        if !needs_reason(error.kind()) {
+        if !needs_reason(error.kind(), asked.open) {
             return;
         }
         let what = What::of(asked, error);
@@ -114,6 +120,7 @@ impl What {
         let names: Vec<String> = asked.names.iter().flatten().map(|name| Shown(name).to_string()).collect();
         // Which file it is of is said already; what else it is about is not.
         let subject = error.subject().unwrap_or_default();
+        let lost = asked.open && error.kind() == ErrorKind::NotFound;
         let known = names.iter().any(|name| name == subject)
             || asked.files.iter().any(|file| file.to_string() == subject);
         Self {
@@ -124,7 +131,7 @@ impl What {
             because: if known { error.detail().to_owned() } else { error.to_string() },
             step: error.operation(),
             causes: error.causes().map(ToString::to_string).collect(),
-            hint: error.advice().map(str::to_owned),
+            hint: error.advice().or(lost.then_some(OPEN_AND_GONE)).map(str::to_owned),
         }
     }
 }
@@ -158,11 +165,12 @@ impl fmt::Display for Failed {
     }
 }
 
-/// Whether a number does not say why. No catch-all arm: a new kind has to be decided on.
-fn needs_reason(kind: ErrorKind) -> bool {
+/// Whether a number does not say why, of an open file or of anything else. No catch-all arm: a new kind has to be
+/// decided on.
+fn needs_reason(kind: ErrorKind, open: bool) -> bool {
     match kind {
-        ErrorKind::NotFound
-        | ErrorKind::Exists
+        ErrorKind::NotFound => open,
+        ErrorKind::Exists
         | ErrorKind::NotEmpty
         | ErrorKind::NotDirectory
         | ErrorKind::IsDirectory
@@ -209,7 +217,7 @@ mod tests {
 
     fn note(failures: &Failures, files: &[u64], request: &'static str, error: &Error, seconds: i64) {
         let files = files.iter().map(|serial| file(*serial)).collect();
-        failures.note(&Asked { request, files, names: &[None, None] }, error, at(seconds));
+        failures.note(&Asked { request, files, names: &[None, None], open: false }, error, at(seconds));
     }
 
     #[test]
@@ -236,7 +244,8 @@ mod tests {
         let failures = Failures::default();
         let names = [Some(Bytes::from_static(b"a\n")), Some(Bytes::from_static(b"b"))];
         let told = |about: String| {
-            let asked = Asked { request: "rename", files: vec![file(5), file(6)], names: &names };
+            let asked =
+                Asked { request: "rename", files: vec![file(5), file(6)], names: &names, open: false };
             failures.note(&asked, &Error::denied("no").about(about), at(0));
             let said = failures.of(file(6)).expect("noted");
             assert_eq!(failures.of(file(5)).as_ref(), Some(&said));
@@ -247,6 +256,17 @@ mod tests {
             assert!(told(known).contains("\nbecause: no\n"));
         }
         assert!(told(String::from("another")).contains("\nbecause: another: no\n"));
+    }
+
+    #[test]
+    fn an_open_file_that_is_not_there_any_more_is_told_with_what_that_may_mean() {
+        let failures = Failures::default();
+        let asked = |open| Asked { request: "read", files: vec![file(5)], names: &[None, None], open };
+        failures.note(&asked(false), &Error::not_found("there is nothing"), at(0));
+        assert_eq!(failures.of_mount(), None);
+        failures.note(&asked(true), &Error::not_found("there is nothing"), at(0));
+        let said = failures.of_mount().expect("noted");
+        assert!(said.contains("\nkind: not-found\n") && said.contains("\nhint: it was open: "), "{said}");
     }
 
     #[test]

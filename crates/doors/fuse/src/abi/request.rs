@@ -116,6 +116,8 @@ pub(crate) struct Subject {
     pub names: [Option<Bytes>; 2],
     /// The other node of a rename, a link or a copy.
     pub other: Option<u64>,
+    /// Whether it is of an open file.
+    pub open: bool,
 }
 
 impl Request {
@@ -131,7 +133,7 @@ impl Request {
 
     /// Returns what the request speaks of besides its node.
     pub(crate) fn subject(&self) -> Subject {
-        let named = |name: &Bytes| Subject { names: [Some(name.clone()), None], other: None };
+        let named = |name: &Bytes| Subject { names: [Some(name.clone()), None], ..Subject::default() };
         match self {
             Self::Lookup { name }
             | Self::Symlink { name, .. }
@@ -145,10 +147,13 @@ impl Request {
             | Self::RemoveTag { name } => named(name),
             Self::Link { node, name } => Subject { other: Some(*node), ..named(name) },
             Self::Rename { name, to_node, to_name, .. } => {
-                Subject { names: [Some(name.clone()), Some(to_name.clone())], other: Some(*to_node) }
+                let names = [Some(name.clone()), Some(to_name.clone())];
+                Subject { names, other: Some(*to_node), open: false }
             }
-            Self::CopyRange { to_node, .. } => Subject { other: Some(*to_node), ..Subject::default() },
-            _ => Subject::default(),
+            Self::CopyRange { to_node, .. } => {
+                Subject { other: Some(*to_node), open: true, ..Subject::default() }
+            }
+            other => Subject { open: other.handle().is_some(), ..Subject::default() },
         }
     }
 

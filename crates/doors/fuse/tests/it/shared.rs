@@ -14,6 +14,7 @@ use weft_doors_fuse::OVERFLOW_ID;
 
 use crate::bed::{Bed, Shared, mounted};
 use crate::raw::{Kind, Mapping, lock, lock_description, until};
+use crate::told;
 
 /// Uids of this machine that nobody else here uses.
 const ALICE: u32 = 42_001;
@@ -78,9 +79,7 @@ fn looked_at(shared: &Shared) -> Vec<Option<Errno>> {
 }
 
 fn why(path: &Path) -> Option<String> {
-    let mut value = vec![0; 64 << 10];
-    let length = rustix::fs::getxattr(path, "user.weft.why", &mut value[..]).ok()?;
-    Some(String::from_utf8_lossy(&value[..length]).into_owned())
+    told::get(path, "user.weft.why").ok()
 }
 
 mounted! {
@@ -161,6 +160,8 @@ mounted! {
         assert_eq!((read(&of_alice, ALICE).ok(), read(&of_bob, BOB).ok()), (Some(4096), Some(4096)));
         bed.allow(&[("carol", Rights::ALL)]);
         until("bob is refused", || number(read(&of_bob, BOB)) == Some(HIDDEN));
+        let why = as_uid(BOB, || why(&shared.join("."))).expect("he may ask");
+        assert!(why.starts_with("failed: read\n") && why.contains("\nhint: it was open: "), "{why}");
         for _ in 0..20 {
             assert_eq!(read(&of_alice, ALICE).ok(), Some(4096), "she may still");
             assert_eq!(number(read(&of_bob, BOB)), Some(HIDDEN));

@@ -14,6 +14,7 @@ use weft_core::form::{At, FileSystem, Guard, Replace};
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
 use crate::raw::{Mapping, is_child, say, start, until};
+use crate::told;
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -153,6 +154,8 @@ mounted! {
         bed.allow(&[]);
         until("reading what was kept is refused", || file.read_at(&mut byte, 5000).is_err());
         assert!(begun.elapsed().as_secs_f64() < 1.0, "it took {:?}", begun.elapsed());
+        let why = told::get(again.join("."), "user.weft.why").expect("bob may ask his own mount");
+        assert!(why.starts_with("failed: read\n") && why.contains("\nhint: it was open: "), "{why}");
         until("it is not there any more", || !again.join("f").exists());
         bed.allow(&[("bob", Rights::READING)]);
         until("what is granted again works again", || file.read_at(&mut byte, 5000).is_ok());

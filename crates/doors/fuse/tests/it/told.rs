@@ -14,7 +14,8 @@ use weft_core::acl::Edited;
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
 
-fn get(path: impl AsRef<Path>, name: &str) -> Result<String, Errno> {
+/// Returns an extended attribute that is text.
+pub fn get(path: impl AsRef<Path>, name: &str) -> Result<String, Errno> {
     let mut value = vec![0; 64 << 10];
     let length = rustix::fs::getxattr(path.as_ref(), name, &mut value[..])?;
     Ok(String::from_utf8(value[..length].to_vec()).expect("text"))
