@@ -13,6 +13,10 @@ pub const MOUNT_READERS_MAX: usize = 8;
 pub const MOUNT_WRITE_BYTES_MAX: usize = PIECE_BYTES_MAX;
 /// Bytes of a write from which on its buffer is handed over instead of copied.
 pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
+/// The fewest bytes that a mount can be told to hold at most of what programs read and write.
+pub const MOUNT_MEMORY_MIN: u64 = 32 << 20;
+/// How many it holds at most if nobody says.
+pub const MOUNT_MEMORY_USUAL: u64 = 512 << 20;
 /// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
 pub const MOUNT_BUFFERS_KEPT: usize = 16;
 /// Bytes of a file that is read from end to end that a mount asks its node for at once: as many as are
@@ -107,6 +111,9 @@ pub const MOUNT_SERVED_WELL: Duration = Duration::from_secs(1);
 /// How long a mount rests before it starts another process in the place of one that died again: twice as long each time.
 pub const MOUNT_DEATH_REST: Duration = Duration::from_millis(50);
 
+/// How long the process that serves a mount may not say that it lives until it is killed and another takes over: as long as a
+/// call may take, and never so long that a service manager which asks for it loses patience first.
+pub const MOUNT_SILENT_MAX: Duration = super::CALL_DEADLINE;
 /// How often the process that serves a mount is looked at, in case it died and cannot go.
 pub const MOUNT_DEATH_WATCH: Duration = Duration::from_millis(200);
 /// How often is looked whether one that died has gone.

@@ -77,17 +77,17 @@ struct Window {
 
 /// Room for windows, in memory and descriptors: shared by all open files of a mount.
 pub(crate) struct AheadRoom {
+    windows: usize,
     left: Arc<Semaphore>,
     taken: Notify,
 }
 
-impl Default for AheadRoom {
-    fn default() -> Self {
-        Self { left: Arc::new(Semaphore::new(limits::MOUNT_AHEAD_WINDOWS)), taken: Notify::new() }
-    }
-}
-
 impl AheadRoom {
+    /// Makes room for so many windows.
+    pub(crate) fn new(windows: usize) -> Self {
+        Self { windows, left: Arc::new(Semaphore::new(windows)), taken: Notify::new() }
+    }
+
     fn fetch(&self, number: u64) -> Option<Fetch> {
         let room = self.left.clone().try_acquire_owned().ok()?;
         self.taken.notify_one();
@@ -96,7 +96,7 @@ impl AheadRoom {
 
     /// Waits until some of it is taken.
     pub(crate) async fn taken(&self) {
-        while self.left.available_permits() == limits::MOUNT_AHEAD_WINDOWS {
+        while self.left.available_permits() == self.windows {
             self.taken.notified().await;
         }
     }
@@ -280,7 +280,8 @@ mod tests {
 
     #[test]
     fn a_file_read_from_end_to_end_takes_one_fetch_a_window_and_ends_where_it_ends() {
-        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), 3 * WINDOW + PART + 7);
+        let (ahead, room, length) =
+            (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), 3 * WINDOW + PART + 7);
         let (mut fetched, mut got) = (0, Vec::new());
         for at in (0..length).step_by(PART as usize) {
             let (bytes, fetch) = read(&ahead, (at, PART), length, now(1, 0), &room);
@@ -294,7 +295,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_file_is_asked_for_and_not_remembered() {
-        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), 2 * PART + 1);
+        let (ahead, room, length) =
+            (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), 2 * PART + 1);
         assert!(read(&ahead, (0, PART), length, now(1, 0), &room).1);
         assert!(matches!(ahead.ask(PART, PART, now(1, 0), &room), Asked::Here(_)));
         assert!(
@@ -306,7 +308,8 @@ mod tests {
 
     #[test]
     fn requests_out_of_order_across_the_edge_of_a_window_fetch_each_once() {
-        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), 4 * WINDOW);
+        let (ahead, room, length) =
+            (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), 4 * WINDOW);
         let at = [0, WINDOW, WINDOW - PART, WINDOW + PART, 2 * WINDOW, 2 * WINDOW - PART];
         let fetched = at.map(|at| read(&ahead, (at, PART), length, now(1, 0), &room).1);
         assert_eq!(fetched, [true, true, false, false, true, false]);
@@ -314,7 +317,8 @@ mod tests {
 
     #[test]
     fn nothing_is_answered_from_before_a_change_or_for_too_long() {
-        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), WINDOW);
+        let (ahead, room, length) =
+            (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), WINDOW);
         assert!(read(&ahead, (0, PART), length, now(1, 0), &room).1);
         assert!(!read(&ahead, (PART, PART), length, now(1, 0), &room).1);
         assert!(matches!(ahead.ask(PART, PART, now(2, 0), &room), Asked::Alone), "something has changed");
@@ -324,7 +328,7 @@ mod tests {
 
     #[test]
     fn past_its_middle_the_next_window_is_fetched_once_and_only_where_the_file_goes_on() {
-        let (ahead, room) = (Arc::<Ahead>::default(), AheadRoom::default());
+        let (ahead, room) = (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS));
         let next = |at: u64| ahead.next(at, now(1, 0), &room).map(|(fetch, turn)| (fetch.range.at, turn));
         assert!(next(WINDOW / 2).is_none(), "nothing was read");
         read(&ahead, (0, PART), 4 * WINDOW, now(1, 0), &room);
@@ -342,7 +346,7 @@ mod tests {
 
     #[test]
     fn what_is_read_here_and_there_is_asked_for_alone() {
-        let (ahead, room) = (Arc::<Ahead>::default(), AheadRoom::default());
+        let (ahead, room) = (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS));
         let alone = |at: u64, size: u64| matches!(ahead.ask(at, size, now(1, 0), &room), Asked::Alone);
         assert!(alone(5 * WINDOW, PART), "nothing before it was read");
         assert!(alone(0, 4096), "it is small");
@@ -353,7 +357,7 @@ mod tests {
 
     #[test]
     fn room_for_windows_is_bounded_and_files_that_are_not_read_any_more_give_theirs_up() {
-        let (room, length) = (AheadRoom::default(), WINDOW);
+        let (room, length) = (AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), WINDOW);
         let files: Vec<_> = (0..limits::MOUNT_AHEAD_WINDOWS).map(|_| Arc::<Ahead>::default()).collect();
         for file in &files {
             read(file, (0, PART), length, now(1, 0), &room);
@@ -370,7 +374,8 @@ mod tests {
 
     #[test]
     fn who_reads_and_writes_by_turns_fetches_no_window_for_each_request() {
-        let (ahead, room, length) = (Arc::<Ahead>::default(), AheadRoom::default(), 4 * WINDOW);
+        let (ahead, room, length) =
+            (Arc::<Ahead>::default(), AheadRoom::new(limits::MOUNT_AHEAD_WINDOWS), 4 * WINDOW);
         let reads = (0..length).step_by(PART as usize).zip(1..);
         let fetched = reads.filter(|(at, moves)| read(&ahead, (*at, PART), length, now(*moves, 0), &room).1);
         assert_eq!(fetched.count(), 4, "one where each begins");

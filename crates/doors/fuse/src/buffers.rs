@@ -23,9 +23,10 @@ use crate::abi::{IN_HEADER_BYTES, WRITE_IN_BYTES};
 const BUFFER_BYTES: usize = IN_HEADER_BYTES + WRITE_IN_BYTES + limits::MOUNT_WRITE_BYTES_MAX;
 
 /// Those of one mount.
-#[derive(Default)]
 pub(crate) struct Buffers {
     idle: Mutex<Vec<Buffer>>,
+    /// How many are kept.
+    kept: usize,
 }
 
 /// Room for the largest request, and for any piece.
@@ -62,6 +63,11 @@ impl DerefMut for Buffer {
 }
 
 impl Buffers {
+    /// Makes none yet, and keeps so many.
+    pub(crate) fn new(kept: usize) -> Self {
+        Self { idle: Mutex::default(), kept }
+    }
+
     pub(crate) fn take(&self) -> Buffer {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.unwrap_or_else(Buffer::new)
@@ -159,7 +165,7 @@ impl Drop for Lent {
             return;
         }
         let mut idle = self.home.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < limits::MOUNT_BUFFERS_KEPT {
+        if idle.len() < self.home.kept {
             idle.extend(self.buffer.take());
         }
     }
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_buffer_is_used_again_unless_somebody_may_still_read_it() {
-        let buffers = Arc::<Buffers>::default();
+        let buffers = Arc::new(Buffers::new(2));
         let idle = || buffers.idle.lock().expect("whole").len();
         let bytes = request(&buffers).bytes();
         assert_eq!((&bytes[..], idle()), (&[7; 100][..], 0));
@@ -195,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_handed_on_as_a_file_is_the_end_of_the_request() {
-        let buffers = Arc::<Buffers>::default();
+        let buffers = Arc::new(Buffers::new(2));
         let mut buffer = buffers.take();
         buffer[SIZE - 3..SIZE].copy_from_slice(b"end");
         let (piece, _held) = buffers.lend(buffer, SIZE).held(3);

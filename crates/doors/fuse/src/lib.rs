@@ -51,6 +51,7 @@ mod nodes;
 mod onward;
 mod pending;
 mod remembered;
+mod room;
 mod session;
 mod signals;
 mod takeover;
@@ -82,6 +83,7 @@ use crate::device::{Device, Received};
 use crate::doors::Doors;
 use crate::mounted::{Ids, Mounted};
 use crate::remembered::Head;
+use crate::room::Room;
 use crate::session::Session;
 
 /// The uid and gid that files of other callers are shown under.
@@ -180,6 +182,9 @@ pub struct MountSettings {
     pub clock: Arc<dyn Clock>,
     /// How long one call may take; [`limits::CALL_DEADLINE`] at most.
     pub patience: Duration,
+    /// Bytes that it holds at most of what programs read and write; [`limits::MOUNT_MEMORY_MIN`] at least. With fewer, fewer
+    /// calls go on at once.
+    pub memory: u64,
 }
 
 /// A mount that stands. Dropping it takes it away lazily: nobody finds it any more, and
@@ -197,8 +202,18 @@ pub struct Mount {
 /// Fails as a walk to the root does, with `NotDirectory`, or with `Unavailable` or
 /// `NotPermitted` as `fusermount3` and the kernel have it.
 pub async fn mount(settings: MountSettings) -> Result<Mount> {
-    let MountSettings { mountpoint, mut mounter, name, root, remembered, own, others, clock, patience } =
-        settings;
+    let MountSettings {
+        mountpoint,
+        mut mounter,
+        name,
+        root,
+        remembered,
+        own,
+        others,
+        clock,
+        patience,
+        memory,
+    } = settings;
     let patience = patience.min(limits::CALL_DEADLINE);
     let first = door::call_of(&*own.calls, &*clock, patience, TraceId(0));
     let walked = own.fs.walk(&first, &root, Want::default()).await?;
@@ -223,7 +238,8 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
     let ((device, agreed), (files, taken)) = (mounted?, before.unzip());
     remembered.set(Head::Agreed, agreed);
     let is_taken = taken.is_some();
-    let mut mounted = Mounted::new(device, (agreed, remembered, taken), &walked.attr, clock, patience);
+    let mut mounted =
+        Mounted::new(device, (agreed, remembered, taken), &walked.attr, Room::of(memory), (clock, patience));
     let anyone = others.map(|Others { anyone, login }| {
         mounted.is_shared = true;
         mounted.login = Some(login);
@@ -248,7 +264,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
 /// Answers the kernel's first request, and returns what both can do.
 fn agree(device: &Device, wanted: u64) -> Result<u64> {
     let refuse = |detail: &'static str| Error::new(ErrorKind::Unsupported, detail).op("mount");
-    let mut buffer = Buffers::default().take();
+    let mut buffer = Buffers::new(0).take();
     let Received::Request(size) = device.receive(&mut buffer) else {
         return Err(refuse("the kernel took the mount away at once"));
     };

@@ -15,6 +15,7 @@ use crate::device::Device;
 use crate::fresh::Fresh;
 use crate::nodes::Nodes;
 use crate::remembered::Remembered;
+use crate::room::Room;
 use crate::takeover::TakenOver;
 use crate::{Login, OVERFLOW_ID};
 
@@ -23,6 +24,7 @@ pub(crate) struct Mounted {
     pub device: Device,
     pub nodes: Nodes,
     pub fresh: Fresh,
+    pub room: Room,
     pub buffers: Arc<Buffers>,
     pub ahead_room: AheadRoom,
     /// The last number that an open file was given, at whichever door.
@@ -62,15 +64,16 @@ impl Mounted {
         device: Device,
         (agreed, remembered, taken): (u64, Arc<Remembered>, Option<TakenOver>),
         root: &Attr,
-        clock: Arc<dyn Clock>,
-        patience: Duration,
+        room: Room,
+        (clock, patience): (Arc<dyn Clock>, Duration),
     ) -> Self {
         Self {
             nodes: Nodes::new(root, &remembered),
             fresh: Fresh::default(),
             root: root.id,
-            buffers: Arc::default(),
-            ahead_room: AheadRoom::default(),
+            buffers: Arc::new(Buffers::new(room.buffers)),
+            ahead_room: AheadRoom::new(room.windows),
+            room,
             last_handle: Arc::default(),
             owners: Owners::default(),
             appends_whole: agreed & init::DIRECT_IO_ALLOW_MMAP != 0,

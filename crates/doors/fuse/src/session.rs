@@ -54,10 +54,10 @@ impl Session {
         ended: watch::Sender<bool>,
     ) -> std::io::Result<()> {
         let session = Arc::new(Self {
+            calls: Arc::new(Semaphore::new(doors.mounted.room.calls)),
             doors,
             runtime,
             pending: Pending::default(),
-            calls: Arc::new(Semaphore::new(limits::MOUNT_CALLS_MAX)),
             lock_waits: Arc::new(Semaphore::new(limits::MOUNT_LOCK_WAITS_MAX)),
             ended,
         });

@@ -42,6 +42,10 @@ use crate::progress;
 use hand::{Notes, Papers, ToKeeper};
 use logins::Logins;
 
+/// MiB of memory that a mount is given, and at least is.
+const MEMORY_MIB: u64 = limits::MOUNT_MEMORY_USUAL >> 20;
+const MEMORY_MIB_MIN: u64 = limits::MOUNT_MEMORY_MIN >> 20;
+
 /// Options of `weft mount`.
 #[derive(Args)]
 pub struct MountArgs {
@@ -61,6 +65,9 @@ pub struct MountArgs {
     /// Let all users of this machine in, each as who they said they are by `weft login --mount DIR`, others as anyone
     #[arg(long)]
     shared: bool,
+    /// Hold at most so many MiB of what programs read and write; with fewer, fewer calls go on at once
+    #[arg(long, value_name = "MIB", default_value_t = MEMORY_MIB, value_parser = clap::value_parser!(u64).range(MEMORY_MIB_MIN..))]
+    memory: u64,
     /// Have it mounted by whoever is at the other end of standard input
     #[arg(long, hide = true, conflicts_with_all = ["daemon", "read_only", "noexec"])]
     by_helper: bool,
@@ -76,6 +83,7 @@ impl MountArgs {
             vec!["--node".into(), context.directory(None)?.into(), "mount".into(), "--by-keeper".into()];
         let flags = [("--read-only", self.read_only), ("--noexec", self.noexec), ("--shared", self.shared)];
         line.extend(flags.into_iter().filter(|(_, is_set)| *is_set).map(|(flag, _)| flag.into()));
+        line.push(format!("--memory={}", self.memory).into());
         if context.json() {
             line.push("--json".into());
         }
@@ -241,6 +249,7 @@ async fn stand(context: &Context, args: &MountArgs, begin: Beginning, keeper: &T
         remembered: remembered.clone(),
         clock: Arc::new(context.sys().clone()),
         patience: limits::CALL_DEADLINE,
+        memory: args.memory.saturating_mul(1 << 20),
     };
     let mounted = Arc::new(mount(settings).await?);
     if mounted.kept().is_none() && !args.shared {

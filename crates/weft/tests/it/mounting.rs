@@ -1,16 +1,20 @@
 //! Where something may be mounted, and what is said of what cannot be, or be taken away.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use weft_conformance::run::{have, not_run};
 
 use crate::monitor::{samples, sum};
-use crate::node::{Node, noise, signal, soon, wait, weft};
+use crate::node::{Node, noise, python, signal, soon, wait, weft};
 use crate::taking_over::{kept_by, served_by};
+
+const WRITERS: &str = include_str!("../python/writers.py");
 
 fn text(path: &Path) -> &str {
     path.to_str().expect("a path of ours is text")
@@ -53,11 +57,11 @@ fn a_mount_that_died_is_called_dead_and_taken_away_lazily() {
     let node = Node::start();
     let at = node.make_dir("mnt");
     let mut mount = node.command();
-    let mount = mount.args(["mount", "/"]).arg(&at).stdout(std::process::Stdio::piped());
+    let mount = mount.args(["mount", "/"]).arg(&at).stdout(Stdio::piped());
     let mut mount = mount.spawn().expect("it starts");
     let mut line = String::new();
     let out = mount.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    BufReader::new(out).read_line(&mut line).expect("text");
     assert_eq!(line, "ready\n");
     // Its keeper first, which would start another.
     let serves = served_by(mount.id()).expect("it is served");
@@ -161,10 +165,10 @@ fn only_a_mount_of_weft_is_unmounted_and_one_in_use_names_the_way_out() {
     node.sh("echo x > mnt/f");
     let mut held = node.as_user("sh");
     let held = held.args(["-c", "exec < mnt/f; echo open; exec sleep 60"]);
-    let mut held = held.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut held = held.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     let out = held.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    BufReader::new(out).read_line(&mut line).expect("text");
     node.run(&["umount", text(&at)]).fails(4, &["error:", "in use", "weft umount --lazy"]);
     signal(&held, rustix::process::Signal::KILL);
     wait(&mut held);
@@ -264,12 +268,57 @@ fn what_was_read_ahead_of_a_file_that_is_open_and_not_read_any_more_keeps_no_des
     };
     let mut reads = node.as_user("sh");
     let reads = reads.args(["-c", "exec < mnt/large; head -c 3000000 >/dev/null; echo read; exec sleep 600"]);
-    let mut reads = reads.stdout(std::process::Stdio::piped()).spawn().expect("it starts");
+    let mut reads = reads.stdout(Stdio::piped()).spawn().expect("it starts");
     let mut line = String::new();
     let out = reads.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line).expect("text");
+    BufReader::new(out).read_line(&mut line).expect("text");
     assert!(objects() > 0, "it reads ahead");
     soon("they are dropped", || objects() == 0);
     signal(&reads, rustix::process::Signal::KILL);
     wait(&mut reads);
+}
+
+/// Returns how many MiB a process holds that lie in no file.
+fn held(process: rustix::process::Pid) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", process.as_raw_nonzero())).unwrap_or_default();
+    let kib = |key: &str| -> u64 {
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it is there, and told");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    };
+    (kib("RssAnon:") + kib("RssShmem:")) >> 10
+}
+
+/// Beside a node that does not answer, so that all of it is held at once.
+#[test]
+fn a_mount_holds_no_more_of_what_programs_write_than_it_was_told() {
+    const GIVEN: u64 = 64;
+    if !have("mounting::memory", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    node.run(&["mount", "/", "mnt", "--memory", "31"]).fails(2, &["31", "--memory"]);
+    let (at, keeper) = node.mount_with("mnt", &["--memory", &GIVEN.to_string()]);
+    let serves = served_by(keeper).expect("it is served");
+    let before = held(serves);
+    let script = node.write("writers.py", WRITERS);
+    let mut writers = node.as_user(python());
+    let writers = writers.arg(script).arg(&at).arg("150").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut writers = writers.spawn().expect("python starts");
+    let mut said = BufReader::new(writers.stdout.take().expect("piped")).lines();
+    let mut hear = || said.next().expect("it says something").expect("text");
+    assert_eq!(hear(), "opened");
+    let itself = rustix::process::Pid::from_raw(node.pid() as i32).expect("a process");
+    let tell = |signal| rustix::process::kill_process(itself, signal).expect("it is ours");
+    tell(rustix::process::Signal::STOP);
+    writers.stdin.take().expect("piped").write_all(b"\n").expect("it listens");
+    soon("it has taken much of what it may", || held(serves) >= before + GIVEN / 4);
+    let until = Instant::now() + Duration::from_secs(1);
+    while Instant::now() < until {
+        let holds = held(serves);
+        assert!(holds <= before + GIVEN, "{holds} MiB, {before} before");
+    }
+    tell(rustix::process::Signal::CONT);
+    assert_eq!(hear(), "written");
+    assert!(wait(&mut writers).success());
+    node.unmount(&at);
 }

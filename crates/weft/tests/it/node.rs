@@ -321,10 +321,18 @@ impl Node {
 
     /// Mounts the root.
     pub fn mount(&mut self, name: &str) -> PathBuf {
+        self.mount_with(name, &[]).0
+    }
+
+    /// Mounts the root with more options. Returns the mount's keeper, too.
+    pub fn mount_with(&mut self, name: &str, options: &[&str]) -> (PathBuf, u32) {
         let at = self.make_dir(name);
-        self.run(&[OsStr::new("mount"), OsStr::new("/"), at.as_os_str(), OsStr::new("--daemon")]).ok();
+        let mut mount = self.command();
+        mount.args(["--json", "mount", "/"]).arg(&at).arg("--daemon").args(options);
+        let said = self.feed_command(&mut mount, b"").json();
+        let keeper = said[0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
         self.mounts.push(at.clone());
-        at
+        (at, keeper.expect("a number"))
     }
 
     /// Takes a mount away, whatever uses it.

@@ -51,6 +51,21 @@ fn a_stat_after_a_write_and_a_change_of_owner_to_the_same_ask_the_node_nothing()
 }
 
 #[test]
+fn a_mebibyte_is_written_by_one_call() {
+    if !can_mount("a_mebibyte_is_written_by_one_call") {
+        return;
+    }
+    let written = Arc::<AtomicU64>::default();
+    let counts = written.clone();
+    let bed = Bed::with(
+        move |inner| Arc::new(Faulty { written: counts, ..Faulty::new(inner) }),
+        limits::CALL_DEADLINE,
+    );
+    fs::write(bed.join("f"), vec![7; 1 << 20]).expect("written");
+    assert_eq!(written.load(Ordering::SeqCst), 1, "the kernel was told that requests may be that large");
+}
+
+#[test]
 fn a_name_that_is_made_exclusively_is_looked_for_once() {
     if !can_mount("a_name_that_is_made_exclusively_is_looked_for_once") {
         return;

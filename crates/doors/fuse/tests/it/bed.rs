@@ -159,6 +159,7 @@ impl Bed {
             others: None,
             clock: self.domain.clock().clone(),
             patience: limits::CALL_DEADLINE,
+            memory: limits::MOUNT_MEMORY_USUAL,
         }
     }
 

@@ -31,6 +31,8 @@ pub struct Faulty {
     pub busy: Arc<AtomicU64>,
     /// How often it was asked for a name, for attributes or for a page of a directory.
     pub asked: Arc<AtomicU64>,
+    /// How often bytes were written.
+    pub written: Arc<AtomicU64>,
     /// Whether a copy ends with an error once it has copied a half.
     pub copies_half: bool,
 }
@@ -44,6 +46,7 @@ impl Faulty {
             deaf: false,
             busy: Arc::default(),
             asked: Arc::default(),
+            written: Arc::default(),
             copies_half: false,
         }
     }
@@ -57,6 +60,7 @@ struct FaultyFile {
     inner: Arc<dyn OpenFile>,
     lost: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
+    written: Arc<AtomicU64>,
     stuck: bool,
     slow: bool,
 }
@@ -142,8 +146,9 @@ impl FileSystem for Faulty {
         let stuck = stuck.is_ok_and(|walked| walked.attr.id == opened.attr.id);
         let slow = self.inner.walk(call, &At::root("slow-attr".try_into()?), Want::default()).await;
         let slow = slow.is_ok_and(|walked| walked.attr.id == opened.attr.id);
-        let (inner, lost, asked) = (opened.file, self.lost.clone(), self.asked.clone());
-        opened.file = Arc::new(FaultyFile { inner, lost, asked, stuck, slow });
+        let (inner, lost) = (opened.file, self.lost.clone());
+        let (asked, written) = (self.asked.clone(), self.written.clone());
+        opened.file = Arc::new(FaultyFile { inner, lost, asked, written, stuck, slow });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -213,6 +218,7 @@ impl OpenFile for FaultyFile {
         self.inner.digests(call, block).await
     }
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
+        self.written.fetch_add(1, Ordering::SeqCst);
         let mut written = self.inner.write(call, at, data).await?;
         written.verifier = shifted(written.verifier, &self.lost);
         Ok(written)

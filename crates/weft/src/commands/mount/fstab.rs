@@ -207,6 +207,9 @@ fn start(asked: &Asked, options: &Options, account: Option<&Account>) -> std::re
     if options.shared {
         command.arg("--shared");
     }
+    if let Some(mib) = options.memory {
+        command.arg(format!("--memory={mib}"));
+    }
     if let Some(file) = &options.token_file {
         command.env_remove("BEARER_TOKEN").env("BEARER_TOKEN_FILE", file);
     }

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use weft_core::{Error, ErrorKind, Result, Shown};
 use weft_doors_fuse::Without;
 
+use super::super::MEMORY_MIB_MIN;
+
 /// What a line of `/etc/fstab` asks for.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -20,6 +22,8 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
     /// What cannot be done on the mount.
     pub without: Without,
+    /// MiB of memory, as `weft mount --memory` has it.
+    pub memory: Option<u64>,
     /// Whether other users of the machine see into it, each as who they say they are.
     pub shared: bool,
 }
@@ -66,6 +70,11 @@ const KNOWN: &[Known] = &[
         does: Does::Take(|options, value| whole_path(value).map(|path| options.token_file = Some(path))),
         says: "the file that holds the token to show, which belongs to that user and nobody else can read; without it, what \
                `weft login` kept for them, else the node knows them by their uid",
+    },
+    Known {
+        written: "memory=",
+        does: Does::Take(|options, value| memory(value).map(|mib| options.memory = Some(mib))),
+        says: "how many MiB it holds at most of what programs read and write, 32 or more; 512 if it is not given",
     },
     Known {
         written: "ro",
@@ -213,6 +222,12 @@ fn text(value: &OsStr) -> Result<OsString> {
         return Err(Error::invalid("it says nothing"));
     }
     Ok(value.to_owned())
+}
+
+fn memory(value: &OsStr) -> Result<u64> {
+    let mib = value.to_str().and_then(|mib| mib.parse().ok());
+    mib.filter(|mib| *mib >= MEMORY_MIB_MIN)
+        .ok_or_else(|| Error::invalid(format!("it is not a number of MiB from {MEMORY_MIB_MIN} on")))
 }
 
 /// Returns a path: an absolute one, since nobody knows from where mount(8) is run.

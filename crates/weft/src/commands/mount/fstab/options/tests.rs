@@ -36,6 +36,7 @@ fn what_a_line_of_fstab_asks_for_is_what_is_done() {
         ("node=\"/a,b\",ro", Options { node: Some("/a,b".into()), ..without(true, false) }),
         ("ro,node=\"/a,b", Options { node: Some("/a,b".into()), ..without(true, false) }),
         ("token_file=/etc/weft/alice", Options { token_file: Some("/etc/weft/alice".into()), ..none() }),
+        ("memory=64", Options { memory: Some(64), ..none() }),
     ] {
         assert_eq!(read(list), Ok(wanted), "{list}");
     }
@@ -55,6 +56,8 @@ fn what_is_not_known_or_would_be_untrue_is_refused_by_name_and_without_its_value
         ("a\u{1b}[2J", "cannot take the option a\\x1b[2J: it is not known"),
         ("setuid=", "cannot take the option setuid: it says nothing"),
         ("node=data", "cannot take the option node: its path does not start with `/`"),
+        ("memory=31", "cannot take the option memory: it is not a number of MiB from 32 on"),
+        ("memory=1G", "cannot take the option memory: it is not a number of MiB from 32 on"),
         ("token_file=", "cannot take the option token_file: its path does not start with `/`"),
         ("user=alice", "mount(8) takes user=NAME for leave to anybody"),
         ("uid=1000", "cannot take the option uid: files are shown as"),
