@@ -25,9 +25,15 @@ struct Kept {
 
 impl Kept {
     fn mount(node: &mut Node, name: &str) -> Self {
+        Self::mount_with(node, name, &[])
+    }
+
+    fn mount_with(node: &mut Node, name: &str, environment: &[(&str, &str)]) -> Self {
         let at = node.make_dir(name);
         let at = at.to_str().expect("text");
-        let said = node.run(&["--json", "mount", "/", at, "--daemon"]).json();
+        let mut mount = node.command();
+        mount.args(["--json", "mount", "/", at, "--daemon"]).envs(environment.iter().copied());
+        let said = node.feed_command(&mut mount, b"").json();
         let keeper = said[0]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()).expect("a number");
         Self { at: PathBuf::from(at), keeper: Pid::from_raw(keeper).expect("a process") }
     }
@@ -253,6 +259,24 @@ fn processes_that_die_one_upon_the_other_end_the_mount() {
         assert!(log.contains(said), "{log}");
     }
     node.unmount(&mount.at);
+}
+
+/// By a service manager's patience of three seconds, which the keeper is to forestall; without one it is half a minute.
+#[test]
+fn a_process_that_is_there_and_does_not_go_on_is_replaced() {
+    if !have("taking_over::silent", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    node.write("letter", "dear");
+    let kept = Kept::mount_with(&mut node, "mnt", &[("WATCHDOG_USEC", "3000000")]);
+    node.sh("cp letter mnt/letter");
+    let serves = kept.serves().expect("it is served");
+    kill_process(serves, Signal::STOP).expect("it is ours");
+    assert_eq!(node.sh("cat mnt/letter"), "dear", "whoever asks meanwhile waits, and no longer");
+    let said = kept.is_taken_over(&node, serves);
+    assert!(said.to_string().contains("did not go on and was killed"), "{said}");
+    assert!(!is_there(serves));
 }
 
 #[test]

@@ -11,6 +11,9 @@
 //! other: with it goes the last descriptor of the kernel's end, so that every call on the mount fails at once (`ENOTCONN`)
 //! instead of waiting for nobody. Killed itself, it leaves a process that serves on until the mount ends.
 //!
+//! A process that is there and does not go on, stopped or hung, would have every program wait for as long: one that has not
+//! said for [`limits::MOUNT_SILENT_MAX`] that it lives is killed, and so is one that takes too long to take over.
+//!
 //! The next process runs the program of this one, whatever lies at its path by now: both mean the same by what is kept.
 
 use std::ffi::OsString;
@@ -35,6 +38,9 @@ use crate::service;
 
 /// The code that a process ends with whose main thread panicked.
 const PANICKED: i32 = 101;
+
+/// How often in a row a process may fail to say that it lives.
+const SILENT_TIMES: u32 = 3;
 
 /// Serves a mount by processes one after the other.
 pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
@@ -98,6 +104,26 @@ struct Ended {
     status: ExitStatus,
     /// Since when the mount stood with it, if it did.
     stood_since: Option<Instant>,
+    /// Whether it was killed for not going on.
+    was_silent: bool,
+}
+
+/// What is known of a process that serves.
+struct Serving {
+    /// Since when the mount stands with it, if it does.
+    stood_since: Option<Instant>,
+    silence: Silence,
+    /// How often it says that it lives.
+    lives_every: Duration,
+}
+
+/// For how long a process has not said that it lives, counted while this one goes on: what stops both of them, a machine
+/// that sleeps or a shell's Ctrl-Z, is no fault of the other's.
+struct Silence {
+    /// How long it may last; none for a process that mounts, whom somebody waits for who can end it.
+    max: Option<Duration>,
+    counted: Duration,
+    looked: Instant,
 }
 
 /// What comes after it.
@@ -129,7 +155,7 @@ impl Keeper<'_> {
                     continue;
                 }
             };
-            let (next, how) = (self.next(&ended), how(ended.status));
+            let (next, how) = (self.next(&ended), how(&ended));
             match next {
                 Next::End(code) => {
                     match code {
@@ -214,7 +240,8 @@ impl Keeper<'_> {
     async fn serve(&mut self, taken: Option<hand::Taken>) -> Result<Ended> {
         let failed = |e| fault::error(e, "start", "the process that serves the mount");
         let (ours, theirs) = handing::pair().map_err(failed)?;
-        let begin = hand::Begin { lives_every: service::lives_every(), taken };
+        let lives_every = lives_every(service::lives_every());
+        let begin = hand::Begin { lives_every: Some(lives_every), taken };
         let helper = self.helper.take();
         let with: Vec<_> = match (&self.kept, &helper) {
             (Some(kept), _) => kept.iter().map(AsFd::as_fd).collect(),
@@ -226,7 +253,9 @@ impl Keeper<'_> {
         let ours = std::os::unix::net::UnixDatagram::from(ours);
         ours.set_nonblocking(true).map_err(failed)?;
         let socket = UnixDatagram::from_std(ours).map_err(failed)?;
-        let (mut stood_since, mut hears) = (None, true);
+        let takes_over = self.kept.is_some().then_some(2 * limits::MOUNT_TAKEN_OVER_WITHIN);
+        let mut serving = Serving { stood_since: None, silence: Silence::begin(takes_over), lives_every };
+        let (mut hears, mut was_silent) = (true, false);
         let status = loop {
             if let Some(status) = child.try_wait().map_err(failed)? {
                 break status;
@@ -239,14 +268,18 @@ impl Keeper<'_> {
                 _ = self.signals.child.recv() => {}
                 // Of one that cannot go, nobody tells.
                 () = self.context.sys().sleep(limits::MOUNT_DEATH_WATCH) => {}
-                Ok(()) = socket.readable(), if hears => hears = self.hear(&socket, &mut stood_since),
+                Ok(()) = socket.readable(), if hears => hears = self.hear(&socket, &mut serving),
                 _ = self.signals.terminate.recv() => self.end(&child),
                 _ = self.signals.interrupt.recv() => self.end(&child),
             }
+            if serving.silence.is_too_long(Instant::now()) && !self.is_ending {
+                was_silent = true;
+                child.kill().map_err(failed)?;
+            }
         };
         // What it said last is there still.
-        self.hear(&socket, &mut stood_since);
-        Ok(Ended { status, stood_since })
+        self.hear(&socket, &mut serving);
+        Ok(Ended { status, stood_since: serving.stood_since, was_silent })
     }
 
     /// Waits until a process that died is gone, or nothing is left of it but threads that wait in the kernel:
@@ -276,7 +309,7 @@ impl Keeper<'_> {
     }
 
     /// Takes in whatever the process has said. Returns whether it may say more.
-    fn hear(&mut self, socket: &UnixDatagram, stood_since: &mut Option<Instant>) -> bool {
+    fn hear(&mut self, socket: &UnixDatagram, serving: &mut Serving) -> bool {
         loop {
             let mut said = [0; 8];
             let heard = socket.try_io(Interest::READABLE, || handing::receive(socket, &mut said, true));
@@ -288,14 +321,18 @@ impl Keeper<'_> {
                 // It is about to be gone: a signal says so.
                 [] => return false,
                 hand::STANDS => {
-                    stood_since.get_or_insert_with(Instant::now);
+                    serving.stood_since.get_or_insert_with(Instant::now);
+                    serving.silence = Silence::begin(Some(SILENT_TIMES * serving.lives_every));
                     self.served = self.served.or_else(|| Served::at(self.dir));
                     if let Ok(kept) = <[OwnedFd; 2]>::try_from(with) {
                         self.kept = Some(kept);
                     }
                     service::ready();
                 }
-                hand::LIVES => service::lives(),
+                hand::LIVES => {
+                    serving.silence.counted = Duration::ZERO;
+                    service::lives();
+                }
                 hand::ENDS => {
                     self.is_ending = true;
                     service::stopping();
@@ -313,6 +350,28 @@ impl Keeper<'_> {
         command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC").env_remove("WATCHDOG_PID");
         command
     }
+}
+
+impl Silence {
+    fn begin(max: Option<Duration>) -> Self {
+        Self { max, counted: Duration::ZERO, looked: Instant::now() }
+    }
+
+    /// Counts what has passed since the last look. Returns whether it lasts too long.
+    fn is_too_long(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        // More is time in which nobody looked.
+        self.counted += passed.min(2 * limits::MOUNT_DEATH_WATCH);
+        self.max.is_some_and(|max| self.counted > max)
+    }
+}
+
+/// Returns how often a process is to say that it lives: often enough that one that does not is replaced before a service
+/// manager loses patience with both.
+fn lives_every(manager: Option<Duration>) -> Duration {
+    let most = limits::MOUNT_SILENT_MAX / SILENT_TIMES;
+    manager.map_or(most, |manager| most.min(manager / SILENT_TIMES))
 }
 
 impl Deaths {
@@ -345,8 +404,9 @@ impl Deaths {
 }
 
 /// Says how a process ended.
-fn how(status: ExitStatus) -> String {
-    match (status.signal(), status.code()) {
+fn how(ended: &Ended) -> String {
+    match (ended.status.signal(), ended.status.code()) {
+        _ if ended.was_silent => String::from("did not go on and was killed"),
         (Some(signal), _) => format!("was ended by signal {signal}"),
         (None, Some(PANICKED)) => String::from("panicked"),
         (None, code) => format!("ended with code {}", code.unwrap_or(-1)),
@@ -389,6 +449,32 @@ mod tests {
             matches!(deaths.next(killed(), None, true, false), Next::GiveUp(_)),
             "nor one that never stood"
         );
+    }
+
+    #[test]
+    fn only_silence_that_this_process_was_awake_in_counts() {
+        let mut silence = Silence::begin(Some(Duration::from_secs(3)));
+        let mut now = silence.looked + Duration::from_secs(10_000);
+        assert!(!silence.is_too_long(now), "it slept as well");
+        let mut looks = 0;
+        while !silence.is_too_long(now) {
+            now += limits::MOUNT_DEATH_WATCH;
+            looks += 1;
+        }
+        assert!((13..=15).contains(&looks), "{looks}");
+        silence.counted = Duration::ZERO;
+        assert!(!silence.is_too_long(now + limits::MOUNT_DEATH_WATCH));
+        let mut endless = Silence::begin(None);
+        assert!((1..100_u32).all(|n| !endless.is_too_long(now + n * Duration::from_secs(1))));
+    }
+
+    #[test]
+    fn a_service_manager_hears_of_silence_only_after_the_keeper_did_something() {
+        for manager in [1, 10, 30, 600].map(Duration::from_secs) {
+            // It is told half as often as it asks for.
+            assert!(lives_every(Some(manager / 2)) * SILENT_TIMES <= manager / 2);
+        }
+        assert_eq!(lives_every(None) * SILENT_TIMES, limits::MOUNT_SILENT_MAX);
     }
 
     #[test]
