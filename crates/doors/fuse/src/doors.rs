@@ -24,6 +24,7 @@ use weft_core::{Error, ErrorKind, Result, limits};
 use crate::LocalUser;
 use crate::door::Door;
 use crate::handles::{self, Handles};
+use crate::look::look_at_unwatched;
 use crate::mounted::Mounted;
 use crate::remembered::Remembered;
 use crate::takeover::Opened;
@@ -246,6 +247,7 @@ fn open(
 ) -> Arc<Door> {
     let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
     let door = Arc::new(Door::new(mounted.clone(), number, user, held, refused));
+    tokio::spawn(look_at_unwatched(door.clone(), ended.clone()));
     tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
     door
 }

@@ -12,7 +12,7 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `doors` whose they are, `door` what each means in the form, `mounted` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
-//! was read beyond what it asked, `watch` what it must be told, `remembered` what another process goes on with if this one
+//! was read beyond what it asked, `watch` what it must be told, `look` what nobody tells, `room` how much is held at once, `remembered` what another process goes on with if this one
 //! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
@@ -23,7 +23,7 @@
 //! HTTP shows, and a withdrawn right stops the next write. Names, attributes and pages
 //! are kept by the kernel until the change feed says otherwise; an open always sees what
 //! was changed before it. Of a volume without a feed it keeps names and attributes for no
-//! time, and pages no longer than until the next open. The kernel is never asked to check modes
+//! time, and pages no longer than until the next open, or a look a second later (`look`). The kernel is never asked to check modes
 //! (`default_permissions`): the ACL answers.
 //!
 //! **Ways to get it wrong.** Telling the kernel to drop something while answering a
@@ -44,6 +44,7 @@ mod errno;
 mod failures;
 mod fresh;
 mod handles;
+mod look;
 mod marks;
 mod mounted;
 mod mounter;

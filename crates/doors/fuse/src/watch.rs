@@ -19,12 +19,13 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
-use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes, Want};
-use weft_core::{ContainerId, ErrorKind, FileId, Name, Rights, limits};
+use weft_core::form::{Change, ChangeKind, ChangeSeq, Changes};
+use weft_core::{ContainerId, ErrorKind, FileId, Name, limits};
 
 use crate::abi::opcode;
 use crate::abi::request::Header;
 use crate::door::Door;
+use crate::look::Shows;
 use crate::remembered::Head;
 
 /// A position that surely lies ahead: it is answered with the present one.
@@ -36,7 +37,10 @@ impl Door {
     pub(crate) fn note_refusal(&self, header: &Header, kind: ErrorKind) {
         let container = match kind {
             ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated => None,
-            ErrorKind::Denied if matches!(header.opcode, opcode::READ | opcode::WRITE | opcode::FSYNC) => {
+            // It may not even be known any more.
+            ErrorKind::Denied | ErrorKind::NotFound
+                if matches!(header.opcode, opcode::READ | opcode::WRITE | opcode::FSYNC) =>
+            {
                 match self.mounted.nodes.container(header.node) {
                     Some(container) => Some(container),
                     None => return,
@@ -83,17 +87,6 @@ struct Due {
     look: bool,
     /// One container's nodes, or all.
     drop: Option<Option<ContainerId>>,
-}
-
-/// What the kernel keeps of an open file.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shows {
-    /// May be shown still.
-    Still,
-    /// Is of another version than the file's now.
-    Another,
-    /// May not be seen any more.
-    NoMore,
 }
 
 impl Due {
@@ -220,39 +213,20 @@ impl Watcher {
         self.door.mounted.fresh.drop_all();
         let mut gone = Vec::new();
         for (node, file, rights) in self.door.handles.each_node() {
-            match self.shows_still(node, file, rights).await {
-                Shows::Still => {}
-                shows => gone.push((node, shows)),
+            match self.door.shows_still((node, file), rights, &self.door.call()).await {
+                Ok(Shows::Still(_)) => {}
+                shows => gone.push((node, shows.unwrap_or(Shows::NoMore))),
             }
         }
         let door = self.door.clone();
         self.blocking(move || {
             let kept = if door.mounted.is_shared { Vec::new() } else { door.mounted.nodes.all(None) };
             for (node, shows) in gone {
-                door.mounted.drop_kept(node, true);
-                if shows == Shows::Another {
-                    door.mounted.nodes.dropped(node);
-                }
+                door.drop_shown(node, shows);
             }
             kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
         })
         .await;
-    }
-
-    /// Returns whether what the kernel keeps of an open file may go on being shown: the right
-    /// is there, and the bytes are not of another version, of whose making nobody was told.
-    async fn shows_still(&self, node: u64, file: FileId, opened_with: Rights) -> Shows {
-        let want = Want { attr: true, rights: true };
-        let needed = opened_with & (Rights::READ | Rights::EXECUTE);
-        let Ok(walked) = self.door.fs.walk(&self.door.call(), &At::id(file), want).await else {
-            return Shows::NoMore;
-        };
-        let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
-        match (may, may && self.door.mounted.nodes.told(node, &walked.attr)) {
-            (false, _) => Shows::NoMore,
-            (true, true) => Shows::Another,
-            (true, false) => Shows::Still,
-        }
     }
 
     /// Has the kernel drop all it keeps of one container, or of all: for this door's user.

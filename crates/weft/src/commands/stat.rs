@@ -132,4 +132,12 @@ mod tests {
         let exported = said(Kept::Exported(Some("/srv/data".into())));
         assert_eq!(exported, told("exported from /srv/data", r#"{"as":"exported","directory":"/srv/data"}"#));
     }
+
+    #[test]
+    fn the_contract_speaks_of_files_in_the_words_that_are_said_here() {
+        let contract = include_str!("../../../../docs/SEMANTICS.md");
+        for kept in [Kept::Managed, Kept::Exported(None)] {
+            assert!(contract.contains(&format!("**{kept}**")), "{kept}");
+        }
+    }
 }

@@ -82,7 +82,11 @@ impl Door {
         if marks::is_again() {
             self.handles.remove_untold(marks::request());
         }
+        let is_watched = self.is_watched(handle.file.id().volume());
         let handle = self.handles.add(handle);
+        if !is_watched {
+            self.opened_unwatched.notify_one();
+        }
         (handle, if past_cache || self.mounted.is_shared { fopen::DIRECT_IO } else { 0 })
     }
 

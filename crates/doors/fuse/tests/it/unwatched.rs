@@ -58,6 +58,23 @@ fn attributes_of_an_unwatched_file_are_those_of_now() {
 }
 
 #[test]
+fn what_others_write_into_an_unwatched_file_is_shown_where_it_is_open_and_mapped() {
+    shared("unwatched_pages", |bed, share| {
+        bed.store_in(share, "f", &[0; 100_000]);
+        let file = File::open(bed.join("share/f")).expect("opened");
+        let mapping = Mapping::new(&file, false);
+        let mut byte = [9];
+        for round in 0..3_u8 {
+            until("both show it", || {
+                file.read_exact_at(&mut byte, 50_000).expect("read");
+                byte == [round] && mapping.read(90_000) == round
+            });
+            bed.store_in(share, "f", &[round + 1; 100_000]);
+        }
+    });
+}
+
+#[test]
 fn unwatched_names_come_and_go_at_once() {
     shared("unwatched_names", |bed, share| {
         let (call, [a, b]) = (bed.call("alice", 99), ["a", "b"].map(at));
