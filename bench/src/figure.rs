@@ -139,8 +139,13 @@ pub const FIGURES: &[Figure] = &[
     ),
     figure(
         "mount.tree",
-        "3 000 files, of the whole size 50 000, untarred and walked through a mount, beside the same",
+        "3 000 files, of the whole size 50 000, untarred through a mount, beside the same",
         mount::tree,
+    ),
+    figure(
+        "mount.walk",
+        "10 000 files, of the whole size 100 000, walked by find and du through a mount, beside the same",
+        mount::walk,
     ),
     figure("mount.clone", "this repository cloned onto a mount, beside the bare directory", mount::clone),
     figure("mount.memory", "memory of a mount that reads a file without bytes", mount::memory),

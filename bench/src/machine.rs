@@ -33,6 +33,7 @@ pub fn describe() -> Value {
         "commit": said("git", &["describe", "--always", "--dirty", "--abbrev=12"]),
         "command": std::env::args().collect::<Vec<_>>().join(" "),
         "release": !cfg!(debug_assertions),
+        "run_by": if is_root() { "root" } else { "an ordinary user" },
     })
 }
 

@@ -35,13 +35,14 @@ pub fn introduce(limits: &[Limit]) {
     let machine = machine::describe();
     let told = |key: &str| machine[key].as_str().unwrap_or_default().to_owned();
     println!(
-        "machine: {} CPUs ({}), {} of memory, Linux {}, load {}, commit {}",
+        "machine: {} CPUs ({}), {} of memory, Linux {}, load {}, commit {}, run by {}",
         machine["cpus"],
         told("cpu"),
         told("memory"),
         told("kernel"),
         told("load"),
-        told("commit")
+        told("commit"),
+        told("run_by")
     );
     let limit = |limit: &Limit| format!("{} {} {}", limit.name, short(limit.value), limit.unit);
     println!("limits: {}", limits.iter().map(limit).collect::<Vec<_>>().join(", "));

@@ -43,17 +43,35 @@ impl Series {
 /// Measures `ours` and `theirs` in turn: one warm-up each, then `rounds` rounds.
 pub fn alternate(
     rounds: usize,
-    mut ours: impl FnMut() -> Result<f64>,
-    mut theirs: impl FnMut() -> Result<f64>,
+    ours: impl FnMut() -> Result<f64>,
+    theirs: impl FnMut() -> Result<f64>,
 ) -> Result<(Series, Series)> {
-    ours()?;
-    theirs()?;
-    let (mut a, mut b) = (Vec::new(), Vec::new());
-    for _ in 0..rounds {
-        a.push(ours()?);
-        b.push(theirs()?);
+    let (ours, mut theirs) = in_turn(rounds, ours, vec![theirs])?;
+    Ok((ours, theirs.pop().ok_or("one side has one series")??))
+}
+
+/// The same of several others, all in each round. One that fails takes no further part, and the rest go on.
+pub fn in_turn(
+    rounds: usize,
+    mut ours: impl FnMut() -> Result<f64>,
+    theirs: Vec<impl FnMut() -> Result<f64>>,
+) -> Result<(Series, Vec<Result<Series>>)> {
+    let mut theirs: Vec<_> = theirs.into_iter().map(|side| (side, Ok(Vec::new()))).collect();
+    let mut kept = Vec::new();
+    for round in 0..=rounds {
+        let result = ours()?;
+        let is_kept = round > 0;
+        kept.extend(is_kept.then_some(result));
+        for (side, results) in &mut theirs {
+            let Ok(all) = results else { continue };
+            match side() {
+                Ok(result) => all.extend(is_kept.then_some(result)),
+                Err(why) => *results = Err(why),
+            }
+        }
     }
-    Ok((Series::of(a), Series::of(b)))
+    let theirs = theirs.into_iter().map(|(_, results)| results.map(Series::of)).collect();
+    Ok((Series::of(kept), theirs))
 }
 
 /// Measures one thing: one warm-up, then `rounds` rounds.
@@ -87,5 +105,22 @@ mod tests {
         let (ours, theirs) = alternate(2, side('a'), side('b')).expect("nothing fails here");
         assert_eq!(*turns.borrow(), "ababab");
         assert_eq!((ours.results(), theirs.results()), (&[3.0, 5.0][..], &[4.0, 6.0][..]));
+    }
+
+    #[test]
+    fn of_several_others_one_that_fails_is_left_out_and_the_rest_go_on() {
+        let turns = RefCell::new(String::new());
+        let side = |name: char| {
+            let turns = &turns;
+            move || {
+                turns.borrow_mut().push(name);
+                let fails = name == 'b' && turns.borrow().len() > 3;
+                if fails { Err("b has had enough".into()) } else { Ok(1.0) }
+            }
+        };
+        let (ours, theirs) = in_turn(2, side('a'), vec![side('b'), side('c')]).expect("ours goes on");
+        assert_eq!(*turns.borrow(), "abcabcac");
+        assert_eq!(ours.results().len(), 2);
+        assert!(theirs[0].is_err() && theirs[1].as_ref().is_ok_and(|series| series.results().len() == 2));
     }
 }

@@ -5,7 +5,8 @@
 //! directory that it shows. What a program reads is resident below the mount, and forgotten by it, so
 //! that it crosses FUSE; what it writes is flushed.
 
-use std::cell::Cell;
+mod scene;
+
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
@@ -19,133 +20,13 @@ use super::Size;
 use super::moving::{Dice, run, small, write_atoms};
 use super::share::most_memory;
 use crate::Result;
-use crate::node::Node;
-use crate::peer::mounts::{self, Mounted};
-use crate::place::{Place, fill};
-use crate::report::{Better, Report};
-use crate::rounds::{Series, alternate, repeat};
+use crate::place::fill;
+use crate::report::Report;
+use crate::rounds::{Series, repeat};
+use scene::{CHOICES, Peer, Scene, all, by_files};
 
 /// Bytes that a program reads or writes at once.
 const PIECE: usize = 1 << 20;
-
-/// What a mount is compared with.
-#[derive(Clone, Copy)]
-enum Peer {
-    /// libfuse's `passthrough_hp`.
-    Passthrough,
-    Bindfs,
-    Rclone,
-    Mergerfs,
-    Sshfs,
-    /// Of Apache.
-    Davfs2,
-    /// Of MinIO.
-    S3fs,
-    /// The directory itself, without a mount.
-    Bare,
-}
-
-impl Peer {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Passthrough => "passthrough_hp",
-            Self::Bindfs => "bindfs",
-            Self::Rclone => "rclone",
-            Self::Mergerfs => "mergerfs",
-            Self::Sshfs => "sshfs",
-            Self::Davfs2 => "davfs2",
-            Self::S3fs => "s3fs",
-            Self::Bare => "bare",
-        }
-    }
-}
-
-/// What people would take instead.
-const CHOICES: [Peer; 6] =
-    [Peer::Bindfs, Peer::Mergerfs, Peer::Rclone, Peer::Sshfs, Peer::Davfs2, Peer::S3fs];
-
-/// Returns all that files are made and walked beside: what FUSE can do, the choices, the directory itself.
-fn all() -> Vec<Peer> {
-    [&[Peer::Passthrough][..], &CHOICES, &[Peer::Bare]].concat()
-}
-
-/// A directory to work in.
-enum Side {
-    Mounted(Mounted),
-    Bare(PathBuf),
-}
-
-impl Side {
-    fn at(&self) -> &Path {
-        match self {
-            Self::Mounted(mounted) => mounted.at(),
-            Self::Bare(directory) => directory,
-        }
-    }
-}
-
-/// A node with a mount, and where peers work.
-struct Scene {
-    ours: Mounted,
-    node: Node,
-    place: Place,
-    round: Cell<u32>,
-}
-
-impl Scene {
-    fn new() -> Result<Self> {
-        let place = Place::new()?;
-        let node = Node::start(place.path())?;
-        let ours = mounts::weft(node.folder(), place.path().join("weft"))?;
-        Ok(Self { ours, node, place, round: Cell::new(0) })
-    }
-
-    fn peer(&self, peer: Peer) -> Result<Side> {
-        let shown = self.place.folder(&format!("below-{}", peer.name()))?;
-        let at = self.place.path().join(peer.name());
-        Ok(Side::Mounted(match peer {
-            Peer::Passthrough => mounts::passthrough(&shown, at)?,
-            Peer::Bindfs => mounts::bindfs(&shown, at)?,
-            Peer::Rclone => mounts::rclone(&shown, at, &self.place.folder("rclone-cache")?)?,
-            Peer::Mergerfs => mounts::mergerfs(&shown, at)?,
-            Peer::Sshfs => mounts::sshfs(&shown, at, self.place.path())?,
-            Peer::Davfs2 => mounts::davfs2(&shown, at, self.place.path())?,
-            Peer::S3fs => mounts::s3fs(&shown, at, self.place.path())?,
-            Peer::Bare => return Ok(Side::Bare(shown)),
-        }))
-    }
-
-    /// Returns a name that no round has had.
-    fn fresh(&self) -> String {
-        let round = self.round.replace(self.round.get() + 1);
-        format!("round-{round}")
-    }
-
-    /// Has ours and each peer do the same, in turn. `prepare` is done once on each side.
-    fn compare(
-        &self,
-        report: &mut Report,
-        size: Size,
-        (name, unit): (&str, &str),
-        peers: &[Peer],
-        prepare: impl Fn(&Path) -> Result<()>,
-        work: impl Fn(&Path) -> Result<f64>,
-    ) -> Result<()> {
-        prepare(self.ours.at())?;
-        // In small, for tests: libfuse's example and MinIO take the network and a compiler's minutes to build.
-        let built = |peer: &&Peer| matches!(peer, Peer::Passthrough | Peer::S3fs);
-        let peers = peers.iter().filter(|peer| size != Size::Small || !built(peer));
-        for peer in peers {
-            let name = format!("{name}.{}", peer.name());
-            let Some(side) = report.peer(&name, self.peer(*peer))? else { continue };
-            prepare(side.at())?;
-            let work = |at: &Path| work(at).map_err(|error| format!("at {}: {error}", at.display()).into());
-            let sides = alternate(size.rounds(), || work(self.ours.at()), || work(side.at()))?;
-            report.compare(&name, unit, Better::More, peer.name(), &sides);
-        }
-        Ok(())
-    }
-}
 
 /// `mount.read` and `mount.random`: one file of 1 GiB from end to end, and 4 KiB of it at a time once
 /// the machine has it all.
@@ -157,8 +38,7 @@ pub fn read(report: &mut Report, size: Size) -> Result<()> {
         if file.exists() { Ok(()) } else { fill(&file, bytes) }
     };
     let whole = |dir: &Path| read_whole(&dir.join("large"), bytes);
-    let peers = [&[Peer::Passthrough][..], &CHOICES].concat();
-    scene.compare(report, size, ("mount.read", "MB/s"), &peers, prepare, whole)?;
+    scene.compare(report, size, ("mount.read", "MB/s"), &all(), prepare, whole)?;
     let count = size.pick(100, 200_000, 200_000);
     let random = |dir: &Path| read_anywhere(&dir.join("large"), bytes, count);
     scene.compare(
@@ -202,36 +82,57 @@ pub fn names(report: &mut Report, size: Size) -> Result<()> {
     scene.compare(report, size, ("mount.stat", "stats/s"), &[Peer::Passthrough, Peer::Bare], prepare, stat)
 }
 
-/// `mount.untar` and `mount.find`: a source tree taken out of an archive, and walked.
+/// `mount.untar`: a source tree taken out of an archive.
 pub fn tree(report: &mut Report, size: Size) -> Result<()> {
-    let count = size.pick(200, 3_000, 50_000).min(mounts::files_max());
-    report.note(&format!("mount.untar and mount.find are of {count} files"));
     let scene = Scene::new()?;
-    let archive = archive(scene.place.path(), count)?;
-    let untar = |dir: &Path| {
-        let target = dir.join(scene.fresh());
-        fs::create_dir(&target)?;
-        let begun = Instant::now();
-        run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&target))?;
-        let taken = begun.elapsed().as_secs_f64();
-        fs::remove_dir_all(&target)?;
-        Ok(count as f64 / taken)
-    };
-    scene.compare(report, size, ("mount.untar", "files/s"), &all(), |_| Ok(()), untar)?;
-    let prepare = |dir: &Path| -> Result<()> {
-        let target = dir.join("walked");
-        if target.exists() {
-            return Ok(());
-        }
-        fs::create_dir(&target)?;
-        run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&target))
-    };
-    let find = |dir: &Path| {
-        let begun = Instant::now();
-        run(Command::new("find").arg(dir.join("walked")).args(["-printf", "%s %t\\n"]))?;
-        Ok(count as f64 / begun.elapsed().as_secs_f64())
-    };
-    scene.compare(report, size, ("mount.find", "files/s"), &all(), prepare, find)
+    for (count, peers) in by_files(size.pick(200, 3_000, 50_000)) {
+        report.note(&format!("mount.untar of {count} files"));
+        let archive = archive(scene.place.path(), count)?;
+        let untar = |dir: &Path| {
+            let target = dir.join(scene.fresh());
+            fs::create_dir(&target)?;
+            let begun = Instant::now();
+            run(Command::new("tar").arg("-xf").arg(&archive).arg("-C").arg(&target))?;
+            let taken = begun.elapsed().as_secs_f64();
+            fs::remove_dir_all(&target)?;
+            Ok(count as f64 / taken)
+        };
+        scene.compare(report, size, ("mount.untar", "files/s"), &peers, |_| Ok(()), untar)?;
+    }
+    Ok(())
+}
+
+/// Files of one directory of a tree that is walked.
+const FILES_OF_DIRECTORY: u64 = 100;
+
+/// `mount.find` and `mount.du`: a tree of empty files walked, again and again.
+pub fn walk(report: &mut Report, size: Size) -> Result<()> {
+    let scene = Scene::new()?;
+    for (count, peers) in by_files(size.pick(200, 10_000, 100_000)) {
+        report.note(&format!("mount.find and mount.du of {count} files"));
+        let tree = format!("tree-{count}");
+        let prepare = |dir: &Path| -> Result<()> {
+            let target = dir.join(&tree);
+            if target.exists() {
+                return Ok(());
+            }
+            fs::create_dir(&target)?;
+            (0..count / FILES_OF_DIRECTORY)
+                .try_for_each(|n| create(&target.join(format!("d{n}")), FILES_OF_DIRECTORY).map(drop))
+        };
+        let walk = |program: &'static str, words: &'static [&str]| {
+            let tree = &tree;
+            move |dir: &Path| {
+                let begun = Instant::now();
+                run(Command::new(program).arg(dir.join(tree)).args(words))?;
+                Ok(count as f64 / begun.elapsed().as_secs_f64())
+            }
+        };
+        let find = walk("find", &["-printf", "%s %t\\n"]);
+        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, find)?;
+        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, walk("du", &["-s"]))?;
+    }
+    Ok(())
 }
 
 /// `mount.clone`: this repository cloned by git, from this machine's disk.
@@ -250,11 +151,12 @@ pub fn clone(report: &mut Report, size: Size) -> Result<()> {
         run(git(&["clone", "--quiet", "--no-hardlinks"]).arg(&source).arg(&target))?;
         Ok(1.0 / begun.elapsed().as_secs_f64())
     };
-    let peers = [Peer::Bare, Peer::Passthrough];
+    let peers = [&[Peer::Bare, Peer::Passthrough][..], &CHOICES[..4]].concat();
     scene.compare(report, size, ("mount.clone", "clones/s"), &peers, |_| Ok(()), work)
 }
 
-/// `mount.memory`: the most that the mount's process took while a file without bytes was read.
+/// `mount.memory`: the most that the mount's two processes took, who serves and who keeps it for the next one, while a file
+/// without bytes was read.
 pub fn memory(report: &mut Report, size: Size) -> Result<()> {
     let bytes: u64 = size.pick(64 << 20, 10 << 30, 100 << 30);
     let scene = Scene::new()?;
@@ -262,9 +164,22 @@ pub fn memory(report: &mut Report, size: Size) -> Result<()> {
     File::create(&file)?.set_len(bytes)?;
     let rate = repeat(1, || read_whole(&file, bytes))?;
     report.alone("mount.sparse", "MB/s", &rate);
-    report.alone("mount.memory", "MiB", &Series::of(vec![most_memory(scene.ours.pid())?]));
-    report.alone("mount.memory.node", "MiB", &Series::of(vec![most_memory(scene.node.pid())?]));
+    let keeper = scene.ours.pid();
+    let processes = [
+        ("mount.memory", served_by(keeper)?),
+        ("mount.memory.keeper", keeper),
+        ("mount.memory.node", scene.node.pid()),
+    ];
+    for (name, process) in processes {
+        report.alone(name, "MiB", &Series::of(vec![most_memory(process)?]));
+    }
     Ok(())
+}
+
+/// Returns the process that serves a mount for its keeper.
+fn served_by(keeper: u32) -> Result<u32> {
+    let children = fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"))?;
+    Ok(children.split_whitespace().last().ok_or("the mount's keeper has nobody serve it")?.parse()?)
 }
 
 /// MB/s of a file that the mount has to bring: the machine has forgotten the mount's pages of it.
@@ -328,7 +243,8 @@ fn look_at(dir: &Path, files: u64, count: u64) -> Result<f64> {
 
 /// Makes an archive of a source tree.
 fn archive(place: &Path, count: u64) -> Result<PathBuf> {
-    let (source, archive) = (place.join("source"), place.join("source.tar"));
+    let (source, archive) =
+        (place.join(format!("source-{count}")), place.join(format!("source-{count}.tar")));
     let mut dice = Dice::new();
     for n in 0..count {
         let path = source.join(format!("{:03x}/{:02x}/f{n}.c", n % 700, n % 4));

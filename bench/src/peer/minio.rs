@@ -1,6 +1,6 @@
 //! MinIO, which keeps objects in a directory of one disk: what s3fs shows.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::Server;
@@ -14,11 +14,18 @@ pub const USER: &str = "bench-user";
 /// By which word.
 pub const PASSWORD: &str = "bench-password";
 
+/// Returns whether this machine has it. No distribution does, and to build it takes a network, Go and minutes.
+pub fn is_here() -> bool {
+    binary().is_ok()
+}
+
+fn binary() -> Result<PathBuf> {
+    machine::program_by("minio", "go install github.com/minio/minio@latest, and put its directory into PATH")
+}
+
 /// Starts it over `root`.
 pub fn start(root: &Path) -> Result<Server> {
-    // No distribution has it, and to build it takes a network, Go and minutes.
-    let get = "go install github.com/minio/minio@latest, and put its directory into PATH";
-    let binary = machine::program_by("minio", get)?;
+    let binary = binary()?;
     // A directory is a bucket to it.
     std::fs::create_dir_all(root.join(BUCKET))?;
     let port = machine::free_port()?;

@@ -133,12 +133,13 @@ fn a_node_at_rest_and_after_a_kill_in_small() {
 
 #[test]
 fn a_mount_beside_its_peers_in_small() {
-    measured("mount.read", &["mount.read.bindfs", "mount.read.rclone", "mount.random.bare"]);
+    measured("mount.read", &["mount.read.bindfs", "mount.read.bare", "mount.random.bare"]);
     measured("mount.write", &["mount.write.bindfs", "mount.write.bare"]);
     measured("mount.names", &["mount.create.bindfs", "mount.create.bare", "mount.stat.bare"]);
-    measured("mount.tree", &["mount.untar.bindfs", "mount.find.bare"]);
+    measured("mount.tree", &["mount.untar.bindfs", "mount.untar.bare"]);
+    measured("mount.walk", &["mount.find.bindfs", "mount.du.bare"]);
     measured("mount.clone", &["mount.clone.bare"]);
-    measured("mount.memory", &["mount.sparse", "mount.memory", "mount.memory.node"]);
+    measured("mount.memory", &["mount.sparse", "mount.memory", "mount.memory.keeper", "mount.memory.node"]);
 }
 
 #[test]
