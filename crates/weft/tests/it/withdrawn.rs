@@ -1,0 +1,82 @@
+//! A right that is withdrawn on a real node ends what is open.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+
+use rustix::process::Signal;
+use weft_conformance::run::have;
+
+use crate::node::{Node, noise, python};
+use crate::other_doors::{Eyes, at_once, mount_as};
+
+/// Bytes of a file of several of a mount's windows.
+const LARGE: usize = 9 << 20;
+/// How far apart places are that are looked at: one in each piece in which it is read ahead.
+const STEP: usize = 256 << 10;
+
+/// A file in `/d`, which bob may read, and has mounted.
+struct Scene {
+    node: Node,
+    mount: PathBuf,
+}
+
+impl Scene {
+    /// Makes it of files that Weft keeps.
+    fn make(test: &str) -> Option<Self> {
+        if !have(test, &["fusermount3", python()]) {
+            return None;
+        }
+        let mut node = Node::start();
+        node.add_user("bob", "builder");
+        node.run(&["mkdir", "/d"]).ok();
+        node.feed(&["cp", "-", "weft:/d/f"], &noise(9, LARGE)).ok();
+        node.run(&["acl", "grant", "/d", "bob", "read"]).ok();
+        let mount = mount_as(&mut node, "bob", "builder");
+        Some(Self { node, mount })
+    }
+
+    /// Returns a program that has the file open and mapped, and its bytes by `word` in the kernel.
+    fn eyes(&self, word: &str) -> Eyes {
+        let mut eyes = Eyes::at(&self.node, &self.mount);
+        assert_eq!(eyes.ask("hold d/f"), "held");
+        for at in places() {
+            eyes.ask(&format!("{word} d/f {at}"));
+        }
+        eyes
+    }
+}
+
+fn places() -> impl Iterator<Item = usize> {
+    (0..LARGE).step_by(STEP)
+}
+
+/// Withdraws rights, and fails unless that ends what is open and is told why. What is read of it then fails with
+/// `number`; on the way to it whoever opens it may be refused before, and is told as little of what is there.
+fn ends(scene: &Scene, rights: &str, number: &str) {
+    let (mut reads, mut maps) = (scene.eyes("read"), scene.eyes("touch"));
+    scene.node.run(&["acl", "revoke", "/d", "bob", rights]).ok();
+    for at in places() {
+        at_once("a read of the open file", || match reads.ask(&format!("read d/f {at}")) {
+            said if said == number => Ok(()),
+            said => Err(format!("{said} at {at}")),
+        });
+    }
+    let (why, opened) = (reads.ask("why"), reads.ask("open d/f"));
+    assert!(opened == number || opened == "EACCES", "{opened}");
+    at_once("the mapping", || {
+        match places().all(|at| maps.ask_for_life(&format!("touch d/f {at}")).is_some()) {
+            true => Err("all of it is still there".into()),
+            false => Ok(()),
+        }
+    });
+    assert_eq!(maps.end().signal(), Some(Signal::BUS.as_raw()));
+    let told = why.as_str().is_some_and(|why| why.starts_with("failed: read\n"));
+    assert!(told, "{why}");
+}
+
+#[test]
+fn a_file_of_wefts_that_may_not_be_read_any_more_ends_where_it_is_open_and_mapped() {
+    if let Some(scene) = Scene::make("withdrawn::managed") {
+        ends(&scene, "r", "EACCES");
+    }
+}
