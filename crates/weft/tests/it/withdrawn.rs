@@ -80,3 +80,10 @@ fn a_file_of_wefts_that_may_not_be_read_any_more_ends_where_it_is_open_and_mappe
         ends(&scene, "r", "EACCES");
     }
 }
+
+#[test]
+fn a_file_of_wefts_that_may_not_be_seen_any_more_ends_where_it_is_open_and_mapped() {
+    if let Some(scene) = Scene::make("withdrawn::managed all") {
+        ends(&scene, "read", "ENOENT");
+    }
+}
