@@ -139,6 +139,12 @@ impl<'a> Place<'a> {
         self.node.feed(&args, input.as_bytes()).ok();
     }
 
+    /// Runs a script where a share's files are.
+    #[track_caller]
+    fn on_the_machine(&self, script: &str) {
+        self.node.sh(&format!("cd .{}; {script}", self.path));
+    }
+
     /// Runs a script in another mount of the same tree.
     #[track_caller]
     fn elsewhere(&self, script: &str) {
@@ -195,14 +201,17 @@ fn before() -> Look {
 
 /// Fails unless each change is seen at once in a mount whose kernel knows how all was before.
 fn all_are_seen(test: &str, changes: &[Change]) {
-    if !have(test, &["fusermount3", python()]) {
-        return;
+    if have(test, &["fusermount3", python()]) {
+        all_are_seen_in(Node::start(), "", changes);
     }
-    let mut node = Node::start();
+}
+
+/// The same below a path.
+fn all_are_seen_in(mut node: Node, path: &str, changes: &[Change]) {
     let (mount, other) = (node.mount("mnt"), node.mount("other"));
     let http = node.http(Some(&node.token()));
     for (number, (door, change, otherwise)) in changes.iter().enumerate() {
-        let place = Place::make(&node, &http, format!("/{number}"));
+        let place = Place::make(&node, &http, format!("{path}/{number}"));
         let mut eyes = Eyes::at(&node, &mount.join(&place.path[1..]));
         assert_eq!(eyes.ask("hold f"), "held");
         eyes.ask("tree");
@@ -343,6 +352,53 @@ fn what_is_changed_in_another_mount_is_seen_in_a_mount_at_once() {
             ("a new file", |p| p.elsewhere("echo text > none"), &[("none", "5 bytes"), CAME]),
         ],
     );
+}
+
+#[test]
+fn a_file_whose_name_another_file_takes_elsewhere_is_seen_at_once_to_have_none_left() {
+    const REPLACED: &[(&str, &str)] = &[("g", "nothing"), ("f", "5 bytes"), ("links", "0"), CAME];
+    all_are_seen(
+        "other_doors::replaced",
+        &[
+            ("MOVE", |p| p.http_to("MOVE", "g", "f"), REPLACED),
+            ("mv", |p| p.weft("mv /g /f", ""), REPLACED),
+            ("rename", |p| p.elsewhere("mv g f"), REPLACED),
+        ],
+    );
+}
+
+/// What takes a file's place is another file there; what is written into it is not.
+#[test]
+fn what_is_written_into_an_open_file_of_a_share_is_seen_in_a_mount_at_once() {
+    if !have("other_doors::share", &["fusermount3", python()]) {
+        return;
+    }
+    let node = Node::start();
+    node.make_dir("share");
+    node.run(&["share", "share", "/share"]).ok();
+    const CHANGES: [Change; 4] = [
+        (
+            "a write in place of a program of the machine",
+            |p| p.on_the_machine("printf B | dd of=f conv=notrunc status=none"),
+            &[("held", "Before"), ("mapped", "Before"), WRITTEN],
+        ),
+        (
+            "truncate of a program of the machine",
+            |p| p.on_the_machine("truncate -s 2 f"),
+            &[("f", "2 bytes"), ("held", "be"), ("mapped", "be"), WRITTEN],
+        ),
+        (
+            "a write in place in another mount",
+            |p| p.elsewhere("printf B | dd of=f conv=notrunc status=none"),
+            &[("held", "Before"), ("mapped", "Before"), WRITTEN],
+        ),
+        (
+            "truncate in another mount",
+            |p| p.elsewhere("truncate -s 2 f"),
+            &[("f", "2 bytes"), ("held", "be"), ("mapped", "be"), WRITTEN],
+        ),
+    ];
+    all_are_seen_in(node, "/share", &CHANGES);
 }
 
 /// A right, and what a question is answered with it and without.

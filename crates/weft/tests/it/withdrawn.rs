@@ -1,4 +1,4 @@
-//! A right that is withdrawn on a real node ends what is open.
+//! A right that is withdrawn on a real node ends what is open: of files that Weft keeps, and of a share.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -21,14 +21,17 @@ struct Scene {
 }
 
 impl Scene {
-    /// Makes it of files that Weft keeps.
-    fn make(test: &str) -> Option<Self> {
+    /// Makes it of files that Weft keeps, or of a share.
+    fn make(test: &str, is_share: bool) -> Option<Self> {
         if !have(test, &["fusermount3", python()]) {
             return None;
         }
         let mut node = Node::start();
         node.add_user("bob", "builder");
-        node.run(&["mkdir", "/d"]).ok();
+        match is_share {
+            true => node.run(&["share", &node.make_dir("shared").display().to_string(), "/d"]).ok(),
+            false => node.run(&["mkdir", "/d"]).ok(),
+        };
         node.feed(&["cp", "-", "weft:/d/f"], &noise(9, LARGE)).ok();
         node.run(&["acl", "grant", "/d", "bob", "read"]).ok();
         let mount = mount_as(&mut node, "bob", "builder");
@@ -76,14 +79,28 @@ fn ends(scene: &Scene, rights: &str, number: &str) {
 
 #[test]
 fn a_file_of_wefts_that_may_not_be_read_any_more_ends_where_it_is_open_and_mapped() {
-    if let Some(scene) = Scene::make("withdrawn::managed") {
+    if let Some(scene) = Scene::make("withdrawn::managed", false) {
+        ends(&scene, "r", "EACCES");
+    }
+}
+
+#[test]
+fn a_file_of_a_share_that_may_not_be_read_any_more_ends_where_it_is_open_and_mapped() {
+    if let Some(scene) = Scene::make("withdrawn::share", true) {
         ends(&scene, "r", "EACCES");
     }
 }
 
 #[test]
 fn a_file_of_wefts_that_may_not_be_seen_any_more_ends_where_it_is_open_and_mapped() {
-    if let Some(scene) = Scene::make("withdrawn::managed all") {
+    if let Some(scene) = Scene::make("withdrawn::managed all", false) {
+        ends(&scene, "read", "ENOENT");
+    }
+}
+
+#[test]
+fn a_file_of_a_share_that_may_not_be_seen_any_more_ends_where_it_is_open_and_mapped() {
+    if let Some(scene) = Scene::make("withdrawn::share all", true) {
         ends(&scene, "read", "ENOENT");
     }
 }
