@@ -17,6 +17,9 @@ mod clients;
 mod clocks;
 mod commands;
 mod configuring;
+/// The tester of two mounts, which the mount's own tests run over the model.
+#[path = "../../../doors/fuse/tests/it/consistency.rs"]
+mod consistency;
 mod copying;
 mod copying_out;
 mod copying_trees;
@@ -54,6 +57,9 @@ mod page;
 mod pjdfstest;
 mod programs;
 mod progress;
+#[expect(dead_code, reason = "the mount's own tests need all of it, the tester of two mounts a part")]
+#[path = "../../../doors/fuse/tests/it/raw.rs"]
+mod raw;
 mod reference;
 mod rights;
 mod rotating;
@@ -71,6 +77,7 @@ mod taking_over;
 mod third_party;
 mod tokens;
 mod trees;
+mod two_mounts;
 mod untouched;
 mod upgrading;
 mod uploads;

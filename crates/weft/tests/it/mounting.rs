@@ -189,7 +189,8 @@ fn sent_for(node: &Node, act: impl FnOnce()) -> f64 {
     moved_for(node, "flow=\"out\"", act)
 }
 
-fn moved_for(node: &Node, flow: &str, act: impl FnOnce()) -> f64 {
+/// The same for either flow.
+pub fn moved_for(node: &Node, flow: &str, act: impl FnOnce()) -> f64 {
     let moved = || sum(&samples(node), "weft_doors_moved_bytes_total", &["door=\"native\"", flow]);
     let before = moved();
     act();

@@ -443,19 +443,27 @@ fn output_to(command: &mut Command, input: &[u8]) -> Output {
 /// Returns the binary, where an ordinary user can run it.
 pub fn weft() -> &'static Path {
     static WEFT: OnceLock<PathBuf> = OnceLock::new();
-    WEFT.get_or_init(|| {
-        let built = PathBuf::from(env!("CARGO_BIN_EXE_weft"));
-        let closed = |dir: &Path| fs::metadata(dir).is_ok_and(|m| m.permissions().mode() & 0o001 == 0);
-        if !geteuid().is_root() || !built.ancestors().skip(1).any(closed) {
-            return built;
-        }
-        let dir = std::env::temp_dir().join(format!("weft-it-{}", std::process::id()));
-        fs::create_dir_all(&dir).expect("made");
-        fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
-        let copy = dir.join("weft");
-        fs::copy(built, &copy).expect("copied");
-        copy
-    })
+    WEFT.get_or_init(|| for_anybody(env!("CARGO_BIN_EXE_weft").into(), "weft"))
+}
+
+/// Returns these tests, where an ordinary user can run them.
+pub fn these_tests() -> &'static Path {
+    static TESTS: OnceLock<PathBuf> = OnceLock::new();
+    TESTS.get_or_init(|| for_anybody(std::env::current_exe().expect("this binary"), "it"))
+}
+
+/// Returns a program that was built, or a copy of it by that name if others may not reach it.
+fn for_anybody(built: PathBuf, name: &str) -> PathBuf {
+    let closed = |dir: &Path| fs::metadata(dir).is_ok_and(|m| m.permissions().mode() & 0o001 == 0);
+    if !geteuid().is_root() || !built.ancestors().skip(1).any(closed) {
+        return built;
+    }
+    let dir = std::env::temp_dir().join(format!("weft-it-{}", std::process::id()));
+    fs::create_dir_all(&dir).expect("made");
+    fs::set_permissions(&dir, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let copy = dir.join(name);
+    fs::copy(built, &copy).expect("copied");
+    copy
 }
 
 /// Returns a Python that ordinary users can run: the system's, if it has one.

@@ -8,6 +8,7 @@
 mod asked_again;
 mod bed;
 mod compare;
+mod consistency;
 mod faults;
 mod faulty;
 mod locks;
