@@ -1,5 +1,6 @@
 //! Programs nobody here wrote, over the in-memory `Model`: fsx here, others by what they do.
-//! fio (again), dbench and CPython's own tests run over a real node (`crates/weft/tests/it/suites.rs`).
+//! All but trees of real files run over a real node as well (`crates/weft/tests/it/programs.rs` and `suites.rs`, which
+//! has dbench and CPython's own tests besides).
 
 mod builds;
 mod databases;
@@ -7,6 +8,7 @@ mod editors;
 mod fio;
 mod trees;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Output};
 
@@ -28,6 +30,15 @@ fn succeed(command: &mut Command) -> Output {
     let said = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{command:?}: {}\n{}\n{}", output.status, said.0, said.1);
     output
+}
+
+/// Runs a script in the mount, with some settings, as the tests of the program do over a real node. `$OUT` is an empty
+/// directory elsewhere, `$OTHER` another mount of the same.
+fn script(bed: &Bed, text: &str, settings: &[(&str, &OsStr)]) {
+    let (out, other) = (tempfile::tempdir().expect("a directory of its own"), bed.mount_again("alice", 2));
+    let mut sh = Command::new("sh");
+    sh.args(["-euxc", text]).current_dir(bed.path()).env("OUT", out.path()).env("OTHER", other.join(""));
+    succeed(sh.envs(settings.iter().copied()));
 }
 
 /// Returns whether these programs are there and mounts can be made; otherwise counts the test as
@@ -58,9 +69,4 @@ fn fsx_finds_no_difference_in_its_operations_with_mappings() {
         command.args(["-N", &count.to_string(), "-S", &seed.to_string()]).arg(bed.join("file"));
         succeed(&mut command);
     }
-}
-
-/// Returns what a command prints, which has to succeed.
-fn said_by(command: &mut Command) -> String {
-    String::from_utf8_lossy(&succeed(command).stdout).into_owned()
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use weft_conformance::run::full;
 
-use super::{have, said_by, succeed};
+use super::{have, script, succeed};
 use crate::bed::Bed;
 
 /// Runs git as somebody, away from any configuration of this machine.
@@ -109,102 +109,23 @@ fn assert_same_tree(one: &Path, other: &Path, more: &[&str]) {
     assert!(output.status.success() && said.is_empty(), "the trees differ:\n{said}");
 }
 
-/// Returns what rsync would still do to make one tree the other, compared by bytes.
-fn left_to_do(from: &Path, to: &Path) -> String {
-    let (from, to) = (format!("{}/", from.display()), format!("{}/", to.display()));
-    said_by(Command::new("rsync").args(["-aHXcni", "--delete", &from, &to]))
-}
-
-/// Runs a script in a directory; returns what it prints.
-fn sh(directory: &Path, script: &str) -> String {
-    said_by(Command::new("sh").args(["-euc", script]).current_dir(directory))
-}
-
 #[test]
 fn rsync_keeps_hard_links_and_attributes_and_deletes_what_went() {
-    if !have("rsync -aHX", &["rsync", "setfattr", "getfattr"]) {
-        return;
+    if have("rsync -aHX", &["rsync", "setfattr", "getfattr"]) {
+        script(&Bed::new(), include_str!("rsync.sh"), &[]);
     }
-    let bed = Bed::new();
-    let home = tempfile::tempdir().expect("a directory of its own");
-    let (source, copy) = (home.path().join("source"), bed.join("copy"));
-    sh(
-        home.path(),
-        "mkdir -p source/a/b source/gone/deep source/empty; cd source
-         seq 10000 > a/b/numbers; ln a/b/numbers a/twin; ln a/b/numbers gone/third; echo x > gone/deep/x
-         ln -s ../b a/link; ln -s nowhere dangling; mkfifo pipe; : > 'odd \\ name'
-         setfattr -n user.colour -v red a/twin; setfattr -n user.of -v dir a; chmod 2750 a; touch -d 2001-02-03 a/b",
-    );
-    let sync = || succeed(Command::new("rsync").args(["-aHX", "--delete"]).arg(source.join("")).arg(&copy));
-    sync();
-    assert_eq!(left_to_do(&source, &copy), "");
-    assert_eq!(sh(&copy, "stat -c %h a/twin; getfattr --only-values -n user.colour a/b/numbers"), "3\nred");
-    // Names go, kinds change, a link is cut, an attribute changes and one goes.
-    sh(
-        &source,
-        "rm -r gone; rm a/link; mkdir a/link; echo y > a/link/y; rmdir empty; echo now a file > empty
-         seq 9 > cut; mv cut a/twin; setfattr -n user.colour -v blue empty; setfattr -x user.of a",
-    );
-    assert_ne!(left_to_do(&source, &copy), "");
-    sync();
-    assert_eq!(left_to_do(&source, &copy), "");
-    assert_eq!(
-        sh(&copy, "stat -c %h a/twin a/b/numbers; cat empty; ls"),
-        "1\n1\nnow a file\na\ndangling\nempty\nodd \\ name\npipe\n"
-    );
-    // And out again.
-    let out = home.path().join("out");
-    succeed(Command::new("rsync").arg("-aHX").arg(copy.join("")).arg(&out));
-    assert_eq!(left_to_do(&source, &out), "");
 }
 
 #[test]
 fn cp_makes_holes_finds_them_and_fills_them() {
-    if !have("cp --sparse", &["cp", "cmp"]) {
-        return;
+    if have("cp --sparse", &["cp", "cmp"]) {
+        script(&Bed::new(), include_str!("sparse.sh"), &[]);
     }
-    let bed = Bed::new();
-    let home = tempfile::tempdir().expect("a directory of its own");
-    // Two islands in 16 MiB.
-    sh(
-        home.path(),
-        "truncate -s 16M f; seq 5000 | dd of=f bs=1M seek=3 conv=notrunc status=none
-         seq 20000 | dd of=f bs=1M seek=11 conv=notrunc status=none",
-    );
-    let (inside, outside) = (bed.path().display(), home.path().display());
-    let script = format!(
-        "cd {inside}
-         cp --sparse=never {outside}/f full; cp --sparse=always full made; cp --sparse=auto made found; cp found {outside}/back
-         for copy in full made found {outside}/back; do cmp {outside}/f $copy; stat -c %b $copy; done"
-    );
-    let blocks: Vec<u64> =
-        sh(bed.path(), &script).lines().map(|line| line.parse().expect("a number")).collect();
-    let [full, made, found, back] = blocks[..] else { panic!("{blocks:?}") };
-    assert!(full >= 16 << 11, "{blocks:?}");
-    assert!([made, found, back].iter().all(|blocks| (1..1 << 11).contains(blocks)), "{blocks:?}");
 }
 
 #[test]
 fn mv_moves_between_directories_and_file_systems() {
-    if !have("mv", &["mv", "diff"]) {
-        return;
+    if have("mv", &["mv", "diff"]) {
+        script(&Bed::new(), include_str!("mv.sh"), &[]);
     }
-    let bed = Bed::new();
-    let home = tempfile::tempdir().expect("a directory of its own");
-    sh(bed.path(), "mkdir -p a/deep/er b; seq 1000 > a/deep/er/f; echo 1 > a/x; echo 2 > b/x; ln -s x a/l");
-    let inode = |name: &str| sh(bed.path(), &format!("stat -c %i {name}"));
-    let (file, directory) = (inode("a/deep/er/f"), inode("a/deep"));
-    sh(bed.path(), "mv a/deep b/; mv b/deep/er/f a/g; mv -n a/x b/x; mv a/l b");
-    assert_eq!((inode("a/g"), inode("b/deep")), (file, directory), "moved and not copied");
-    assert_eq!(
-        sh(bed.path(), "cat a/x b/x b/l; mv -b a/x b/x; cat b/x b/x~; ls a b"),
-        "1\n2\n2\n1\n2\na:\ng\n\nb:\ndeep\nl\nx\nx~\n"
-    );
-    let not_below_itself = Command::new("mv").args(["b", "b/deep"]).current_dir(bed.path()).output();
-    assert!(!not_below_itself.expect("it runs").status.success());
-    // To another file system and back: copied, with its modes and times, and removed here.
-    let outside = home.path().display();
-    let script = format!("chmod 640 a/g; touch -d 2001-02-03 a/g; cp -a b {outside}/was; mv a/g b {outside}; ls
-         mv {outside}/b {outside}/g .; stat -c '%a %Y' g; diff -r --no-dereference b {outside}/was; ls {outside}");
-    assert_eq!(sh(bed.path(), &script), "a\n640 981158400\nwas\n");
 }
