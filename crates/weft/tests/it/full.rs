@@ -8,7 +8,7 @@ use std::process::Command;
 
 use weft_conformance::run::{have, not_run};
 
-use crate::node::{Node, give, noise};
+use crate::node::{Node, give, noise, soon};
 
 const PIECE: usize = 1 << 20;
 
@@ -158,6 +158,40 @@ fn a_full_disk_is_told_at_each_door_and_recovers() {
         assert!(http.bytes(name) == *bytes, "{name} has changed");
     }
     assert!(fs::metadata(node.data()).is_ok());
+}
+
+/// Programs that ask how much room there is are told of the directory they write to.
+#[test]
+fn a_directory_with_a_limit_shows_programs_the_limit_and_what_is_left_of_it() {
+    const LIMIT: u64 = 4 << 20;
+    if !have("full::limit", &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::start();
+    node.run(&["mkdir", "/d"]).ok();
+    node.run(&["acl", "set", "/d", "--bytes-max", &LIMIT.to_string()]).ok();
+    let at = node.mount("mnt");
+    let space = |dir: &str| {
+        let said = node.sh(&format!("stat -f -c '%b %a %S' mnt/{dir}"));
+        let told: Vec<u64> = said.split_whitespace().map(|word| word.parse().expect("a number")).collect();
+        (told[0] * told[2], told[1] * told[2])
+    };
+    assert_eq!(space("d"), (LIMIT, LIMIT));
+    let (all, free) = space("");
+    assert!(all > LIMIT && free > LIMIT, "of the disk: {free} of {all}");
+
+    node.sh("mkdir mnt/d/below; dd if=/dev/zero of=mnt/d/below/f bs=1M count=3 status=none");
+    assert_eq!(space("d/below"), (LIMIT, LIMIT / 4));
+    let mut dd = node.as_user("dd");
+    dd.args(["if=/dev/zero", "bs=64K", "of=mnt/d/g"]);
+    node.feed_command(&mut dd, b"").fails(1, &["No space left on device"]);
+    for dir in ["d", "d/below", "d/g"] {
+        let (all, free) = space(dir);
+        assert!(all == LIMIT && free < 64 << 10, "{dir}: {free} of {all}");
+    }
+    node.sh("rm mnt/d/below/f");
+    soon("there is room again", || space("d").1 >= LIMIT * 3 / 4);
+    node.unmount(&at);
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use rustix::fs::{Access, AtFlags, CWD};
@@ -205,6 +206,9 @@ mounted! {
     fn a_full_container_is_enospc_and_leaves_what_was_there(bed) {
         bed.store("f", &[1; 1000]);
         bed.limit(1 << 20);
+        // The kernel is told in blocks, of which the last may be in use by half.
+        let (all, free) = space(bed.path());
+        assert!(all == 1 << 20 && (all - 8192..=all - 1000).contains(&free), "{free} of {all}");
         let file = File::options().write(true).open(bed.join("f")).expect("opened");
         let mut written = 0_u64;
         let failed = loop {
@@ -215,10 +219,20 @@ mounted! {
             assert!(written < 2 << 20, "the limit binds");
         };
         assert_eq!(failed, Some(Errno::NOSPC));
+        let (all, free) = space(bed.path());
+        assert!(all == 1 << 20 && free < 65_536, "{free} of {all}");
         assert_eq!(bed.stored("f")[..1000], [1; 1000]);
         bed.limit(8 << 20);
         file.write_all_at(&[3; 1 << 20], 0).expect("there is room again");
+        let (all, free) = space(bed.path());
+        assert!(all == 8 << 20 && free > 6 << 20, "{free} of {all}");
     }
+}
+
+/// Returns how many bytes there may be in a directory, and how many more.
+fn space(dir: &Path) -> (u64, u64) {
+    let told = rustix::fs::statvfs(dir).expect("told");
+    (told.f_blocks * told.f_frsize, told.f_bavail * told.f_frsize)
 }
 
 /// Bytes of a file that is read ahead.
