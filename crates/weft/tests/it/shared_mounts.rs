@@ -1,9 +1,10 @@
-//! A mount that users of the machine share: root mounts it, an ordinary user's process serves it, and each who logs in
-//! there is who their credential says.
+//! A mount that users of the machine share: root mounts it, or an ordinary user, whose process serves it in either case,
+//! and each who logs in there is who their credential says.
 //!
 //! Needs root, to be several users.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,7 +19,7 @@ const ALICE: u32 = 43_001;
 const BOB: u32 = 43_002;
 const STRANGER: u32 = 43_003;
 
-/// What root mounted for all users of this machine, served by who runs the node.
+/// What was mounted for all users of this machine, served by who runs the node.
 pub struct Shared {
     at: PathBuf,
 }
@@ -43,13 +44,35 @@ impl Shared {
         is_root
     }
 
-    /// Mounts a directory of the tree.
+    /// Returns whether there can be one that an ordinary user mounts; otherwise counts the test as not run.
+    fn can_be_without_root(test: &str) -> bool {
+        if !Self::can_be(test) {
+            return false;
+        }
+        let settings = fs::read_to_string("/etc/fuse.conf").unwrap_or_default();
+        let allowed = settings.lines().any(|line| line.trim() == "user_allow_other");
+        if !allowed {
+            not_run(test, "/etc/fuse.conf lacks user_allow_other; ./test adds it");
+        }
+        allowed
+    }
+
+    /// Has root mount a directory of the tree.
     pub fn mount(node: &Node, path: &str) -> Self {
         let shared = Self { at: node.make_dir("shared") };
         let options = format!("setuid={NOBODY},shared,node={}", node.data().display());
         let mut helper = Command::new(weft());
         helper.arg0("mount.weft").arg(format!("weft:{path}")).arg(&shared.at).args(["-o", &options]);
         node.feed_command(&mut helper, b"").ok();
+        shared
+    }
+
+    /// Has who runs the node mount a directory of the tree, without any privilege.
+    fn mount_without_root(node: &Node, path: &str) -> Self {
+        let shared = Self { at: node.make_dir("shared") };
+        let mut mount = node.command();
+        mount.args(["mount", "--shared", "--daemon", path]).arg(&shared.at);
+        node.feed_command(&mut mount, b"").ok();
         shared
     }
 
@@ -77,9 +100,10 @@ struct Scene {
 
 impl Scene {
     fn make(test: &str) -> Option<Self> {
-        if !Shared::can_be(test) {
-            return None;
-        }
+        Shared::can_be(test).then(|| Self::with(Shared::mount))
+    }
+
+    fn with(mount: fn(&Node, &str) -> Shared) -> Self {
         let node = Node::start();
         node.add_user("alice", "wonderland");
         node.add_user("bob", "builder");
@@ -90,7 +114,7 @@ impl Scene {
         node.run(&["acl", "grant", "/his", "bob", "all"]).ok();
         node.run(&["acl", "grant", "/both", "alice", "read"]).ok();
         node.run(&["acl", "grant", "/both", "bob", "read"]).ok();
-        Some(Self { shared: Shared::mount(&node, "/"), node })
+        Self { shared: mount(&node, "/"), node }
     }
 
     /// Runs `weft` as a uid of the machine.
@@ -157,6 +181,33 @@ fn each_user_of_a_shared_mount_is_who_they_logged_in_as_and_all_others_are_anyon
 }
 
 #[test]
+fn an_ordinary_user_shares_a_mount_where_the_machine_lets_users_and_each_is_who_they_are() {
+    if !Shared::can_be_without_root("shared_mounts::without_root") {
+        return;
+    }
+    let scene = Scene::with(Shared::mount_without_root);
+    assert_eq!(scene.who(ALICE), "anyone");
+    scene.log_in(ALICE, "alice", "wonderland").ok();
+    assert!(scene.who(ALICE).starts_with("alice@"), "{}", scene.who(ALICE));
+    assert_eq!(
+        scene.sh_as(ALICE, "echo secret > $AT/hers/f; cat $AT/hers/f; ls $AT/hers").ok(),
+        "secret\nf\n"
+    );
+    assert_eq!(scene.sh_as(ALICE, "stat -c %u $AT/hers/f").ok().trim(), ALICE.to_string());
+    for uid in [STRANGER, 0] {
+        assert_eq!(scene.who(uid), "anyone");
+        for look in ["cat $AT/hers/f", "ls $AT/hers", "echo x > $AT/hers/g", "rm $AT/hers/f"] {
+            let said = scene.sh_as(uid, look);
+            assert_ne!(said.code, 0, "{uid} {look}: {}", said.out);
+            assert!(!said.out.contains("secret"), "{uid} {look}: {}", said.out);
+        }
+    }
+    // Who mounted it takes it away.
+    scene.node.run(&["umount", scene.text()]).ok();
+    assert_ne!(scene.sh_as(ALICE, "cat $AT/hers/f").code, 0);
+}
+
+#[test]
 fn a_credential_that_is_handed_over_does_no_more_than_it_says_and_ends_with_a_logout() {
     let Some(scene) = Scene::make("shared_mounts::narrowed") else { return };
     let narrowed = ["login", "alice", "--password-stdin", "--rights", "read", "--mount", scene.text()];
@@ -203,10 +254,7 @@ fn a_credential_is_handed_to_the_process_of_a_shared_mount_and_to_nobody_else() 
     let wrong = scene.log_in(ALICE, "alice", "wrong");
     wrong.fails(3, &["error:", "alice"]);
     let kept = scene.node.path("home/.config/weft/credentials");
-    assert!(
-        !kept.exists() || std::fs::read_dir(kept).expect("read").count() == 0,
-        "nothing is kept beside it"
-    );
+    assert!(!kept.exists() || fs::read_dir(kept).expect("read").count() == 0, "nothing is kept beside it");
     let own = scene.weft_as(NOBODY, &["login", "--mount", scene.text()], "");
     own.fails(3, &["error:", "who serves the mount"]);
     let other = Node::start();
