@@ -354,19 +354,6 @@ fn what_is_changed_in_another_mount_is_seen_in_a_mount_at_once() {
     );
 }
 
-#[test]
-fn a_file_whose_name_another_file_takes_elsewhere_is_seen_at_once_to_have_none_left() {
-    const REPLACED: &[(&str, &str)] = &[("g", "nothing"), ("f", "5 bytes"), ("links", "0"), CAME];
-    all_are_seen(
-        "other_doors::replaced",
-        &[
-            ("MOVE", |p| p.http_to("MOVE", "g", "f"), REPLACED),
-            ("mv", |p| p.weft("mv /g /f", ""), REPLACED),
-            ("rename", |p| p.elsewhere("mv g f"), REPLACED),
-        ],
-    );
-}
-
 /// What takes a file's place is another file there; what is written into it is not.
 #[test]
 fn what_is_written_into_an_open_file_of_a_share_is_seen_in_a_mount_at_once() {
