@@ -261,7 +261,7 @@ fn processes_that_die_one_upon_the_other_end_the_mount() {
     node.unmount(&mount.at);
 }
 
-/// By a service manager's patience of three seconds, which the keeper is to forestall; without one it is half a minute.
+/// By a service manager's patience of eight seconds, which the keeper is to forestall; without one it is half a minute.
 #[test]
 fn a_process_that_is_there_and_does_not_go_on_is_replaced() {
     if !have("taking_over::silent", &["fusermount3"]) {
@@ -269,7 +269,7 @@ fn a_process_that_is_there_and_does_not_go_on_is_replaced() {
     }
     let mut node = Node::start();
     node.write("letter", "dear");
-    let kept = Kept::mount_with(&mut node, "mnt", &[("WATCHDOG_USEC", "3000000")]);
+    let kept = Kept::mount_with(&mut node, "mnt", &[("WATCHDOG_USEC", "8000000")]);
     node.sh("cp letter mnt/letter");
     let serves = kept.serves().expect("it is served");
     kill_process(serves, Signal::STOP).expect("it is ours");
@@ -277,6 +277,12 @@ fn a_process_that_is_there_and_does_not_go_on_is_replaced() {
     let said = kept.is_taken_over(&node, serves);
     assert!(said.to_string().contains("did not go on and was killed"), "{said}");
     assert!(!is_there(serves));
+    // Nor does it keep who asks for the end.
+    let serves = kept.serves().expect("it is served");
+    kill_process(serves, Signal::STOP).expect("it is ours");
+    kill_process(kept.keeper, Signal::TERM).expect("it is ours");
+    soon("the keeper ends", || !is_there(kept.keeper));
+    assert!(!is_there(serves) && fs::read_dir(&kept.at).expect("empty").count() == 0);
 }
 
 #[test]

@@ -42,6 +42,9 @@ const PANICKED: i32 = 101;
 /// How often in a row a process may fail to say that it lives.
 const SILENT_TIMES: u32 = 3;
 
+/// How long one that then does not must have served to count as the first.
+const SERVED_BEFORE_SILENCE: Duration = limits::MOUNT_SILENT_MAX.saturating_mul(10);
+
 /// Serves a mount by processes one after the other.
 pub fn run(context: &Context, args: &MountArgs) -> Result<ExitCode> {
     let (line, dir, by_helper) = (args.line(context)?, &*args.dir, args.by_helper);
@@ -213,7 +216,10 @@ impl Keeper<'_> {
 
     fn next(&mut self, ended: &Ended) -> Next {
         let stood = ended.stood_since.map(|since| since.elapsed());
-        self.deaths.next(ended.status, stood, self.kept.is_some(), self.is_ending)
+        // What hangs again as soon as it is served again would otherwise be served for ever.
+        let well = if ended.was_silent { SERVED_BEFORE_SILENCE } else { limits::MOUNT_SERVED_WELL };
+        let served_well = stood.is_some_and(|stood| stood >= well);
+        self.deaths.next(ended.status, served_well, self.kept.is_some(), self.is_ending)
     }
 
     /// Rests before another begins. Returns whether nobody asked for the end meanwhile.
@@ -226,9 +232,9 @@ impl Keeper<'_> {
     }
 
     /// Has calls on the mount fail, if it stands: what lingers has the kernel's end as well. Where the machine does not let
-    /// us, they fail once that has gone.
+    /// us, they fail once that has gone. As long as one of them holds it, its number is no other mount's.
     fn abort(&self) {
-        if self.kept.is_some()
+        if (self.kept.is_some() || !self.lingering.is_empty())
             && let Some(served) = self.served
             && let Err(error) = served.abort()
         {
@@ -263,6 +269,10 @@ impl Keeper<'_> {
             if process::lingers(&child).is_some() {
                 break self.bury(child).await.map_err(failed)?;
             }
+            if takes_over.is_some() && serving.stood_since.is_none() {
+                // It has a time of its own for that, and does not say that it lives before.
+                service::lives();
+            }
             self.lingering.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
             tokio::select! {
                 _ = self.signals.child.recv() => {}
@@ -272,7 +282,7 @@ impl Keeper<'_> {
                 _ = self.signals.terminate.recv() => self.end(&child),
                 _ = self.signals.interrupt.recv() => self.end(&child),
             }
-            if serving.silence.is_too_long(Instant::now()) && !self.is_ending {
+            if serving.silence.is_too_long(Instant::now()) {
                 was_silent = true;
                 child.kill().map_err(failed)?;
             }
@@ -375,8 +385,8 @@ fn lives_every(manager: Option<Duration>) -> Duration {
 }
 
 impl Deaths {
-    /// Decides what comes after a process that ended so, and stood for so long, if the mount stood with it.
-    fn next(&mut self, status: ExitStatus, stood: Option<Duration>, is_kept: bool, is_ending: bool) -> Next {
+    /// Decides what comes after a process that ended so.
+    fn next(&mut self, status: ExitStatus, served_well: bool, is_kept: bool, is_ending: bool) -> Next {
         let code = status.code();
         if let Some(code) = code.filter(|code| *code != PANICKED) {
             // It has said itself why.
@@ -389,7 +399,7 @@ impl Deaths {
             return Next::GiveUp("nobody can go on with it");
         }
         self.times += 1;
-        if stood.is_some_and(|stood| stood >= limits::MOUNT_SERVED_WELL) {
+        if served_well {
             self.in_a_row = 0;
         }
         self.rest().map_or(Next::GiveUp("so did those before it"), Next::Another)
@@ -425,18 +435,15 @@ mod tests {
         ExitStatus::from_raw(code << 8)
     }
 
-    const LONG: Option<Duration> = Some(limits::MOUNT_SERVED_WELL);
-    const SHORT: Option<Duration> = Some(Duration::from_millis(1));
-
     #[test]
     fn a_process_that_dies_is_followed_by_another_unless_so_many_died_at_once() {
         let mut deaths = Deaths::default();
         for _ in 0..3 * limits::MOUNT_DEATHS_MAX {
-            assert_eq!(deaths.next(killed(), LONG, true, false), Next::Another(Duration::ZERO));
+            assert_eq!(deaths.next(killed(), true, true, false), Next::Another(Duration::ZERO));
         }
         let mut rests = Vec::new();
         loop {
-            match deaths.next(ended(PANICKED), SHORT, true, false) {
+            match deaths.next(ended(PANICKED), false, true, false) {
                 Next::Another(rest) => rests.push(rest),
                 Next::GiveUp(_) => break,
                 Next::End(code) => panic!("it ended with {code}"),
@@ -445,10 +452,6 @@ mod tests {
         let rest = limits::MOUNT_DEATH_REST;
         assert_eq!(rests, [rest, 2 * rest, 4 * rest]);
         assert_eq!(deaths.times, u64::from(4 * limits::MOUNT_DEATHS_MAX));
-        assert!(
-            matches!(deaths.next(killed(), None, true, false), Next::GiveUp(_)),
-            "nor one that never stood"
-        );
     }
 
     #[test]
@@ -487,7 +490,7 @@ mod tests {
             (killed(), false, false, Next::GiveUp("nobody can go on with it")),
             (killed(), true, true, Next::GiveUp("it was about to end")),
         ] {
-            assert_eq!(Deaths::default().next(status, LONG, is_kept, is_ending), next, "{status}");
+            assert_eq!(Deaths::default().next(status, true, is_kept, is_ending), next, "{status}");
         }
     }
 }
