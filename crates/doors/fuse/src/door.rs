@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::mpsc;
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
 use weft_core::proof::Caller;
@@ -25,6 +25,7 @@ use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
 use crate::fresh::Changing;
 use crate::handles::Handles;
+use crate::look::Unwatched;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
 use crate::remembered::Remembered;
@@ -61,8 +62,8 @@ pub(crate) struct Door {
     pub(crate) watching: AtomicBool,
     /// Containers that turned a call away, for the watcher to drop from the cache.
     pub(crate) refused: mpsc::Sender<Option<ContainerId>>,
-    /// Told when a file is opened whose changes nobody tells of.
-    pub(crate) opened_unwatched: Notify,
+    /// Open files that the kernel keeps pages of, though nobody tells of their changes.
+    pub(crate) unwatched: Unwatched,
     /// Whether it was shut: nothing that is asked for through it is to be kept.
     shut: AtomicBool,
     trace: AtomicU64,
@@ -132,7 +133,7 @@ impl Door {
             gid,
             away,
             refused,
-            opened_unwatched: Notify::new(),
+            unwatched: Unwatched::default(),
             shut: AtomicBool::new(false),
             trace,
         }
@@ -276,7 +277,7 @@ impl Door {
 
     /// Returns whether changes by others in a volume are told of at all. In one where they are not
     /// (an export, which local programs change), every access asks the file system.
-    pub(crate) fn is_watched(&self, volume: VolumeId) -> bool {
+    fn is_watched(&self, volume: VolumeId) -> bool {
         self.fs.supports(volume).watch
     }
 

@@ -2,19 +2,43 @@
 //! the node's machine change as well.
 //!
 //! Of such a volume the kernel is given names and attributes to keep for no time, so that each access asks, and each open
-//! drops the pages. Of a file that stays open it keeps pages, and reads and mappings of those ask nobody: so what is open
-//! is looked at once a second ([`limits::MOUNT_UNWATCHED_LOOK`]), and pages are dropped that are of another version, or may
-//! not be seen any more. While nothing of the kind is open, nobody looks.
+//! drops the pages. Of a file that stays open it keeps pages, and reads and mappings of those ask nobody: so each that the
+//! kernel was given pages of is looked at once a second ([`limits::MOUNT_UNWATCHED_LOOK`]), and pages go that are of
+//! another version, or may not be seen any more. What they are filled with again is looked at again; where nothing was
+//! filled, nobody looks, so that a file that may not be seen is not asked for in vain for ever.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
 use weft_core::attr::Version;
 use weft_core::form::{At, Call, Want};
-use weft_core::{FileId, Result, Rights, VolumeId, limits};
+use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 
 use crate::door::Door;
+
+/// Open files of which the kernel may keep pages, though nobody tells of their changes.
+#[derive(Default)]
+pub(crate) struct Unwatched {
+    nodes: Mutex<HashSet<u64>>,
+    came: Notify,
+}
+
+impl Unwatched {
+    /// The kernel is given pages of a node.
+    pub(crate) fn shows(&self, node: u64) {
+        if self.lock().insert(node) {
+            self.came.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
+        // Every change leaves the set whole, so a panic elsewhere cannot spoil it.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What the kernel keeps of an open file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -55,23 +79,42 @@ impl Door {
         }
     }
 
-    fn unwatched_open(&self) -> Vec<(u64, FileId, Rights)> {
+    /// Returns the files that are to be looked at, and forgets those that are not open any more.
+    fn shown_unwatched(&self) -> Vec<Open> {
+        let mut shown = self.unwatched.lock();
         let mut open = self.handles.each_node();
-        open.retain(|(_, file, _)| !self.is_watched(file.volume()));
+        open.retain(|(node, ..)| shown.contains(node));
+        *shown = open.iter().map(|(node, ..)| *node).collect();
         open
     }
+
+    /// Has the kernel drop the pages, without waiting: it may have some to write back first. What it is given from now on
+    /// is looked at again.
+    fn drop_unwatched(self: &Arc<Self>, node: u64, shows: Shows) {
+        self.unwatched.lock().remove(&node);
+        let door = self.clone();
+        tokio::task::spawn_blocking(move || door.drop_shown(node, shows));
+    }
 }
+
+type Open = (u64, FileId, Rights);
+
+/// How many files are looked at at once.
+const LOOKS_AT_ONCE: usize = 16;
 
 /// Looks at what is open at a door, until it is shut.
 pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receiver<bool>) {
     let mut seen = Seen::default();
     let look = async {
         loop {
-            let open = door.unwatched_open();
+            let open = door.shown_unwatched();
+            seen.keep(&open);
             if open.is_empty() {
-                door.opened_unwatched.notified().await;
+                door.unwatched.came.notified().await;
             }
-            look(&door, open, &mut seen).await;
+            for some in open.chunks(LOOKS_AT_ONCE) {
+                look_at(&door, some, &mut seen).await;
+            }
             tokio::time::sleep(limits::MOUNT_UNWATCHED_LOOK).await;
         }
     };
@@ -81,74 +124,122 @@ pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receive
     }
 }
 
-async fn look(door: &Arc<Door>, open: Vec<(u64, FileId, Rights)>, seen: &mut Seen) {
-    // Whoever does not answer for one file is not asked for each.
-    let mut silent: HashSet<VolumeId> = HashSet::new();
-    let mut gone = Vec::new();
-    seen.keep(&open);
-    for (node, file, rights) in open {
-        let volume = file.volume();
-        let call = door.call_within(limits::MOUNT_UNWATCHED_LOOK);
-        let shows = match silent.contains(&volume) {
-            true => Shows::NoMore,
-            // What may still be seen nobody knows; a read of it asks.
-            false => door.shows_still((node, file), rights, &call).await.unwrap_or(Shows::NoMore),
-        };
-        if call.until.passed(&*door.mounted.clock) {
-            silent.insert(volume);
-        }
-        match shows {
-            Shows::Still(version) if !seen.may_be_older(node, version) => {}
-            shows => gone.push((node, shows)),
+async fn look_at(door: &Arc<Door>, files: &[Open], seen: &mut Seen) {
+    let mut looks = JoinSet::new();
+    for (node, file, rights) in files.iter().copied() {
+        let door = door.clone();
+        looks.spawn(async move {
+            let call = door.call_within(limits::MOUNT_UNWATCHED_LOOK);
+            (node, door.shows_still((node, file), rights, &call).await)
+        });
+    }
+    while let Some(looked) = looks.join_next().await {
+        // A panic was printed, and the next look is a second away.
+        let Ok((node, shows)) = looked else { continue };
+        if let Some(shows) = seen.is_to_go(node, shows, Instant::now()) {
+            door.drop_unwatched(node, shows);
         }
     }
-    if gone.is_empty() {
-        return;
-    }
-    let door = door.clone();
-    // A runtime that stops takes the mount with it.
-    let _ = tokio::task::spawn_blocking(move || {
-        gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows));
-    })
-    .await;
 }
 
-/// What earlier looks have found: the version of each open file, and how often in a row.
+/// What earlier looks have found of each file.
 #[derive(Default)]
-struct Seen(HashMap<u64, (Version, u32)>);
+struct Seen(HashMap<u64, Found>);
+
+struct Found {
+    /// The version of the last look that was answered, and how many in a row have found it.
+    version: Option<Version>,
+    looks: u32,
+    /// When a look was answered last.
+    answered: Instant,
+}
 
 /// Two changes within one tick of the disk's clock look like one: the pages may be from between them, also after a look
 /// that came between them. Not after another a second later.
 const LOOKS_OF_A_NEW_VERSION: u32 = 2;
 
 impl Seen {
-    fn keep(&mut self, open: &[(u64, FileId, Rights)]) {
+    fn keep(&mut self, open: &[Open]) {
         let open: HashSet<u64> = open.iter().map(|(node, ..)| *node).collect();
         self.0.retain(|node, _| open.contains(node));
     }
 
-    /// Notes what a look has found. Returns whether the kernel's pages may be older all the same.
-    fn may_be_older(&mut self, node: u64, version: Version) -> bool {
-        let (seen, looks) = self.0.entry(node).or_insert((version, 0));
-        if *seen != version {
-            (*seen, *looks) = (version, 0);
+    /// Notes what came of a look. Returns as what the kernel's pages are to go, if they are.
+    fn is_to_go(&mut self, node: u64, shows: Result<Shows>, now: Instant) -> Option<Shows> {
+        let found = self.0.entry(node).or_insert(Found { version: None, looks: 0, answered: now });
+        let shows = match shows {
+            Ok(shows) => shows,
+            Err(error) if refuses(error.kind()) => Shows::NoMore,
+            // What may be shown nobody knows. A node that is slow does not get quicker by being asked for all of it again.
+            Err(_) => return (now - found.answered >= limits::CALL_DEADLINE).then_some(Shows::NoMore),
+        };
+        found.answered = now;
+        match shows {
+            Shows::Still(version) => found.may_be_older(version).then_some(shows),
+            Shows::Another | Shows::NoMore => Some(shows),
         }
-        *looks = looks.saturating_add(1);
-        *looks <= LOOKS_OF_A_NEW_VERSION
     }
+}
+
+impl Found {
+    /// Notes the version that a look has found. Returns whether the kernel's pages may be older all the same.
+    fn may_be_older(&mut self, version: Version) -> bool {
+        if self.version.replace(version) != Some(version) {
+            self.looks = 0;
+        }
+        self.looks = self.looks.saturating_add(1);
+        self.looks <= LOOKS_OF_A_NEW_VERSION
+    }
+}
+
+/// Whether a failure says that the file may not be seen, or is gone.
+fn refuses(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Denied
+            | ErrorKind::NotPermitted
+            | ErrorKind::Unauthenticated
+            | ErrorKind::NotFound
+            | ErrorKind::Stale
+            | ErrorKind::Expired
+            | ErrorKind::Revoked
+    )
 }
 
 #[cfg(test)]
 mod tests {
+    use weft_core::Error;
+
     use super::*;
+
+    const STILL: Shows = Shows::Still(Version(1));
 
     #[test]
     fn pages_of_a_version_that_was_seen_twice_are_believed() {
-        let mut seen = Seen::default();
-        let mut looks = |version| seen.may_be_older(7, Version(version));
-        assert_eq!([1, 1, 1, 1].map(&mut looks), [true, true, false, false]);
-        assert_eq!([2, 1, 1, 1].map(&mut looks), [true, true, true, false]);
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let mut goes = |version| seen.is_to_go(7, Ok(Shows::Still(Version(version))), now).is_some();
+        assert_eq!([1, 1, 1, 1].map(&mut goes), [true, true, false, false]);
+        assert_eq!([2, 1, 1, 1].map(&mut goes), [true, true, true, false]);
         seen.keep(&[]);
-        assert!(seen.may_be_older(7, Version(1)), "it was opened anew");
+        assert!(seen.is_to_go(7, Ok(STILL), now).is_some(), "it was opened anew");
+    }
+
+    #[test]
+    fn pages_of_which_nobody_says_anything_are_kept_for_as_long_as_a_call_may_take_and_no_longer() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let mut goes = |shows, after| seen.is_to_go(7, shows, now + after).is_some();
+        let away = || Err(Error::new(ErrorKind::Unavailable, "it is away"));
+        for _ in 0..3 {
+            goes(Ok(STILL), std::time::Duration::ZERO);
+        }
+        let deadline = limits::CALL_DEADLINE;
+        assert!(!goes(away(), deadline / 2));
+        assert!(!goes(Ok(STILL), deadline / 2));
+        assert!(!goes(away(), deadline));
+        assert!(goes(away(), deadline + deadline / 2));
+        for refused in [Error::denied("no"), Error::not_found("hidden"), Error::new(ErrorKind::Stale, "gone")]
+        {
+            assert!(goes(Err(refused), deadline));
+        }
     }
 }

@@ -153,6 +153,8 @@ impl Request {
             Self::CopyRange { to_node, .. } => {
                 Subject { other: Some(*to_node), open: true, ..Subject::default() }
             }
+            // Beyond the end of a file there is nothing to be found, which is no loss.
+            Self::Seek { .. } => Subject::default(),
             other => Subject { open: other.handle().is_some(), ..Subject::default() },
         }
     }

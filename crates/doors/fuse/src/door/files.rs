@@ -82,11 +82,7 @@ impl Door {
         if marks::is_again() {
             self.handles.remove_untold(marks::request());
         }
-        let is_watched = self.is_watched(handle.file.id().volume());
         let handle = self.handles.add(handle);
-        if !is_watched {
-            self.opened_unwatched.notify_one();
-        }
         (handle, if past_cache || self.mounted.is_shared { fopen::DIRECT_IO } else { 0 })
     }
 
@@ -127,7 +123,15 @@ impl Door {
                 fill(pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)?
             }
         };
+        self.shows(&handle);
         Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
+    }
+
+    /// The kernel is about to keep pages of an open file.
+    fn shows(&self, handle: &Handle) {
+        if !self.is_watched(handle.file.id().volume()) {
+            self.unwatched.shows(handle.node);
+        }
     }
 
     /// Returns bytes of a file, through its windows if it is read from end to end.
@@ -201,6 +205,7 @@ impl Door {
         }
         handle.written.wrote(written.verifier);
         self.changed(changing, handle.node, &written.file);
+        self.shows(&handle);
         if handle.past_cache {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.

@@ -18,6 +18,7 @@ use weft_core::limits;
 
 use crate::bed::mounted;
 use crate::raw::Mapping;
+use crate::told;
 
 /// Returns the error number of what must fail.
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
@@ -275,6 +276,7 @@ mounted! {
         assert_eq!(seek(Sought::Data(MIB)), Ok(2 * MIB));
         assert_eq!(seek(Sought::Data(9 * MIB)), Err(Errno::NXIO));
         assert_eq!(seek(Sought::Hole(9 * MIB)), Err(Errno::NXIO));
+        assert_eq!(told::get(bed.path(), "user.weft.why"), Err(Errno::NODATA), "it says all by its number");
     }
 
     fn copies_within_the_mount_stay_within_it(bed) {
