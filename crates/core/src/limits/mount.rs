@@ -14,7 +14,7 @@ pub const MOUNT_WRITE_BYTES_MAX: usize = PIECE_BYTES_MAX;
 /// Bytes of a write from which on its buffer is handed over instead of copied.
 pub const MOUNT_HANDOVER_BYTES: usize = 32 << 10;
 /// The fewest bytes that a mount can be told to hold at most of what programs read and write.
-pub const MOUNT_MEMORY_MIN: u64 = 32 << 20;
+pub const MOUNT_MEMORY_MIN: u64 = 64 << 20;
 /// How many it holds at most if nobody says.
 pub const MOUNT_MEMORY_USUAL: u64 = 512 << 20;
 /// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.

@@ -12,7 +12,8 @@ git -C "$OUT/bzip2" commit -qm all
 git clone -q "file://$OUT/bzip2" bzip2
 cd bzip2
 git fsck --full --strict
-test -z "$(git status --porcelain)"
+said=$(git status --porcelain)
+test -z "$said"
 make -j2 >first
 grep -q "you're in business" first
 # By the times that the mount shows.

@@ -74,7 +74,7 @@ const KNOWN: &[Known] = &[
     Known {
         written: "memory=",
         does: Does::Take(|options, value| memory(value).map(|mib| options.memory = Some(mib))),
-        says: "how many MiB it holds at most of what programs read and write, 32 or more; 512 if it is not given",
+        says: "how many MiB it holds at most of what programs read and write, 64 or more; 512 if it is not given",
     },
     Known {
         written: "ro",
