@@ -133,7 +133,7 @@ fn a_node_at_rest_and_after_a_kill_in_small() {
 
 #[test]
 fn a_mount_beside_its_peers_in_small() {
-    measured("mount.read", &["mount.read.bindfs", "mount.read.bare", "mount.random.bare"]);
+    measured("mount.read", &["mount.read.bindfs", "mount.read.rclone", "mount.random.bare"]);
     measured("mount.write", &["mount.write.bindfs", "mount.write.bare"]);
     measured("mount.names", &["mount.create.bindfs", "mount.create.bare", "mount.stat.bare"]);
     measured("mount.tree", &["mount.untar.bindfs", "mount.untar.bare"]);
