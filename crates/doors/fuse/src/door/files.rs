@@ -104,7 +104,8 @@ impl Door {
         let handle = self.handles.find(handle)?;
         // Who is not told of changes would show what was there before them; who reads past the page cache asks
         // for what is there now.
-        let told = self.watching.load(Ordering::Relaxed) && self.is_watched(handle.file.id().volume());
+        let is_watched = self.is_watched(handle.file.id().volume());
+        let told = self.watching.load(Ordering::Relaxed) && is_watched;
         let pieces = if told && flags & open::DIRECT == 0 {
             let pieces = self.windowed(&handle, at, u64::from(size)).await?;
             self.read_on(&handle, at);
@@ -123,15 +124,10 @@ impl Door {
                 fill(pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)?
             }
         };
-        self.shows(&handle);
-        Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
-    }
-
-    /// The kernel is about to keep pages of an open file.
-    fn shows(&self, handle: &Handle) {
-        if !self.is_watched(handle.file.id().volume()) {
+        if !is_watched {
             self.unwatched.shows(handle.node);
         }
+        Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
     }
 
     /// Returns bytes of a file, through its windows if it is read from end to end.
@@ -205,7 +201,9 @@ impl Door {
         }
         handle.written.wrote(written.verifier);
         self.changed(changing, handle.node, &written.file);
-        self.shows(&handle);
+        if !self.is_watched(handle.file.id().volume()) {
+            self.unwatched.shows(handle.node);
+        }
         if handle.past_cache {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.

@@ -316,8 +316,7 @@ impl By {
 }
 
 /// In a child of [`a_counter_stays_right`], counts up in its file, each time under a lock, so that all who count see what
-/// the one before wrote, in what they read ahead as well. A test that calls that
-/// calls this first, and ends if it was one.
+/// the one before wrote, in what they read ahead as well. A test that calls that calls this first, and ends if it was one.
 pub fn counts() -> bool {
     let child = |by: By| Some((by, is_child(by.part())?));
     let Some((by, path)) = [By::Range, By::Whole].into_iter().find_map(child) else {

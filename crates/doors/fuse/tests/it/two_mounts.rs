@@ -1,6 +1,8 @@
 //! Two mounts of one tree, under the tester of consistency, over the in-memory `Model`. `compare` and the tests in
 //! `sharing` and `locks` look at one thing each; here all of it goes on at once.
 
+use std::fs;
+
 use weft_conformance::run::full;
 
 use crate::bed::{Again, Bed, can_mount};
@@ -38,8 +40,10 @@ fn count_under(test: &str, by: By) {
     if counts() {
         return;
     }
-    if let Some((mounts, _again, _bed)) = scene(test) {
+    if let Some((mounts, _again, bed)) = scene(test) {
         a_counter_stays_right(&mounts, &format!("two_mounts::{test}"), by);
+        let shown = fs::read(mounts[0].join("count")).expect("read");
+        assert!(bed.stored("count") == shown, "what was looked at is what is stored");
     }
 }
 

@@ -42,6 +42,7 @@ fails grep -e Running -e Compiling "$OUT/second"
 test "$(target/debug/small)" = 42
 # A change is seen, by its time, and only what it touches is built.
 sed -i 's/MADE + 2/2 + MADE/' src/lib.rs
-cargo test -q --offline
+cargo test -q --offline 2>"$OUT/tested"
+test ! -s "$OUT/tested"
 cargo build -v --offline 2>"$OUT/third"
 grep -q 'Fresh small' "$OUT/third"
