@@ -327,12 +327,17 @@ impl Node {
     /// Mounts the root with more options. Returns the mount's keeper, too.
     pub fn mount_with(&mut self, name: &str, options: &[&str]) -> (PathBuf, u32) {
         let at = self.make_dir(name);
-        let mut mount = self.command();
-        mount.args(["--json", "mount", "/"]).arg(&at).arg("--daemon").args(options);
-        let said = self.feed_command(&mut mount, b"").json();
-        let keeper = said[0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
+        let keeper = self.mount_at(&at, options, &[]);
         self.mounts.push(at.clone());
-        (at, keeper.expect("a number"))
+        (at, keeper)
+    }
+
+    /// Mounts the root at a directory, from where somebody else takes it away. Returns the mount's keeper.
+    pub fn mount_at(&self, at: &Path, options: &[&str], environment: &[(&str, &str)]) -> u32 {
+        let mut mount = self.command();
+        mount.args(["--json", "mount", "/"]).arg(at).arg("--daemon").args(options);
+        let said = self.feed_command(mount.envs(environment.iter().copied()), b"").json();
+        said[0]["pid"].as_u64().and_then(|pid| u32::try_from(pid).ok()).expect("a number")
     }
 
     /// Takes a mount away, whatever uses it.

@@ -24,18 +24,14 @@ struct Kept {
 }
 
 impl Kept {
-    fn mount(node: &mut Node, name: &str) -> Self {
+    fn mount(node: &Node, name: &str) -> Self {
         Self::mount_with(node, name, &[])
     }
 
-    fn mount_with(node: &mut Node, name: &str, environment: &[(&str, &str)]) -> Self {
+    fn mount_with(node: &Node, name: &str, environment: &[(&str, &str)]) -> Self {
         let at = node.make_dir(name);
-        let at = at.to_str().expect("text");
-        let mut mount = node.command();
-        mount.args(["--json", "mount", "/", at, "--daemon"]).envs(environment.iter().copied());
-        let said = node.feed_command(&mut mount, b"").json();
-        let keeper = said[0]["pid"].as_u64().and_then(|pid| i32::try_from(pid).ok()).expect("a number");
-        Self { at: PathBuf::from(at), keeper: Pid::from_raw(keeper).expect("a process") }
+        let keeper = node.mount_at(&at, &[], environment);
+        Self { at, keeper: Pid::from_raw(keeper as i32).expect("a process") }
     }
 
     /// Returns the process that serves it, if one does.
@@ -193,7 +189,7 @@ fn programs_on_a_mount_notice_nothing_of_its_process_being_killed_again_and_agai
     }
     let mut node = Node::start();
     large(&node);
-    let mount = Kept::mount(&mut node, "mnt");
+    let mount = Kept::mount(&node, "mnt");
     let mut load = Load::start(&node, &mount.at);
     load.goes_on(&node);
     let seed = seed_or_fresh();
@@ -227,7 +223,7 @@ fn a_mount_that_nobody_can_take_over_fails_at_once_and_leaves_nobody() {
         return;
     }
     let mut node = Node::start();
-    let mount = Kept::mount(&mut node, "mnt");
+    let mount = Kept::mount(&node, "mnt");
     assert!(!mount.is_dead(&node));
     // Its keeper may start no process.
     node.sh(&format!("prlimit --nofile=0:0 --pid {}", mount.keeper.as_raw_nonzero()));
@@ -245,7 +241,7 @@ fn processes_that_die_one_upon_the_other_end_the_mount() {
         return;
     }
     let mut node = Node::start();
-    let mount = Kept::mount(&mut node, "mnt");
+    let mount = Kept::mount(&node, "mnt");
     soon("it is given up", || {
         if let Some(serves) = mount.serves() {
             let _ = kill_process(serves, Signal::KILL);
@@ -267,9 +263,9 @@ fn a_process_that_is_there_and_does_not_go_on_is_replaced() {
     if !have("taking_over::silent", &["fusermount3"]) {
         return;
     }
-    let mut node = Node::start();
+    let node = Node::start();
     node.write("letter", "dear");
-    let kept = Kept::mount_with(&mut node, "mnt", &[("WATCHDOG_USEC", "8000000")]);
+    let kept = Kept::mount_with(&node, "mnt", &[("WATCHDOG_USEC", "8000000")]);
     node.sh("cp letter mnt/letter");
     let serves = kept.serves().expect("it is served");
     kill_process(serves, Signal::STOP).expect("it is ours");
@@ -291,7 +287,7 @@ fn a_process_whose_keeper_was_killed_serves_on_and_ends_with_the_mount() {
         return;
     }
     let mut node = Node::start();
-    let mount = Kept::mount(&mut node, "mnt");
+    let mount = Kept::mount(&node, "mnt");
     let serves = mount.serves().expect("it is served");
     node.sh("echo before > mnt/f");
     kill_process(mount.keeper, Signal::KILL).expect("it is ours");
@@ -307,7 +303,7 @@ fn a_mount_whose_process_and_node_both_were_killed_goes_on_once_the_node_is_back
         return;
     }
     let mut node = Node::start();
-    let mount = Kept::mount(&mut node, "mnt");
+    let mount = Kept::mount(&node, "mnt");
     node.sh("echo before > mnt/f; sync mnt/f");
     let before = mount.serves().expect("it is served");
     node.kill();
@@ -329,8 +325,8 @@ fn a_signal_to_the_keeper_takes_the_mount_away() {
     if !have("taking_over::terminated", &["fusermount3"]) {
         return;
     }
-    let mut node = Node::start();
-    let mount = Kept::mount(&mut node, "mnt");
+    let node = Node::start();
+    let mount = Kept::mount(&node, "mnt");
     let before = mount.kill();
     mount.is_taken_over(&node, before);
     let serves = mount.serves().expect("it is served");

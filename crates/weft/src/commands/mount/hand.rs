@@ -33,8 +33,8 @@ const BEGIN_BYTES_MAX: usize = 4096;
 /// What a process that serves begins with.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Begin {
-    /// How often it says that it lives, if it is to.
-    pub lives_every: Option<Duration>,
+    /// How often it says that it lives, to the millisecond.
+    pub lives_every: Duration,
     /// Whom it comes after, if it is not the first.
     pub taken: Option<Taken>,
 }
@@ -53,7 +53,7 @@ pub struct Taken {
 /// The same as text.
 #[derive(Serialize, Deserialize)]
 struct Written {
-    lives_every_ms: Option<u64>,
+    lives_every_ms: u64,
     taken: Option<WrittenTaken>,
 }
 
@@ -72,8 +72,7 @@ impl Begin {
             at: (taken.at.seconds(), taken.at.subsec_nanos()),
             because: taken.because.clone(),
         });
-        let lives_every_ms =
-            self.lives_every.map(|every| u64::try_from(every.as_millis()).unwrap_or(u64::MAX));
+        let lives_every_ms = u64::try_from(self.lives_every.as_millis()).unwrap_or(u64::MAX);
         serde_json::to_string(&Written { lives_every_ms, taken })
             .map_err(|e| Error::internal("it cannot be written").caused_by(e))
     }
@@ -86,7 +85,7 @@ impl Begin {
             at: Time::from_unix(seconds, nanos),
             because,
         });
-        Ok(Self { lives_every: lives_every_ms.map(Duration::from_millis), taken })
+        Ok(Self { lives_every: Duration::from_millis(lives_every_ms), taken })
     }
 }
 
@@ -120,14 +119,14 @@ impl ToKeeper {
     }
 
     /// Says now and then that this process goes on: from a task, so where tasks do not, it does not.
-    pub fn live(&self, sys: &Sys, every: Option<Duration>) -> Option<Task<()>> {
-        let (every, own, keeper) = (every?, sys.clone(), self.clone());
-        Some(sys.spawn(async move {
+    pub fn live(&self, sys: &Sys, every: Duration) -> Task<()> {
+        let (own, keeper) = (sys.clone(), self.clone());
+        sys.spawn(async move {
             loop {
                 keeper.say(LIVES, &[]);
                 own.sleep(every).await;
             }
-        }))
+        })
     }
 
     fn say(&self, word: &[u8], with: &[BorrowedFd<'_>]) {
@@ -242,8 +241,8 @@ mod tests {
     fn what_a_process_begins_with_is_read_as_it_was_said() {
         let taken = Taken { times: 3, at: Time::from_unix(5, 7), because: "was ended by signal 9".into() };
         for begin in [
-            Begin { lives_every: None, taken: None },
-            Begin { lives_every: Some(Duration::from_millis(1500)), taken: Some(taken) },
+            Begin { lives_every: Duration::ZERO, taken: None },
+            Begin { lives_every: Duration::from_millis(1500), taken: Some(taken) },
         ] {
             assert_eq!(Begin::of_text(begin.to_text().expect("text").as_bytes()).expect("read"), begin);
         }

@@ -105,8 +105,8 @@ struct Signals {
 /// How a process that served ended.
 struct Ended {
     status: ExitStatus,
-    /// Since when the mount stood with it, if it did.
-    stood_since: Option<Instant>,
+    /// For how long the mount stood with it, if it did.
+    stood: Option<Duration>,
     /// Whether it was killed for not going on.
     was_silent: bool,
 }
@@ -215,11 +215,7 @@ impl Keeper<'_> {
     }
 
     fn next(&mut self, ended: &Ended) -> Next {
-        let stood = ended.stood_since.map(|since| since.elapsed());
-        // What hangs again as soon as it is served again would otherwise be served for ever.
-        let well = if ended.was_silent { SERVED_BEFORE_SILENCE } else { limits::MOUNT_SERVED_WELL };
-        let served_well = stood.is_some_and(|stood| stood >= well);
-        self.deaths.next(ended.status, served_well, self.kept.is_some(), self.is_ending)
+        self.deaths.next(ended, self.kept.is_some(), self.is_ending)
     }
 
     /// Rests before another begins. Returns whether nobody asked for the end meanwhile.
@@ -247,7 +243,7 @@ impl Keeper<'_> {
         let failed = |e| fault::error(e, "start", "the process that serves the mount");
         let (ours, theirs) = handing::pair().map_err(failed)?;
         let lives_every = lives_every(service::lives_every());
-        let begin = hand::Begin { lives_every: Some(lives_every), taken };
+        let begin = hand::Begin { lives_every, taken };
         let helper = self.helper.take();
         let with: Vec<_> = match (&self.kept, &helper) {
             (Some(kept), _) => kept.iter().map(AsFd::as_fd).collect(),
@@ -289,7 +285,7 @@ impl Keeper<'_> {
         };
         // What it said last is there still.
         self.hear(&socket, &mut serving);
-        Ok(Ended { status, stood_since: serving.stood_since, was_silent })
+        Ok(Ended { status, stood: serving.stood_since.map(|since| since.elapsed()), was_silent })
     }
 
     /// Waits until a process that died is gone, or nothing is left of it but threads that wait in the kernel:
@@ -386,8 +382,8 @@ fn lives_every(manager: Option<Duration>) -> Duration {
 
 impl Deaths {
     /// Decides what comes after a process that ended so.
-    fn next(&mut self, status: ExitStatus, served_well: bool, is_kept: bool, is_ending: bool) -> Next {
-        let code = status.code();
+    fn next(&mut self, ended: &Ended, is_kept: bool, is_ending: bool) -> Next {
+        let code = ended.status.code();
         if let Some(code) = code.filter(|code| *code != PANICKED) {
             // It has said itself why.
             return Next::End(u8::try_from(code).unwrap_or(1));
@@ -399,7 +395,9 @@ impl Deaths {
             return Next::GiveUp("nobody can go on with it");
         }
         self.times += 1;
-        if served_well {
+        // What hangs again as soon as it is served again would otherwise be served for ever.
+        let well = if ended.was_silent { SERVED_BEFORE_SILENCE } else { limits::MOUNT_SERVED_WELL };
+        if ended.stood.is_some_and(|stood| stood >= well) {
             self.in_a_row = 0;
         }
         self.rest().map_or(Next::GiveUp("so did those before it"), Next::Another)
@@ -427,23 +425,26 @@ fn how(ended: &Ended) -> String {
 mod tests {
     use super::*;
 
-    fn killed() -> ExitStatus {
-        ExitStatus::from_raw(9)
+    const LONG: Option<Duration> = Some(limits::MOUNT_SERVED_WELL);
+    const SHORT: Option<Duration> = Some(Duration::from_millis(1));
+
+    fn killed(stood: Option<Duration>) -> Ended {
+        Ended { status: ExitStatus::from_raw(9), stood, was_silent: false }
     }
 
-    fn ended(code: i32) -> ExitStatus {
-        ExitStatus::from_raw(code << 8)
+    fn ended(code: i32, stood: Option<Duration>) -> Ended {
+        Ended { status: ExitStatus::from_raw(code << 8), ..killed(stood) }
     }
 
     #[test]
     fn a_process_that_dies_is_followed_by_another_unless_so_many_died_at_once() {
         let mut deaths = Deaths::default();
         for _ in 0..3 * limits::MOUNT_DEATHS_MAX {
-            assert_eq!(deaths.next(killed(), true, true, false), Next::Another(Duration::ZERO));
+            assert_eq!(deaths.next(&killed(LONG), true, false), Next::Another(Duration::ZERO));
         }
         let mut rests = Vec::new();
         loop {
-            match deaths.next(ended(PANICKED), false, true, false) {
+            match deaths.next(&ended(PANICKED, SHORT), true, false) {
                 Next::Another(rest) => rests.push(rest),
                 Next::GiveUp(_) => break,
                 Next::End(code) => panic!("it ended with {code}"),
@@ -452,6 +453,23 @@ mod tests {
         let rest = limits::MOUNT_DEATH_REST;
         assert_eq!(rests, [rest, 2 * rest, 4 * rest]);
         assert_eq!(deaths.times, u64::from(4 * limits::MOUNT_DEATHS_MAX));
+        assert!(
+            matches!(deaths.next(&killed(None), true, false), Next::GiveUp(_)),
+            "nor one that never stood"
+        );
+    }
+
+    #[test]
+    fn one_that_hangs_again_and_again_is_given_up_though_it_served_for_a_while() {
+        let silent = |stood| Ended { was_silent: true, ..killed(Some(stood)) };
+        let mut deaths = Deaths::default();
+        for _ in 0..3 * limits::MOUNT_DEATHS_MAX {
+            let next = deaths.next(&silent(SERVED_BEFORE_SILENCE), true, false);
+            assert_eq!(next, Next::Another(Duration::ZERO));
+        }
+        let another =
+            |_: &u32| matches!(deaths.next(&silent(limits::MOUNT_SILENT_MAX), true, false), Next::Another(_));
+        assert_eq!((1..10).take_while(another).count() as u32 + 1, limits::MOUNT_DEATHS_MAX);
     }
 
     #[test]
@@ -482,15 +500,16 @@ mod tests {
 
     #[test]
     fn one_that_ends_by_itself_is_followed_by_none() {
-        for (status, is_kept, is_ending, next) in [
-            (ended(0), true, false, Next::End(0)),
-            (ended(3), true, false, Next::End(3)),
-            (ended(4), false, false, Next::End(4)),
-            (ended(0), true, true, Next::End(0)),
-            (killed(), false, false, Next::GiveUp("nobody can go on with it")),
-            (killed(), true, true, Next::GiveUp("it was about to end")),
+        for (ended, is_kept, is_ending, next) in [
+            (ended(0, LONG), true, false, Next::End(0)),
+            (ended(3, LONG), true, false, Next::End(3)),
+            (ended(4, LONG), false, false, Next::End(4)),
+            (ended(0, LONG), true, true, Next::End(0)),
+            (killed(LONG), false, false, Next::GiveUp("nobody can go on with it")),
+            (killed(LONG), true, true, Next::GiveUp("it was about to end")),
         ] {
-            assert_eq!(Deaths::default().next(status, true, is_kept, is_ending), next, "{status}");
+            let status = ended.status;
+            assert_eq!(Deaths::default().next(&ended, is_kept, is_ending), next, "{status}");
         }
     }
 }
