@@ -158,11 +158,8 @@ impl Scene {
         for peer in peers.iter().filter(|peer| size != Size::Small || peer.is_in_tests()) {
             let figure = format!("{name}.{}", peer.name());
             let side = self.peer(*peer).and_then(|side| prepare(side.at()).map(|()| side));
-            match report.peer(&figure, side) {
-                Ok(side) => sides.extend(side.map(|side| (*peer, figure, side))),
-                Err(why) if size == Size::Small => return Err(why),
-                Err(why) => report.note(&format!("{figure} not measured: {why}")),
-            }
+            let side = unless_it_fails(report, size, &figure, side)?;
+            sides.extend(side.map(|side| (*peer, figure, side)));
         }
         // What the one before has left for the disk to do is done: nobody pays for another's.
         let work = |at: &Path| {
@@ -172,14 +169,26 @@ impl Scene {
         let turns = sides.iter().map(|(_, _, side)| || work(side.at())).collect();
         let (ours, theirs) = in_turn(size.rounds().min(ROUNDS_MAX), || work(self.ours.at()), turns)?;
         for ((peer, figure, _), theirs) in sides.iter().zip(theirs) {
-            match theirs {
-                Ok(theirs) => {
-                    report.compare(figure, unit, Better::More, peer.name(), &(ours.clone(), theirs));
-                }
-                Err(why) if size == Size::Small => return Err(why),
-                Err(why) => report.note(&format!("{figure} not measured: {why}")),
+            if let Some(theirs) = unless_it_fails(report, size, figure, theirs)? {
+                report.compare(figure, unit, Better::More, peer.name(), &(ours.clone(), theirs));
             }
         }
         Ok(())
+    }
+}
+
+/// Returns what a peer came to; none of one that this machine lacks, or that failed where that is no failure, which is said.
+fn unless_it_fails<T>(
+    report: &mut Report,
+    size: Size,
+    figure: &str,
+    came_to: Result<T>,
+) -> Result<Option<T>> {
+    match report.peer(figure, came_to) {
+        Err(why) if size != Size::Small => {
+            report.note(&format!("{figure} not measured: {why}"));
+            Ok(None)
+        }
+        answer => answer,
     }
 }
