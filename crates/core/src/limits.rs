@@ -516,6 +516,10 @@ pub const RPC_UID_IN_BYTES: usize = 256 << 20;
 pub const RPC_DECODED_BYTES: usize = 16;
 /// Bytes of a read from which on a process of the node's own uid is lent the file: fewer cost less to copy.
 pub const RPC_LEND_FROM: u64 = 64 << 10;
+/// Bytes of files that are lent at once at most: each piece of them is checked as it is lent, and read after all are.
+pub const RPC_LENT_BYTES_MAX: usize = 4 * PIECE_BYTES_MAX;
+/// Parts of one answer that lends, of which the last may be bytes that go along.
+pub const RPC_LENT_PARTS_MAX: usize = 17;
 /// Writes of one connection whose memory is lent to the node at the same time: what is beyond them is sent.
 pub const RPC_LENT_AT_ONCE: usize = 64;
 /// Bytes of downloads that wait to be written to one connection: pieces read at the same time.

@@ -20,8 +20,8 @@ use weft_sys::{Pump, Sys, Task, process};
 use crate::frame::{Frame, FrameReader, FrameWriter, write_frame};
 use crate::lent;
 use crate::message::{
-    Answer, CallBody, CallHeader, Lent, ToClient, ToServer, VERSION, VERSION_OLDEST, WRITE_LENT_SINCE,
-    Welcome,
+    Answer, CallBody, CallHeader, LEND_SINCE, Lent, ToClient, ToServer, VERSION, VERSION_OLDEST,
+    WRITE_LENT_SINCE, Welcome,
 };
 use crate::source::RemoteSource;
 
@@ -244,6 +244,11 @@ impl Connection {
             Ok((answer, came.bytes))
         };
         self.0.sys.within(heard_by(until), answered).await
+    }
+
+    /// Returns whether the server can be asked for files instead of their bytes.
+    pub(crate) fn borrows(&self) -> bool {
+        self.0.lends.is_some() && self.0.welcome.version >= LEND_SINCE
     }
 
     /// Returns the memory that all bytes of a write lie in, if it can be lent to the server now.

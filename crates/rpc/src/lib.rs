@@ -39,7 +39,8 @@ mod source;
 pub use connection::{Connection, Line};
 pub use frame::{Frame, FrameHead, FrameReader, FrameWriter, encode, write_frame};
 pub use message::{
-    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LENT_SINCE, Lent,
-    LinksAsk, NodeAsk, Put, StageAsk, ToClient, ToServer, TokensAsk, VERSION, VERSION_OLDEST, Welcome,
+    AccountsAsk, Answer, AuditAsk, AuthorityAsk, CallBody, CallHeader, FileAsk, FileRef, LEND_SINCE,
+    LENT_SINCE, Lent, LinksAsk, NodeAsk, Put, StageAsk, ToClient, ToServer, TokensAsk, VERSION,
+    VERSION_OLDEST, Welcome,
 };
 pub use remote::{As, Remote};

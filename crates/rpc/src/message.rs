@@ -27,13 +27,15 @@ use weft_core::{
 };
 
 /// The newest version this build speaks.
-pub const VERSION: u16 = 10;
+pub const VERSION: u16 = 11;
 /// The oldest version this build still speaks.
 pub const VERSION_OLDEST: u16 = 1;
 /// The version since which a client understands [`Answer::Lent`].
 pub const LENT_SINCE: u16 = 9;
 /// The version since which a node understands [`FileAsk::WriteLent`].
 pub const WRITE_LENT_SINCE: u16 = 10;
+/// The version since which a node understands [`FileAsk::Lend`].
+pub const LEND_SINCE: u16 = 11;
 
 /// What a client sends. The stream number in the frame says which call it belongs to;
 /// 0 belongs to none.
@@ -220,6 +222,9 @@ pub enum FileAsk {
         /// How many; 1 to [`limits::PIECE_BYTES_MAX`].
         length: u32,
     },
+    /// `lend`: answered with [`Answer::Lent`] of as much as lies in files, of [`limits::RPC_LENT_BYTES_MAX`] at most; of nothing,
+    /// to whoever cannot be lent any. From version 11 on.
+    Lend(Range),
 }
 
 /// A method of a stage.

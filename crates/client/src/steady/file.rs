@@ -143,6 +143,10 @@ impl OpenFile for SteadyFile {
         over!(self, call, |file| self.guarded(file.read(call, range)))
     }
 
+    async fn lend(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        over!(self, call, |file| self.guarded(file.lend(call, range)))
+    }
+
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
         over!(self, call, |file| self.guarded(file.digests(call, block)))
     }

@@ -14,7 +14,7 @@ use super::answer::{
 use super::batch::{Reply, Request};
 use super::call::Call;
 use super::lock::{Lock, Wait};
-use super::source::Source;
+use super::source::{InFiles, Source};
 use super::watch::{ChangeSeq, Changes};
 use crate::attr::{Attr, Changed, SetAttr, TagEdit, TagName, Wcc};
 use crate::caller::CallerName;
@@ -377,6 +377,13 @@ pub trait OpenFile: Send + Sync {
 
     /// Returns a source of the range's bytes. Holes read as zeros.
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>>;
+
+    /// As [`OpenFile::read`], for whoever may read files of the machine below by itself: pieces that are files, as far as the
+    /// range's first bytes lie in such. It ends where others begin, which are to be read. Of a pinned open nothing is to be
+    /// lent: the files are read later, when they may hold another version.
+    async fn lend(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        Ok(Box::new(InFiles::of(self.read(call, range).await?)))
+    }
 
     /// Returns the BLAKE3 of each block of [`limits::SEAL_BLOCK_BYTES`](crate::limits::SEAL_BLOCK_BYTES)
     /// from the block numbered `block` on, the last as long as it is: at least one if there is one, and

@@ -191,6 +191,43 @@ pub async fn pieces(source: &mut dyn Source, max: usize) -> Result<Vec<Piece>> {
     Ok(pieces)
 }
 
+/// The first bytes of a source, as far as they lie in files.
+pub struct InFiles {
+    source: Box<dyn Source>,
+    ended: bool,
+}
+
+impl InFiles {
+    /// Makes it of a source that nothing was pulled from.
+    pub fn of(source: Box<dyn Source>) -> Self {
+        Self { source, ended: false }
+    }
+}
+
+#[async_trait]
+impl Source for InFiles {
+    async fn next(&mut self, max: usize) -> Result<Option<Piece>> {
+        if self.ended {
+            return Ok(None);
+        }
+        let piece = self.source.next(max).await?;
+        let lies_in_a_file =
+            |piece: &Piece| matches!(piece, Piece::File { file, .. } if file.descriptor().is_some());
+        let piece = piece.filter(lies_in_a_file);
+        self.ended = piece.is_none();
+        Ok(piece)
+    }
+
+    /// Nobody knows before they are looked at.
+    fn length(&self) -> Option<u64> {
+        None
+    }
+
+    fn stopped(&self) -> Stopped {
+        self.source.stopped()
+    }
+}
+
 /// Returns the bytes of pieces, one after the other. Fails as [`Piece::into_bytes`] does.
 pub fn joined(mut pieces: Vec<Piece>) -> Result<Bytes> {
     if pieces.len() <= 1 {

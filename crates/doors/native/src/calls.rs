@@ -8,7 +8,8 @@ use futures_util::future::join_all;
 use tokio::sync::{mpsc, watch};
 use weft_core::attr::Changed;
 use weft_core::form::{
-    BytesSource, Call, Entry, FileSystem, OpenFile, Piece, Request, Source, Stage, Wait, dispatch, put_whole,
+    BytesSource, Call, Entry, FileSystem, OpenFile, Piece, Range, Request, Source, Stage, Wait, dispatch,
+    put_whole,
 };
 use weft_core::metrics::{Outcome, Way, Work};
 use weft_core::service::Evidence;
@@ -21,7 +22,7 @@ use weft_sys::Sys;
 
 use crate::Services;
 use crate::connection::Replies;
-use crate::download::download;
+use crate::download::{download, lend};
 use crate::held::{Held, Part, busy};
 use crate::repeats::{Act, Turn};
 use crate::sessions::OpenTable;
@@ -102,12 +103,18 @@ impl Calling {
                 Answer::Opened { file, attr: opened.attr, made: opened.made, parent: opened.parent }
             }
             CallBody::File(file, FileAsk::Read(range)) => {
-                let source = self.file(file).await?.read(&self.call, range).await?;
-                // Whoever is lent a file reads it later, when it may have another version.
-                if matches!(file, FileRef::Open(number) if self.opens.is_pinned(number)) {
-                    self.replies.lend_by(None);
-                }
+                let source = self.file_to_read(file).await?.read(&self.call, range).await?;
                 download(self.stream, source, &self.replies, &mut self.credited).await?;
+                return Ok(None);
+            }
+            CallBody::File(file, FileAsk::Lend(Range { at, length })) => {
+                let open = self.file_to_read(file).await?;
+                let Some(passing) = self.replies.lends().cloned() else {
+                    return Ok(Some(Answer::Lent(Vec::new())));
+                };
+                let most = limits::RPC_LENT_BYTES_MAX as u64;
+                let range = Range { at, length: Some(length.unwrap_or(most).min(most)) };
+                lend(self.stream, open.lend(&self.call, range).await?, &self.replies, passing).await?;
                 return Ok(None);
             }
             CallBody::File(file, ask) => self.on_file(file, ask).await?,
@@ -160,6 +167,16 @@ impl Calling {
         }
     }
 
+    /// Returns an open file; has nothing of it be lent if it is of one version: whoever is lent a file reads it later, when it
+    /// may have another.
+    async fn file_to_read(&mut self, file: FileRef) -> Result<Arc<dyn OpenFile>> {
+        let open = self.file(file).await?;
+        if matches!(file, FileRef::Open(number) if self.opens.is_pinned(number)) {
+            self.replies.lend_by(None);
+        }
+        Ok(open)
+    }
+
     async fn on_file(&mut self, file: FileRef, ask: FileAsk) -> Result<Answer> {
         let open = self.file(file).await?;
         let call = &self.call;
@@ -186,7 +203,9 @@ impl Calling {
                 open.close(call).await?;
                 Answer::Done
             }
-            FileAsk::Read(_) => return Err(Error::internal("reads are answered with bytes")),
+            FileAsk::Read(_) | FileAsk::Lend(_) => {
+                return Err(Error::internal("what is read is answered where it is asked for"));
+            }
         })
     }
 
@@ -415,7 +434,7 @@ fn work_of(body: &CallBody) -> Work {
         // Of a batch, that of its first: clients send like with like.
         CallBody::Batch(requests) => requests.first().map_or(Work::Other, work_of_request),
         CallBody::Open(..) | CallBody::Supports(_) => Work::Look,
-        CallBody::File(_, FileAsk::Read(_) | FileAsk::Digests(_)) => Work::Read,
+        CallBody::File(_, FileAsk::Read(_) | FileAsk::Lend(_) | FileAsk::Digests(_)) => Work::Read,
         CallBody::File(
             _,
             FileAsk::Write { .. } | FileAsk::WriteLent { .. } | FileAsk::Shape(_) | FileAsk::Sync(_),

@@ -553,8 +553,11 @@ fn taken(body: &CallBody) -> Option<Taken> {
 /// Whether dropping the call in the middle leaves nothing half done and nothing held.
 fn abandonable(body: &CallBody) -> bool {
     use weft_core::form::Request;
-    use weft_rpc::FileAsk::{Digests, Read};
-    matches!(body, CallBody::Request(Request::Watch { .. }) | CallBody::File(_, Read(_) | Digests(_)))
+    use weft_rpc::FileAsk::{Digests, Lend, Read};
+    matches!(
+        body,
+        CallBody::Request(Request::Watch { .. }) | CallBody::File(_, Read(_) | Lend(_) | Digests(_))
+    )
 }
 
 fn reply(stream: u32, error: &Error) -> Frame {

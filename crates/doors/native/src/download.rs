@@ -1,11 +1,14 @@
 //! A download: pieces go out as the client makes room, and no longer than the right
 //! lasts.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use weft_core::form::{Piece, Source};
 use weft_core::{Deadline, Error, ErrorReport, Result, limits};
 use weft_rpc::{Answer, Frame, ToClient};
+use weft_sys::net::Passing;
 
 use crate::connection::Replies;
 use crate::lend::Lending;
@@ -44,6 +47,22 @@ pub(crate) async fn download(
         replies.send(Frame::new(stream, &ToClient::Failed((&error).into()), Bytes::new())).await?;
     }
     Ok(())
+}
+
+/// Lends the files that the first bytes of a source lie in.
+pub(crate) async fn lend(
+    stream: u32,
+    mut source: Box<dyn Source>,
+    replies: &Replies,
+    passing: Arc<Passing>,
+) -> Result<()> {
+    // What lies in no file is told from what does by being read.
+    let room = replies.room(limits::PIECE_BYTES_MAX).await?;
+    let stopped = source.stopped();
+    let Lending { parts, descriptors, .. } = Lending::of_files(&mut *source).await?;
+    let reply = ToClient::Reply(Box::new(Ok(Answer::Lent(parts))));
+    let frame = Frame::new(stream, &reply, Bytes::new());
+    replies.send_lent(frame, (passing, descriptors), room, stopped, refused).await
 }
 
 async fn send_all(
@@ -199,7 +218,7 @@ mod tests {
 
     /// Downloads one after the other to a process of the node's own uid; returns what each is answered with, and
     /// the first byte of the file that was lent for it.
-    async fn lent(sources: Vec<Filed>) -> Vec<(ToClient, usize, Option<u8>)> {
+    async fn lent(sources: Vec<Filed>, files_alone: bool) -> Vec<(ToClient, usize, Option<u8>)> {
         let sys = Sys::real();
         let (here, there) = Socket::pair().expect("a pair");
         let ((here, lends), (there, borrows)) = (here.lending(), there.borrowing());
@@ -211,11 +230,16 @@ mod tests {
             crate::connection::write_all(write, here, queue, stuck).await;
         };
         let (mut replies, _) = Replies::new(sys.clone(), Uids::default().of(7), write);
-        replies.lend_by(Some(lends));
+        replies.lend_by(Some(lends.clone()));
         let count = sources.len();
         for (stream, source) in sources.into_iter().enumerate() {
             let (_credit, mut credits) = mpsc::channel(1);
-            download(stream as u32, Box::new(source), &replies, &mut credits).await.expect("it is queued");
+            let (stream, source) = (stream as u32, Box::new(source));
+            let queued = match files_alone {
+                true => lend(stream, source, &replies, lends.clone()).await,
+                false => download(stream, source, &replies, &mut credits).await,
+            };
+            queued.expect("it is queued");
         }
         go.send(()).expect("it waits");
         let mut frames = weft_rpc::FrameReader::new(there);
@@ -246,7 +270,7 @@ mod tests {
             filed(3, large - 1, false),
             filed(4, 2 * large, false),
         ];
-        let answers = lent(sources).await;
+        let answers = lent(sources, false).await;
         let parts = |length: usize| {
             Ok(Answer::Lent(vec![Lent::File { descriptor: 0, at: 0, length: length as u32 }]))
         };
@@ -260,5 +284,9 @@ mod tests {
         assert!(matches!(small, Ok(Answer::Reading { whole: true, .. })), "{small:?}");
         assert_eq!((bytes, first), (large - 1, None));
         assert_eq!(said(&answers, 3), (parts(2 * large), 0, Some(4)));
+        let answers = lent(vec![filed(5, 9, false), filed(6, 9, true)], true).await;
+        assert_eq!(said(&answers, 0), (parts(9), 0, Some(5)), "however short, if that is asked for");
+        let (refused, _, first) = said(&answers, 1);
+        assert_eq!((refused.expect_err("it ended").kind, first), (weft_core::ErrorKind::Revoked, None));
     }
 }

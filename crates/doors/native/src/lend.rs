@@ -17,8 +17,8 @@ use weft_sys::net::{Borrowed, Passing};
 use weft_sys::process;
 use weft_sys::shared_buffer::is_lent_memory;
 
-/// Parts of one answer, at most; what is beyond them is sent.
-const PARTS_MAX: usize = 16;
+/// Files in one answer, at most; what is beyond them is sent.
+const PARTS_MAX: usize = limits::RPC_LENT_PARTS_MAX - 1;
 
 /// What is lent for one read.
 #[derive(Default)]
@@ -39,20 +39,29 @@ impl Lending {
         Ok(lending)
     }
 
+    /// Takes what a source has as far as it lies in files that can be lent. Fails as the source does, if with the first.
+    pub(crate) async fn of_files(source: &mut dyn Source) -> Result<Self> {
+        let mut lending = Self::default();
+        while lending.parts.len() < PARTS_MAX {
+            match source.next(limits::PIECE_BYTES_MAX).await {
+                Ok(Some(piece)) if lending.lend(&piece) => {}
+                Ok(_) => break,
+                Err(error) if lending.parts.is_empty() => return Err(error),
+                // Whoever reads on hears of it.
+                Err(_) => break,
+            }
+        }
+        Ok(lending)
+    }
+
     /// Returns the bytes that are sent along.
     pub(crate) fn payload(&mut self) -> Bytes {
         std::mem::take(&mut self.payload).freeze()
     }
 
     fn add(&mut self, piece: Piece) -> Result<()> {
-        match &piece {
-            Piece::File { file, at, length } if self.parts.len() < PARTS_MAX => {
-                if let Some(descriptor) = self.descriptor(file) {
-                    self.add_file(descriptor, *at, *length as u32);
-                    return Ok(());
-                }
-            }
-            _ => {}
+        if self.lend(&piece) {
+            return Ok(());
         }
         let bytes = piece.into_bytes()?;
         self.payload.extend_from_slice(&bytes);
@@ -61,6 +70,17 @@ impl Lending {
             _ => self.parts.push(Lent::Bytes(bytes.len() as u32)),
         }
         Ok(())
+    }
+
+    /// Returns whether a piece can be lent, and does.
+    fn lend(&mut self, piece: &Piece) -> bool {
+        let Piece::File { file, at, length } = piece else { return false };
+        if self.parts.len() >= PARTS_MAX {
+            return false;
+        }
+        let Some(descriptor) = self.descriptor(file) else { return false };
+        self.add_file(descriptor, *at, *length as u32);
+        true
     }
 
     fn add_file(&mut self, descriptor: u32, at: u64, more: u32) {
@@ -161,6 +181,45 @@ mod tests {
         let lent = |descriptor, at, length| Lent::File { descriptor, at, length };
         assert_eq!(lending.parts, [lent(0, 0, 30), lent(1, 0, 5), Lent::Bytes(3), lent(0, 100, 1)]);
         assert_eq!((lending.descriptors.len(), lending.payload()), (2, Bytes::from_static(b"abc")));
+    }
+
+    /// Pieces, one after the other.
+    struct Pieces(std::vec::IntoIter<Result<Piece>>);
+
+    #[async_trait::async_trait]
+    impl Source for Pieces {
+        async fn next(&mut self, _max: usize) -> Result<Option<Piece>> {
+            self.0.next().transpose()
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+
+        fn stopped(&self) -> weft_core::form::Stopped {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    async fn of_files(pieces: Vec<Result<Piece>>) -> Result<Lending> {
+        Lending::of_files(&mut Pieces(pieces.into_iter())).await
+    }
+
+    #[tokio::test]
+    async fn files_are_lent_as_far_as_nothing_else_comes_between_and_no_more_than_there_may_be() {
+        let (one, other) = (file(), file());
+        let begins = || vec![Ok(part(&one, 3, 10)), Ok(part(&one, 13, 2)), Ok(part(&other, 0, 5))];
+        let bad = || Err(Error::corrupt("it does not match"));
+        for next in [Ok(Piece::Bytes(Bytes::from_static(b"ab"))), bad()] {
+            let pieces = begins().into_iter().chain([next, Ok(part(&one, 0, 1))]).collect();
+            let lending = of_files(pieces).await.expect("the first can be had");
+            let lent = |descriptor, at, length| Lent::File { descriptor, at, length };
+            assert_eq!(lending.parts, [lent(0, 3, 12), lent(1, 0, 5)]);
+            assert_eq!((lending.descriptors.len(), lending.payload.len()), (2, 0));
+        }
+        assert!(of_files(vec![bad()]).await.is_err());
+        let apart = (0..PARTS_MAX as u64 + 3).map(|number| Ok(part(&one, number * 2, 1))).collect();
+        assert_eq!(of_files(apart).await.expect("it is pulled").parts.len(), PARTS_MAX);
     }
 
     #[test]

@@ -62,6 +62,7 @@ fn file_asks() -> Vec<FileAsk> {
         FileAsk::Close,
         FileAsk::Digests(9),
         FileAsk::WriteLent { at: WriteAt::Offset(3), from: 80, length: 7 },
+        FileAsk::Lend(Range::ALL),
     ]
 }
 
@@ -149,8 +150,9 @@ fn every_kind_of_request_is_among_those_that_are_mutated() {
         FileAsk::Close => 7,
         FileAsk::Digests(_) => 8,
         FileAsk::WriteLent { .. } => 9,
+        FileAsk::Lend(_) => 10,
     });
-    assert!(asks.eq(0..10));
+    assert!(asks.eq(0..11));
     let asks = stage_asks().into_iter().map(|ask| match ask {
         StageAsk::Put { .. } => 0,
         StageAsk::Parts(_) => 1,

@@ -96,6 +96,15 @@ impl OpenFile for RemoteFile {
         Ok(Box::new(self.shared.connection.call_reading(&call.caller, header, body, call.until).await?))
     }
 
+    async fn lend(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        let connection = &self.shared.connection;
+        if !connection.borrows() {
+            return Ok(Box::new(BytesSource::default()));
+        }
+        let (header, body) = (self.header(call).await?, CallBody::File(self.file, FileAsk::Lend(range)));
+        Ok(Box::new(connection.call_reading(&call.caller, header, body, call.until).await?))
+    }
+
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {
         if self.shared.connection.welcome().version < DIGESTS_SINCE {
             return Err(Error::unsupported("the node is too old to give digests of what it keeps"));

@@ -28,6 +28,13 @@ impl AuditedFile {
         Self { below, tally: Tally::new(inner.clone(), reader) }
     }
 
+    async fn counted(&self, below: Box<dyn Source>) -> Box<dyn Source> {
+        if self.tally.begin() {
+            self.tally.inner.record_reads().await;
+        }
+        Box::new(AuditedSource { below, tally: self.tally.clone() })
+    }
+
     fn about(&self) -> About<'_> {
         About::Open(&self.tally.reader)
     }
@@ -45,10 +52,12 @@ impl OpenFile for AuditedFile {
 
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         let below = watched!(self.tally.inner, call, "read", self.about(), self.below.read(call, range))?;
-        if self.tally.begin() {
-            self.tally.inner.record_reads().await;
-        }
-        Ok(Box::new(AuditedSource { below, tally: self.tally.clone() }))
+        Ok(self.counted(below).await)
+    }
+
+    async fn lend(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        let below = watched!(self.tally.inner, call, "read", self.about(), self.below.lend(call, range))?;
+        Ok(self.counted(below).await)
     }
 
     /// Who has the digests of bytes can tell whether they are what one thinks: that is a read.

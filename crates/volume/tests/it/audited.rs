@@ -104,6 +104,19 @@ fn what_is_read_is_recorded_within_a_moment_however_long_the_file_stays_open() {
 }
 
 #[test]
+fn of_what_would_be_lent_nothing_counts_as_read_that_is_not() {
+    with_log(async |site, sys, fs, log| {
+        let id = site.file("f", &pattern(100_000, 1)).await;
+        let file = fs.file(&site.call(), id, Rights::READ).await.works();
+        // It is looked at, and lies in no file that could be.
+        let mut source = file.lend(&site.call(), Range::ALL).await.works();
+        assert!(source.next(1000).await.works().is_none());
+        a_moment(sys).await;
+        assert_eq!(log.reads_of(id), (1, 0));
+    });
+}
+
+#[test]
 fn what_reads_on_when_its_file_is_gone_is_recorded_to_its_end() {
     with_log(async |site, _, fs, log| {
         let id = site.file("f", &pattern(100_000, 1)).await;

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_conformance::TestDomain;
-use weft_core::form::{FileSystem, Piece, Range};
+use weft_core::form::{Call, FileSystem, OpenFile, Piece, Range};
 use weft_core::{Deadline, Error, ErrorKind, FileId, Result, Rights, VolumeId};
 use weft_rpc::{
-    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Lent, Remote, ToClient, ToServer, Welcome,
-    write_frame,
+    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, LEND_SINCE, Lent, Remote, ToClient,
+    ToServer, VERSION, Welcome, write_frame,
 };
 use weft_sys::Sys;
 use weft_sys::net::Socket;
@@ -30,13 +30,18 @@ fn part(descriptor: u32, at: u64, length: u32) -> Lent {
     Lent::File { descriptor, at, length }
 }
 
-async fn serve(domain: weft_core::DomainId, socket: Socket, said: Vec<Said>, payload: &'static [u8]) {
+async fn serve(
+    (domain, newest): (weft_core::DomainId, u16),
+    socket: Socket,
+    said: Vec<Said>,
+    payload: &'static [u8],
+) {
     let (socket, lends) = socket.lending();
     let (from, mut to) = tokio::io::split(socket);
     let mut frames = FrameReader::new(from);
     while let Ok(Some(frame)) = frames.next().await {
         match frame.message().expect("ours") {
-            ToServer::Hello { newest, .. } => {
+            ToServer::Hello { .. } => {
                 let supports = weft_core::form::Supports::NOTHING;
                 let welcome = Welcome { version: newest, domain, certificates: Vec::new(), supports };
                 let welcome = ToClient::Welcome(Box::new(welcome));
@@ -54,7 +59,10 @@ async fn serve(domain: weft_core::DomainId, socket: Socket, said: Vec<Said>, pay
                     .await
                     .expect("it is read");
             }
-            ToServer::Call { body: CallBody::File(_, FileAsk::Read(_)), .. } => {
+            ToServer::Call {
+                body: CallBody::File(_, ask @ (FileAsk::Read(_) | FileAsk::Lend(_))), ..
+            } => {
+                assert!(newest >= LEND_SINCE || matches!(ask, FileAsk::Read(_)));
                 for (stream, parts, files) in &said {
                     files.iter().for_each(|text| lends.add(file(text)));
                     let reply = ToClient::Reply(Box::new(Ok(Answer::Lent(parts.clone()))));
@@ -68,17 +76,38 @@ async fn serve(domain: weft_core::DomainId, socket: Socket, said: Vec<Said>, pay
     }
 }
 
-/// Reads of a server that says all this; returns each piece's text, and whether it is a file.
-async fn read(said: Vec<Said>, payload: &'static [u8]) -> Result<Vec<(String, bool)>> {
+/// Opens a file of a server that says all this, and speaks versions up to one.
+async fn open(
+    newest: u16,
+    said: Vec<Said>,
+    payload: &'static [u8],
+) -> Result<(Connection, Arc<dyn OpenFile>, Call)> {
     let sys = Sys::real();
     let domain = TestDomain::new(3, Arc::new(sys.clone()), &[VolumeId(0)]);
     let (here, there) = Socket::pair().expect("a pair");
-    drop(sys.spawn(serve(domain.id(), there, said, payload)));
+    drop(sys.spawn(serve((domain.id(), newest), there, said, payload)));
     let until = Deadline::within(sys.clock(), Duration::from_secs(10));
     let connection = Connection::open_local(&sys, here, until).await?;
     let remote = Remote::new(connection.clone(), As::Anyone);
     let call = domain.call(&domain.caller("alice"), 1);
     let file = remote.file(&call, FileId::new(VolumeId(0), 9, 0), Rights::READ).await?;
+    Ok((connection, file, call))
+}
+
+#[tokio::test]
+async fn a_server_that_is_too_old_to_lend_files_alone_is_not_asked_to() {
+    for (newest, lent) in [(LEND_SINCE - 1, None), (LEND_SINCE, Some(3))] {
+        let said = vec![(0, vec![part(0, 0, 3)], &["abc"][..])];
+        let (_connection, file, call) = open(newest, said, b"").await.expect("it says welcome");
+        let mut source = file.lend(&call, Range::ALL).await.expect("it answers");
+        let piece = source.next(4).await.expect("it came");
+        assert_eq!(piece.map(|piece| piece.length()), lent, "of version {newest}");
+    }
+}
+
+/// Reads of a server that says all this; returns each piece's text, and whether it is a file.
+async fn read(said: Vec<Said>, payload: &'static [u8]) -> Result<Vec<(String, bool)>> {
+    let (connection, file, call) = open(VERSION, said, payload).await?;
     let mut source = file.read(&call, Range { at: 0, length: Some(100) }).await?;
     let mut pieces = Vec::new();
     while let Some(piece) = source.next(4).await? {
@@ -105,11 +134,14 @@ async fn a_file_for_who_has_left_is_not_taken_for_the_next_ones() {
 
 #[tokio::test]
 async fn a_server_that_lends_something_else_than_it_says_is_refused() {
-    let nonsense: [(Said, &'static [u8]); 6] = [
+    let many = vec![part(0, 0, 1); weft_core::limits::RPC_LENT_PARTS_MAX + 1];
+    let nonsense: [(Said, &'static [u8]); 8] = [
         ((0, vec![part(0, 0, 3)], &[]), b""),
         ((0, vec![part(1, 0, 3)], &["abc"]), b""),
         ((0, vec![part(u32::MAX, 0, 3)], &["abc"]), b""),
         ((0, vec![part(0, 0, 0)], &["abc"]), b""),
+        ((0, vec![part(0, u64::MAX, 3)], &["abc"]), b""),
+        ((0, many, &["abc"]), b""),
         ((0, vec![Lent::Bytes(3)], &[]), b"ab"),
         ((0, vec![part(0, 0, 3)], &["abc"]), b"too much"),
     ];
