@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    LOCKS_PER_SESSION_MAX, ONCE_RING, PIECE_BYTES_MAX, PROOF_BYTES_MAX, RPC_ANSWER_GRACE, RPC_CALLS_MAX,
-    SESSION_OPENS_MAX,
+    LOCKS_PER_SESSION_MAX, ONCE_RING, PIECE_BYTES_MAX, PIECE_PART_BYTES, PROOF_BYTES_MAX, RPC_ANSWER_GRACE,
+    RPC_CALLS_MAX, RPC_LENT_BYTES_MAX, SESSION_OPENS_MAX,
 };
 
 /// Threads that take the kernel's requests on a mount.
@@ -19,14 +19,21 @@ pub const MOUNT_MEMORY_MIN: u64 = 64 << 20;
 pub const MOUNT_MEMORY_USUAL: u64 = 512 << 20;
 /// Buffers of [`MOUNT_WRITE_BYTES_MAX`] that a mount keeps for reuse.
 pub const MOUNT_BUFFERS_KEPT: usize = 16;
-/// Bytes of a file that is read from end to end that a mount asks its node for at once: as many as are
-/// checked together.
+/// Bytes of a file that is read from end to end that a mount asks its node for at once where they take memory: as many
+/// as are checked together.
 pub const MOUNT_AHEAD_BYTES: usize = PIECE_BYTES_MAX;
+/// The same at most, twice as many each time, while it is lent the files that they lie in.
+pub const MOUNT_AHEAD_LENT_BYTES: usize = RPC_LENT_BYTES_MAX;
 /// Bytes of a read from which on it may be one of many: the kernel's own read-ahead asks for 128 KiB.
 pub const MOUNT_AHEAD_FROM: usize = 64 << 10;
+/// Pipes by which a mount answers with pages of files that it was lent, kept for reuse.
+pub const MOUNT_PIPES_KEPT: usize = MOUNT_READERS_MAX;
+/// Room of each: for one answer to the kernel's own read-ahead, of which two parts of a page may be the first and last, and its
+/// header. Any user may have as much, of which a machine gives each user 64 MiB.
+pub const MOUNT_PIPE_BYTES: usize = 2 * PIECE_PART_BYTES;
 /// How long what was read ahead may be given to a program, if nothing is heard of it.
 pub const MOUNT_AHEAD_KEPT: Duration = Duration::from_secs(1);
-/// Stretches of [`MOUNT_AHEAD_BYTES`] that a mount keeps, of all files that are open: in memory, or each as an open
+/// Stretches of files that a mount keeps, of all that are open: [`MOUNT_AHEAD_BYTES`] in memory, or more as an open
 /// file that was lent, of which a process may have a thousand.
 pub const MOUNT_AHEAD_WINDOWS: usize = 64;
 /// Requests of a mount that wait for their answer, waits for locks apart.

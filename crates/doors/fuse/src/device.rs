@@ -15,6 +15,7 @@ use weft_core::{Error, ErrorKind, Result};
 
 use crate::abi::{OUT_HEADER_BYTES, notify};
 use crate::mounter::{self, Mounter, Without};
+use crate::pipes::Piped;
 
 /// The kernel's end of one mount.
 pub(crate) struct Device {
@@ -118,7 +119,29 @@ impl Device {
         let mut parts = Vec::with_capacity(2 + pieces.len());
         parts.push(IoSlice::new(&header));
         parts.extend([head].into_iter().chain(pieces.iter().map(|piece| &piece[..])).map(IoSlice::new));
-        self.send(&parts).is_ok()
+        let sent = self.send(&parts);
+        self.is_taken(unique, sent)
+    }
+
+    /// Answers a request with what lies in a pipe. Returns whether the kernel still waited for it.
+    pub(crate) fn answer_piped(&self, unique: u64, piped: Piped) -> bool {
+        let sent = piped.send(self.fd.as_fd());
+        self.is_taken(unique, sent)
+    }
+
+    fn is_taken(&self, unique: u64, sent: std::result::Result<(), Errno>) -> bool {
+        match sent {
+            Ok(()) => true,
+            // Given up, or unmounted.
+            Err(Errno::NOENT | Errno::NODEV) => false,
+            Err(error) => {
+                tracing::error!(op = "write /dev/fuse", %error, "the kernel did not take an answer");
+                // Whoever asked waits for one.
+                let header = out_header(OUT_HEADER_BYTES, -Errno::IO.raw_os_error(), unique);
+                let _ = self.send(&[IoSlice::new(&header)]);
+                false
+            }
+        }
     }
 
     /// Tells the kernel that attributes of a node and, from a byte on, its pages may
@@ -194,7 +217,8 @@ impl Device {
     }
 }
 
-fn out_header(length: usize, errno: i32, unique: u64) -> [u8; OUT_HEADER_BYTES] {
+/// Returns what an answer begins with: how long it is with this, what became of the request, and which it was.
+pub(crate) fn out_header(length: usize, errno: i32, unique: u64) -> [u8; OUT_HEADER_BYTES] {
     let mut header = [0; OUT_HEADER_BYTES];
     header[..4].copy_from_slice(&(length as u32).to_ne_bytes());
     header[4..8].copy_from_slice(&errno.to_ne_bytes());

@@ -28,6 +28,7 @@ use crate::handles::Handles;
 use crate::look::Unwatched;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
+use crate::pipes::Piped;
 use crate::remembered::Remembered;
 use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
 use lockers::Lockers;
@@ -75,9 +76,22 @@ pub(crate) struct Reply {
     /// The fixed part.
     pub head: Vec<u8>,
     /// File bytes after it.
-    pub pieces: Vec<Bytes>,
+    pub contents: Contents,
     /// What to take back if the kernel has given the request up.
     pub undo: Undo,
+}
+
+/// File bytes of a reply.
+pub(crate) enum Contents {
+    Memory(Vec<Bytes>),
+    /// They lie in a pipe, behind the header that they are answered with: the fixed part is empty.
+    Pipe(Piped),
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self::Memory(Vec::new())
+    }
 }
 
 /// What a reply gives the kernel to keep.
@@ -340,7 +354,7 @@ impl Door {
             self.expire(out.node, true).await;
         }
         let undo = Undo { nodes: vec![out.node], handle: None };
-        Reply { head: abi::reply::entry(&out), pieces: Vec::new(), undo }
+        Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo }
     }
 
     /// Answers with attributes.

@@ -51,6 +51,7 @@ mod mounter;
 mod nodes;
 mod onward;
 mod pending;
+mod pipes;
 mod remembered;
 mod room;
 mod session;

@@ -44,6 +44,12 @@ pub(crate) fn request() -> u64 {
     ANSWERING.try_with(|request| request.unique).unwrap_or(0)
 }
 
+/// Returns the number by which the kernel is answered: it says as well whether the request was sent again.
+pub(crate) fn unique() -> u64 {
+    let again = if is_again() { UNIQUE_RESEND } else { 0 };
+    request() | again
+}
+
 /// Returns whether a process before this one may have answered it halfway.
 pub(crate) fn is_again() -> bool {
     ANSWERING.try_with(|request| request.again).unwrap_or(false)
@@ -69,7 +75,7 @@ mod tests {
         assert_eq!(all.len(), 6);
         assert_eq!(next(), None, "nobody sends it again");
         let told =
-            |unique: u64| async move { answering(&header(unique), async { (request(), is_again()) }).await };
-        assert_eq!((told(6).await, told(6 | UNIQUE_RESEND).await), ((6, false), (6, true)));
+            |number: u64| async move { answering(&header(number), async { (request(), unique()) }).await };
+        assert_eq!((told(6).await, told(6 | UNIQUE_RESEND).await), ((6, 6), (6, 6 | UNIQUE_RESEND)));
     }
 }

@@ -14,6 +14,7 @@ use crate::buffers::Buffers;
 use crate::device::Device;
 use crate::fresh::Fresh;
 use crate::nodes::Nodes;
+use crate::pipes::Pipes;
 use crate::remembered::Remembered;
 use crate::room::Room;
 use crate::takeover::TakenOver;
@@ -26,6 +27,7 @@ pub(crate) struct Mounted {
     pub fresh: Fresh,
     pub room: Room,
     pub buffers: Arc<Buffers>,
+    pub pipes: Arc<Pipes>,
     pub ahead_room: AheadRoom,
     /// The last number that an open file was given, at whichever door.
     pub last_handle: Arc<AtomicU64>,
@@ -72,6 +74,7 @@ impl Mounted {
             fresh: Fresh::default(),
             root: root.id,
             buffers: Arc::new(Buffers::new(room.buffers)),
+            pipes: Arc::default(),
             ahead_room: AheadRoom::new(room.windows),
             room,
             last_handle: Arc::default(),

@@ -25,7 +25,7 @@ use crate::abi::request::{self, Header, Request, Subject};
 use crate::abi::{IN_HEADER_BYTES, opcode};
 use crate::buffers::{Buffer, Lent};
 use crate::device::Received;
-use crate::door::{Beside, Door, Outcome};
+use crate::door::{Beside, Contents, Door, Outcome};
 use crate::doors::Doors;
 use crate::errno::Failure;
 use crate::mounted::Mounted;
@@ -237,7 +237,11 @@ impl Ticket {
         let (door, device) = (&self.door, &self.door.mounted.device);
         match outcome {
             Ok(reply) => {
-                if !device.answer(self.header.unique, Ok((&reply.head, &reply.pieces))) {
+                let is_taken = match reply.contents {
+                    Contents::Memory(pieces) => device.answer(self.header.unique, Ok((&reply.head, &pieces))),
+                    Contents::Pipe(piped) => device.answer_piped(self.header.unique, piped),
+                };
+                if !is_taken {
                     door.undo(reply.undo);
                 }
             }

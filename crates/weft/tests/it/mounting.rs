@@ -212,8 +212,12 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
         let said = node.feed_command(cmp.arg("-").arg(file), bytes);
         assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     };
+    let asked = || sum(&samples(&node), "weft_doors_requests_total", &["door=\"native\"", "work=\"read\""]);
+    let before = asked();
     let sent = sent_for(&node, || same(node.as_user("cmp"), &at, &bytes));
     assert!(sent < 200_000.0, "{sent} bytes were sent");
+    let asked = asked() - before;
+    assert!(asked < 8.0, "of ten stretches of a MiB, of which several are lent at once: {asked}");
     let came = moved_for(&node, "flow=\"in\"", || {
         node.sh("dd if=large of=mnt/written bs=1M status=none");
     });

@@ -13,9 +13,9 @@ use weft_core::form::{
 };
 use weft_core::{Error, ErrorKind, Rights, limits};
 
-use super::{Door, Outcome, Reply, Undo, done, permissions, refuse};
+use super::{Contents, Door, Outcome, Reply, Undo, done, permissions, refuse};
 use crate::abi::{fopen, mark, open, reply};
-use crate::ahead::{Asked, Moving, Now};
+use crate::ahead::{Asked, Fetch, Fetched, Moving, Now};
 use crate::buffers::Lent;
 use crate::errno::Failure;
 use crate::handles::{self, Handle};
@@ -52,7 +52,7 @@ impl Door {
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume()) && !self.mounted.is_shared;
         let keep = shown | if keeps { fopen::KEEP_CACHE } else { 0 };
         let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
-        Ok(Reply { head: reply::open(handle, keep), pieces: Vec::new(), undo })
+        Ok(Reply { head: reply::open(handle, keep), contents: Contents::default(), undo })
     }
 
     pub(super) async fn create(self: &Arc<Self>, node: u64, name: Bytes, flags: u32, mode: u32) -> Outcome {
@@ -68,7 +68,11 @@ impl Door {
         let (handle, shown) = self.keep_open(entry.node, flags, opened.file, rights);
         let mut head = reply::entry(&entry);
         reply::put_open(&mut head, handle, shown);
-        Ok(Reply { head, pieces: Vec::new(), undo: Undo { nodes: vec![entry.node], handle: Some(handle) } })
+        Ok(Reply {
+            head,
+            contents: Contents::default(),
+            undo: Undo { nodes: vec![entry.node], handle: Some(handle) },
+        })
     }
 
     /// Takes an open file in. Returns its number, and what the kernel is told of it: what appends passes its cache by,
@@ -113,21 +117,34 @@ impl Door {
         } else {
             pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?
         };
-        let fill =
-            |pieces: Vec<Piece>| pieces.into_iter().map(|piece| self.mounted.buffers.fill(piece)).collect();
-        let pieces: Result<_, Error> = fill(pieces);
-        let pieces = match pieces {
-            Ok(pieces) => pieces,
-            // Somebody may have cut the file since it was lent: how long it is now, the node knows.
-            Err(_) => {
-                self.mounted.nodes.moved(handle.node);
-                fill(pull(&handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)?
-            }
+        let contents = match self.mounted.pipes.fill(marks::unique(), &pieces) {
+            Some(piped) => Contents::Pipe(piped),
+            None => Contents::Memory(self.filled(&handle, pieces, (at, size)).await?),
         };
         if !is_watched {
             self.unwatched.shows(handle.node);
         }
-        Ok(Reply { head: Vec::new(), pieces, undo: Undo::default() })
+        Ok(Reply { contents, ..Reply::default() })
+    }
+
+    /// Returns the bytes of pieces, read into buffers where they are in files.
+    async fn filled(
+        &self,
+        handle: &Handle,
+        pieces: Vec<Piece>,
+        (at, size): (u64, u32),
+    ) -> Result<Vec<Bytes>, Error> {
+        let fill =
+            |pieces: Vec<Piece>| pieces.into_iter().map(|piece| self.mounted.buffers.fill(piece)).collect();
+        let filled: Result<_, Error> = fill(pieces);
+        match filled {
+            Ok(filled) => Ok(filled),
+            // Somebody may have cut the file since it was lent: how long it is now, the node knows.
+            Err(_) => {
+                self.mounted.nodes.moved(handle.node);
+                fill(pull(handle, &self.call(), Range { at, length: Some(u64::from(size)) }).await?)
+            }
+        }
     }
 
     /// Returns bytes of a file, through its windows if it is read from end to end.
@@ -150,10 +167,10 @@ impl Door {
                 return pull(handle, &call, alone).await;
             }
         };
-        match pull(handle, &call, fetch.range).await {
-            Ok(pieces) => Ok(handle.ahead.keep(fetch, pieces, as_of, (at, size))),
+        match pull_window(handle, &call, &fetch).await {
+            Ok(fetched) => Ok(handle.ahead.keep(fetch, fetched, as_of, (at, size))),
             // What was not asked for may be what failed.
-            Err(_) => pull(handle, &call, alone).await,
+            Err(_) => pull(handle, &self.call(), alone).await,
         }
     }
 
@@ -164,8 +181,8 @@ impl Door {
         let (door, handle) = (self.clone(), handle.clone());
         onward::begin(&Runtime::current(), async move {
             let _turn = turn;
-            if let Ok(pieces) = pull(&handle, &door.call(), fetch.range).await {
-                handle.ahead.keep(fetch, pieces, as_of, (0, 0));
+            if let Ok(fetched) = pull_window(&handle, &door.call(), &fetch).await {
+                handle.ahead.keep(fetch, fetched, as_of, (0, 0));
             }
         });
     }
@@ -304,6 +321,18 @@ impl Door {
 async fn pull(handle: &Handle, call: &Call, range: Range) -> Result<Vec<Piece>, Error> {
     let mut source = handle.file.read(call, range).await?;
     pieces(&mut *source, limits::PIECE_BYTES_MAX).await
+}
+
+/// Fetches a window: a long one as far as it is lent, else what is read at once.
+async fn pull_window(handle: &Handle, call: &Call, fetch: &Fetch) -> Result<Fetched, Error> {
+    let long = fetch.to_borrow();
+    if let Some(range) = long
+        && let Ok(mut source) = handle.file.lend(call, range).await
+        && let Ok(Some(fetched)) = fetch.borrow(&mut *source).await
+    {
+        return Ok(fetched);
+    }
+    Ok(Fetched::read(pull(handle, call, fetch.to_read()).await?, long.is_some()))
 }
 
 /// Returns the rights that open flags can use: all that would be used if the caller has

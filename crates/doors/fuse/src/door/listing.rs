@@ -79,7 +79,7 @@ impl Door {
                 break;
             }
         }
-        Ok(Reply { head: listing.into_bytes(), pieces: Vec::new(), undo })
+        Ok(Reply { head: listing.into_bytes(), undo, ..Reply::default() })
     }
 
     /// Asks for a page of a directory, of what goes on after a cookie, and keeps it for a moment if changes are told of.
