@@ -217,7 +217,8 @@ fn bytes_of_large_files_cross_no_socket_to_the_nodes_own_uid_and_to_no_other_is_
     let sent = sent_for(&node, || same(node.as_user("cmp"), &at, &bytes));
     assert!(sent < 200_000.0, "{sent} bytes were sent");
     let asked = asked() - before;
-    assert!(asked < 8.0, "of ten stretches of a MiB, of which several are lent at once: {asked}");
+    // Of ten stretches of a MiB several are lent at once; what crosses the edge of one is asked for alone, as are the ends.
+    assert!(asked <= 12.0, "{asked} questions");
     let came = moved_for(&node, "flow=\"in\"", || {
         node.sh("dd if=large of=mnt/written bs=1M status=none");
     });
