@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(read(&ahead, (4 * WINDOW, PART), length, now(1, 0), &room), (Vec::new(), true));
     }
 
-    /// A file of its own number of bytes that is not read here.
+    /// A file that is not read here.
     struct Lent;
 
     impl OpenedFile for Lent {
