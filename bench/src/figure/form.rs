@@ -87,6 +87,7 @@ async fn open(folder: &Path) -> Result<Tree> {
         volume: VolumeId(0),
         node: Arc::new(move || node.node_caller().unwrap_or_else(|_| Caller::anyone())),
         audited: true,
+        watched_flush_rest: weft_core::limits::WATCHED_FLUSH_REST,
     };
     let fs = match founded {
         Some(_) => Managed::create(config, auth.administrators().clone()).await?,

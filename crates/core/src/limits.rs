@@ -188,8 +188,11 @@ pub const UPKEEP_WITHIN: Duration = Duration::from_secs(24 * 3600);
 pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
 /// How long after an applied change it is on disk at the latest (request-form law 13).
 pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
-/// How long the flushes rest that are made because somebody waits to be told of changes.
-pub const WATCHED_FLUSH_REST: Duration = Duration::from_millis(10);
+/// How long the flushes rest that are made because somebody waits to be told of changes: at least, and at most, however
+/// long one takes.
+pub const WATCHED_FLUSH_REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
+/// The part of the time that such flushes take, between these two: nothing is committed meanwhile.
+pub const WATCHED_FLUSH_SHARE: u32 = 40;
 
 /// Transfers under way on one node; the next is `Busy`.
 pub const TRANSFERS_MAX: usize = 65_536;
@@ -715,8 +718,8 @@ pub const STORE_SEAL_GROUPS_MAX: usize = 256;
 pub const STORE_REAP_DELAY: Duration = Duration::from_secs(1);
 /// Files of removed objects that go with one flush.
 pub const STORE_REAP_MAX: usize = 1024;
-/// Bytes in one stretch of an object, or of an upload, that goes to the disk as soon as one pull has written it
-/// whole, so that a flush at the end does not find all of it left to do.
+/// Bytes in one stretch of an object, or of an upload, that goes to the disk as soon as its last byte is written, so
+/// that a flush at the end does not find all of it left to do.
 pub const STORE_STRETCH_BYTES: u64 = 8 << 20;
 /// Bytes that are read, hashed or written without handing the work to another thread.
 pub const STORE_INLINE_BYTES: u64 = 64 << 10;

@@ -2,9 +2,10 @@
 //! durable, and somebody waits to be told.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weft_core::ErrorKind;
-use weft_core::limits::WATCHED_FLUSH_REST;
+use weft_core::limits::WATCHED_FLUSH_SHARE;
 use weft_sys::Task;
 
 use super::Volume;
@@ -14,9 +15,10 @@ impl Volume {
     /// changes after each other few. A flush for each would take longer than the changes.
     pub(super) fn flush_behind(self: Arc<Self>) -> Task<()> {
         let sys = self.sys.clone();
-        sys.spawn(async move {
+        self.sys.clone().spawn(async move {
             loop {
                 self.to_flush.notified().await;
+                let begun = sys.clock().tick();
                 match self.space.flush().await {
                     Ok(_) => {}
                     // It is closed, or does not take anything for a while: the next change tries again.
@@ -25,8 +27,29 @@ impl Volume {
                     }
                     Err(error) => tracing::warn!(%error, "watchers are told later"),
                 }
-                self.sys.sleep(WATCHED_FLUSH_REST).await;
+                sys.sleep(rest_after(sys.clock().tick().since(begun), self.watched_flush_rest)).await;
             }
         })
+    }
+}
+
+/// Returns how long to rest after a flush that took so long.
+fn rest_after(took: Duration, (least, most): (Duration, Duration)) -> Duration {
+    took.saturating_mul(WATCHED_FLUSH_SHARE).clamp(least, most)
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::limits::WATCHED_FLUSH_REST;
+
+    use super::*;
+
+    #[test]
+    fn the_slower_a_flush_the_longer_the_rest_but_nobody_waits_long_to_be_told() {
+        let took = Duration::from_millis(1);
+        let rest = |took| rest_after(took, WATCHED_FLUSH_REST);
+        assert_eq!(rest(Duration::ZERO), WATCHED_FLUSH_REST.0);
+        assert_eq!(rest(took), took * WATCHED_FLUSH_SHARE);
+        assert_eq!(rest(Duration::MAX), WATCHED_FLUSH_REST.1);
     }
 }

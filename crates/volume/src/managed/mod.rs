@@ -74,6 +74,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use quick_cache::sync::Cache;
 use tokio::sync::Notify;
@@ -144,6 +145,9 @@ pub struct Config {
     /// Whether somebody takes the notes of kind [`AUDITS`]. On a node: always. Notes
     /// that nobody takes would in the end stop all writing.
     pub audited: bool,
+    /// How long flushes rest that are made because somebody waits to be told of changes, at least and at most:
+    /// [`limits::WATCHED_FLUSH_REST`], where time passes by itself.
+    pub watched_flush_rest: (Duration, Duration),
 }
 
 /// A file system over a metadata engine and an object store.
@@ -210,6 +214,7 @@ struct Volume {
     lockers: locks_kept::Lockers,
     /// Wakes the worker that flushes what somebody waits to be told of.
     to_flush: Notify,
+    watched_flush_rest: (Duration, Duration),
     /// Wakes the worker that moves members, labels and garbage.
     to_tidy: Notify,
     /// What that worker failed at.
@@ -330,6 +335,7 @@ impl Volume {
             instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
             node: config.node,
             audited: config.audited,
+            watched_flush_rest: config.watched_flush_rest,
             numbers: numbers::Numbers::default(),
             policies: Cache::new(limits::POLICIES_CACHED),
             has_boxes,

@@ -47,6 +47,7 @@ pub(super) async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {
         volume: VolumeId(0),
         node: Arc::new(move || node.caller("node:n1")),
         audited: false,
+        watched_flush_rest: limits::WATCHED_FLUSH_REST,
         groups: domain.clone(),
     };
     (Managed::create(config, domain.name(ADMINISTRATOR)).await.unwrap(), domain)

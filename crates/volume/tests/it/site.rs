@@ -42,6 +42,7 @@ pub struct Volume {
     pub unreadable: Arc<AtomicU32>,
     pub gate: Arc<Gate>,
     pub number: VolumeId,
+    watched_flush_rest: (Duration, Duration),
     running: Mutex<Option<Running>>,
 }
 
@@ -58,7 +59,11 @@ impl Volume {
         let clock = sys.sim_clock().expect("it is simulated").clone();
         let domain = TestDomain::new(7, clock.clone(), &[VolumeId(0), VolumeId(1)]);
         let store = ModelStore::new(clock.clone() as Arc<dyn Clock>);
-        Self::on_disk(sys, domain, Arc::new(SimDisk::new()), store, true).await
+        let mut volume = Self::at_rest(sys, domain, Arc::new(SimDisk::new()), store);
+        // Whoever moves the clock by hand does not rest.
+        volume.watched_flush_rest = (Duration::ZERO, Duration::ZERO);
+        volume.begin(true).await;
+        volume
     }
 
     /// Makes another volume on the same machine, on a disk of its own: number 1.
@@ -66,7 +71,7 @@ impl Volume {
         let store = ModelStore::new(self.clock.clone() as Arc<dyn Clock>);
         let (sys, domain) = (self.sys.clone(), self.domain.clone());
         let mut other = Self::at_rest(sys, domain, Arc::new(SimDisk::new()), store);
-        other.number = VolumeId(1);
+        (other.number, other.watched_flush_rest) = (VolumeId(1), self.watched_flush_rest);
         other.begin(true).await;
         other
     }
@@ -102,6 +107,7 @@ impl Volume {
             unreadable: Arc::default(),
             gate: Arc::default(),
             number: FileId::ROOT.volume(),
+            watched_flush_rest: weft_core::limits::WATCHED_FLUSH_REST,
             running: Mutex::new(None),
         }
     }
@@ -144,6 +150,7 @@ impl Volume {
             volume: self.number,
             node: Arc::new(move || domain.caller("node:n1")),
             audited: false,
+            watched_flush_rest: self.watched_flush_rest,
         }
     }
 

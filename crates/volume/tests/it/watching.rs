@@ -56,7 +56,7 @@ fn one_change_is_told_at_once_and_many_are_told_with_few_flushes() {
         make("alone".into()).await;
         let seen = site.fs.watch(&site.call(), &at(""), told).await.works();
         told = seen.next;
-        assert!(sys.clock().tick().since(begun) < WATCHED_FLUSH_REST, "it waits for no rest");
+        assert!(sys.clock().tick().since(begun) < WATCHED_FLUSH_REST.0, "it waits for no rest");
         sys.sleep(Duration::from_secs(1)).await;
         let before = flushes();
         for n in 0..MANY {
@@ -65,12 +65,34 @@ fn one_change_is_told_at_once_and_many_are_told_with_few_flushes() {
         }
         let made = flushes() - before;
         assert!((5..=MANY as u64 / 5).contains(&made), "{made} flushes");
-        sys.sleep(2 * WATCHED_FLUSH_REST).await;
+        sys.sleep(2 * WATCHED_FLUSH_REST.1).await;
         let mut seen = 0;
         while seen < MANY as usize {
             let page = site.fs.watch(&site.call(), &at(""), told).await.works();
             (seen, told) = (seen + page.changes.len(), page.next);
         }
         watcher.abort();
+    });
+}
+
+#[test]
+fn who_comes_back_for_more_changes_does_not_have_each_flushed_by_itself() {
+    const MANY: u32 = 20;
+    let rest = WATCHED_FLUSH_REST.0;
+    simulate(3, |sys| async move {
+        let (volume, _) = volume_on(&sys, &SimDisk::new(), 1, true).await;
+        let site = Site::of(&volume);
+        let mut told = site.fs.watch(&site.call(), &at(""), ChangeSeq(0)).await.works().next;
+        let begun = sys.clock().tick();
+        for n in 0..MANY {
+            let call = Call { ack: Ack::Applied, ..site.call() };
+            let (name, new) = (format!("f{n}"), New::File { verifier: None });
+            site.fs.make(&call, &at(&name), new, &SetAttr::default()).await.works();
+            let page = site.fs.watch(&site.call(), &at(""), told).await.works();
+            assert_eq!(page.changes.len(), 1, "{page:?}");
+            told = page.next;
+        }
+        let taken = sys.clock().tick().since(begun);
+        assert!((rest * (MANY - 1)..rest * (MANY + 2)).contains(&taken), "{taken:?}");
     });
 }

@@ -513,6 +513,7 @@ fn volume_config(
         volume: VOLUME,
         node: Arc::new(move || for_node.node_caller().unwrap_or_else(|_| Caller::anyone())),
         audited: true,
+        watched_flush_rest: limits::WATCHED_FLUSH_REST,
     }
 }
 

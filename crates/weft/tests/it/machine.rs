@@ -111,6 +111,7 @@ impl Machine {
             volume: VolumeId(0),
             node,
             audited: true,
+            watched_flush_rest: limits::WATCHED_FLUSH_REST,
         }
     }
 
