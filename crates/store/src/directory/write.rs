@@ -98,8 +98,8 @@ impl Inner {
                 continue;
             }
             self.pieces.fetch_add(1, Ordering::Relaxed);
-            let stretch = stretch_ended(at, done, length);
-            landing = self.land(live, piece, at.saturating_add(done), passing, stretch).await?;
+            let from = at.saturating_add(done);
+            landing = self.land(live, piece, from, passing, stretch_ended(from, length)).await?;
             done += length;
         }
     }
@@ -141,12 +141,12 @@ impl Inner {
             drop(gate);
             landed
         };
-        if length <= STORE_INLINE_BYTES {
+        // The machine may make who sends a stretch to its disk wait for that.
+        if length <= STORE_INLINE_BYTES && stretch.is_empty() {
             return Ok(Landing::Done(write()));
         }
         Ok(Landing::Under(self.sys.blocking(move || {
             let landed = write();
-            // The machine may make who asks wait for its disk, which here holds nobody else up.
             if !stretch.is_empty() {
                 file.write_behind(stretch.start, stretch.end - stretch.start);
             }
@@ -198,12 +198,11 @@ impl Inner {
     }
 }
 
-/// Returns the whole stretches that a pull has written once a piece of `length` lands: it began at
-/// `at` and has brought `done` bytes before.
-fn stretch_ended(at: u64, done: u64, length: u64) -> std::ops::Range<u64> {
+/// Returns the whole stretches that a piece of `length` ends at `from`. What went before it came with other writes, mostly: a
+/// file that is written through a mount comes a piece a write. Whatever of it is on the disk already costs nothing.
+fn stretch_ended(from: u64, length: u64) -> std::ops::Range<u64> {
     let begun = |byte: u64| byte / STORE_STRETCH_BYTES * STORE_STRETCH_BYTES;
-    let from = at.saturating_add(done);
-    begun(from).max(at)..begun(from.saturating_add(length))
+    begun(from)..begun(from.saturating_add(length))
 }
 
 /// Writes one piece whose blocks are marked as changed, and notes how it ended.
@@ -250,11 +249,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_stretch_goes_to_the_disk_once_and_nothing_that_was_not_pulled_does() {
+    fn each_stretch_goes_to_the_disk_whole_and_once_however_many_writes_it_came_by() {
         let (at, piece) = (3 << 20, 1 << 20);
         let ended: Vec<_> =
-            (0..20).map(|n| stretch_ended(at, n * piece, piece)).filter(|range| !range.is_empty()).collect();
-        assert_eq!(ended, [at..8 << 20, 8 << 20..16 << 20]);
-        assert!(stretch_ended(100, 0, 4096).is_empty(), "a small write in place");
+            (0..20).map(|n| stretch_ended(at + n * piece, piece)).filter(|range| !range.is_empty()).collect();
+        assert_eq!(ended, [0..8 << 20, 8 << 20..16 << 20]);
+        assert_eq!(stretch_ended(7 << 20, 10 << 20), 0..16 << 20, "one that is longer");
+        assert!(stretch_ended(100, 4096).is_empty(), "a small write in place");
     }
 }
