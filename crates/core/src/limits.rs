@@ -191,7 +191,7 @@ pub const APPLIED_FLUSH_DELAY: Duration = Duration::from_secs(5);
 /// How long the flushes rest that are made because somebody waits to be told of changes: at least, and at most, however
 /// long one takes.
 pub const WATCHED_FLUSH_REST: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(50));
-/// The part of the time that such flushes take, between these two: nothing is committed meanwhile.
+/// The part of the time that such flushes take, between these two: who commits meanwhile waits, or takes two wakes more.
 pub const WATCHED_FLUSH_SHARE: u32 = 40;
 
 /// Transfers under way on one node; the next is `Busy`.
@@ -456,6 +456,8 @@ pub const KV_COMPANY_WAIT: Duration = Duration::from_millis(1);
 pub const KV_FLUSH_AT_ONCE: Duration = Duration::from_micros(500);
 /// A flush that so many wait for is worth a thread of its own, while the next commits are made.
 pub const KV_FLUSH_ASIDE: usize = 16;
+/// So is one that takes this long, whoever waits for it: two wakes take a twentieth of that.
+pub const KV_FLUSH_ASIDE_FROM: Duration = Duration::from_millis(2);
 /// Flushes until it is tried again whether more would come, after nobody did; doubled each time.
 pub const KV_COMPANY_REST: (u32, u32) = (64, 4096);
 /// Bytes in one segment of the metadata log (one larger transaction gets a larger one).
@@ -721,7 +723,7 @@ pub const STORE_REAP_MAX: usize = 1024;
 /// Bytes in one stretch of an object, or of an upload, that goes to the disk as soon as its last byte is written, so
 /// that a flush at the end does not find all of it left to do.
 pub const STORE_STRETCH_BYTES: u64 = 8 << 20;
-/// Bytes that are read, hashed or written without handing the work to another thread.
+/// Bytes that are read, hashed or written without handing the work to another thread, but where they end a stretch.
 pub const STORE_INLINE_BYTES: u64 = 64 << 10;
 /// How often a block that does not match its seal is read again before it is called corrupt:
 /// somebody may be writing it.

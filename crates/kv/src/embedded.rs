@@ -30,9 +30,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use weft_core::form::Ack;
 use weft_core::limits::{
-    KV_COMPANY_WAIT, KV_FLUSH_ASIDE, KV_FLUSH_AT_ONCE, KV_FOLD_BYTES, KV_LOG_SEGMENT_BYTES,
-    KV_OVERLAY_BYTES_MAX, KV_TREE_CACHE_BYTES, KV_TREE_CACHE_BYTES_MAX, KV_TREE_CACHE_BYTES_MIN,
-    KV_TREE_CACHE_SHARE,
+    KV_COMPANY_WAIT, KV_FLUSH_ASIDE, KV_FLUSH_ASIDE_FROM, KV_FLUSH_AT_ONCE, KV_FOLD_BYTES,
+    KV_LOG_SEGMENT_BYTES, KV_OVERLAY_BYTES_MAX, KV_TREE_CACHE_BYTES, KV_TREE_CACHE_BYTES_MAX,
+    KV_TREE_CACHE_BYTES_MIN, KV_TREE_CACHE_SHARE,
 };
 use weft_core::{Error, Result};
 use weft_sys::disk::DiskLock;
@@ -79,6 +79,8 @@ pub struct Options {
     pub flush_at_once: Duration,
     /// A flush that so many wait for is made by another thread, while the writer goes on with what comes next.
     pub flush_aside: usize,
+    /// So is any flush while they take this long.
+    pub flush_aside_from: Duration,
 }
 
 impl Default for Options {
@@ -91,6 +93,7 @@ impl Default for Options {
             company_wait: KV_COMPANY_WAIT,
             flush_at_once: KV_FLUSH_AT_ONCE,
             flush_aside: KV_FLUSH_ASIDE,
+            flush_aside_from: KV_FLUSH_ASIDE_FROM,
         }
     }
 }

@@ -22,6 +22,7 @@ const SMALL: Options = Options {
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
     flush_aside: 2,
+    flush_aside_from: limits::KV_FLUSH_ASIDE_FROM,
 };
 
 /// Leaves `left` bytes free on the disk.

@@ -50,6 +50,11 @@ impl Company {
         self.is_alone() && self.alone > 0 && self.takes.is_some_and(|takes| takes < limit)
     }
 
+    /// Returns whether a flush is known to take so long.
+    pub(super) fn flushes_for(&self, long: Duration) -> bool {
+        self.takes.is_some_and(|takes| takes >= long)
+    }
+
     /// Learns that a caller flushed by itself.
     pub(super) fn flushed_alone(&mut self) {
         self.alone = self.alone.saturating_sub(1);

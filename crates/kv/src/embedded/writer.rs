@@ -1,6 +1,6 @@
 //! The one writer: takes what queues, does it in order at the desk as one batch, flushes that with
-//! one flush, answers, and folds behind. A flush that many wait for is made aside, and meanwhile the
-//! next batch:
+//! one flush, answers, and folds behind. A flush that many wait for, or that takes long, is made aside, and
+//! meanwhile the next batch:
 //!
 //! ```text
 //!   batch 1 │ batch 2 │ batch 3 │
@@ -277,15 +277,16 @@ impl Writer {
         }
     }
 
-    /// Flushes the log if anybody waits for that, and answers; or has it flushed aside, if many do. Those that come while
-    /// that is under way are answered after the next.
+    /// Flushes the log if anybody waits for that, and answers; or has it flushed aside, if many do or it takes long. Those
+    /// that come while that is under way are answered after the next.
     fn answer_durable(&mut self, desk: &mut Desk, late: bool) {
         if self.state.unflushed.is_empty() || self.state.flush.is_some() {
             return;
         }
         let waiting = std::mem::take(&mut self.state.unflushed);
         desk.state.company.flushed(waiting.len(), late);
-        if waiting.len() < desk.options.flush_aside {
+        let is_long = desk.state.company.flushes_for(desk.options.flush_aside_from);
+        if waiting.len() < desk.options.flush_aside && !is_long {
             return answer_all(waiting, &desk.flush());
         }
         match desk.begin_flush() {

@@ -113,6 +113,23 @@ fn what_comes_meanwhile_is_made_and_answered_after_the_next_flush() {
 }
 
 #[test]
+fn one_that_takes_long_holds_nobody_up_who_wants_none() {
+    each(|sys| async move {
+        for (from, waits) in [(Duration::ZERO, true), (Duration::MAX, false)] {
+            let options = Options { flush_aside_from: from, ..QUEUED() };
+            let scene = Scene::open(sys.clone(), options).await;
+            let durable = scene.begin(Ack::Durable, put(1, 20));
+            settle().await;
+            assert_eq!(scene.answered(), usize::from(!waits), "its flush is under way");
+            let applied = scene.begin(Ack::Applied, put(2, 20));
+            settle().await;
+            assert_eq!(scene.answered(), 1 + usize::from(!waits), "that is made meanwhile");
+            assert!(all(vec![durable, applied]).await.iter().all(|done| done.is_ok()));
+        }
+    });
+}
+
+#[test]
 fn one_that_fails_refuses_those_it_was_for_and_those_that_came_meanwhile() {
     each(|sys| async move {
         let scene = Scene::open(sys, QUEUED()).await;

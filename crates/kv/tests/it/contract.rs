@@ -21,6 +21,7 @@ pub const SMALL: Options = Options {
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
     flush_aside: 2,
+    flush_aside_from: weft_core::limits::KV_FLUSH_ASIDE_FROM,
 };
 
 /// Everything goes through the queue, so that what waits together shares a batch.

@@ -23,6 +23,7 @@ const TINY: Options = Options {
     company_wait: weft_core::limits::KV_COMPANY_WAIT,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
     flush_aside: 2,
+    flush_aside_from: weft_core::limits::KV_FLUSH_ASIDE_FROM,
 };
 const KIND: NoteKind = NoteKind(3);
 const NUMBER: &[u8] = b"0";
@@ -320,10 +321,12 @@ const REGRESSIONS: [u64; 2] = [
 
 impl Run {
     fn new(sys: Sys, seed: u64) -> Self {
-        let options = match seed % 2 {
-            0 => TINY,
+        let options = match seed % 4 {
+            0 | 2 => TINY,
             // Everything goes through the queue.
-            _ => Options { flush_at_once: Duration::ZERO, ..TINY },
+            1 => Options { flush_at_once: Duration::ZERO, ..TINY },
+            // And each flush is made aside.
+            _ => Options { flush_at_once: Duration::ZERO, flush_aside_from: Duration::ZERO, ..TINY },
         };
         let (random, disk) = (SeededRandom::new(seed), SimDisk::new());
         Self { sys, options, random, disk, known: Known::default(), covered: Covered::default() }

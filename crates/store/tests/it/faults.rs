@@ -332,6 +332,25 @@ fn an_object_is_durable_for_one_flush_of_its_own() {
 }
 
 #[test]
+fn each_stretch_goes_to_the_disk_whole_and_once_however_many_writes_it_came_by() {
+    const STRETCH: u64 = limits::STORE_STRETCH_BYTES;
+    for piece in [limits::STORE_INLINE_BYTES, 1 << 20, STRETCH, 2 * STRETCH] {
+        simulated(async |node, disk| {
+            let bench = Bench::with_object(&node).await;
+            let sent = || disk.counts().sent;
+            for at in (0..2 * STRETCH).step_by(piece as usize) {
+                assert_eq!(sent(), at / STRETCH * STRETCH, "{piece}: before {at}");
+                bench.write(at, pattern(1, piece as usize)).await;
+            }
+            assert_eq!(sent(), 2 * STRETCH, "{piece}");
+            bench.write(2 * STRETCH, "some more").await;
+            bench.write(STRETCH - 4096, pattern(2, 4096)).await;
+            assert_eq!(sent(), 2 * STRETCH, "a little that is written over ends none");
+        });
+    }
+}
+
+#[test]
 fn records_flushed_by_the_caller_cost_nothing_here() {
     let options = Options { records_flushed_by_caller: true, ..Options::default() };
     node::simulated(1, options, async |node, disk| {

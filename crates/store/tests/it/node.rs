@@ -99,6 +99,7 @@ pub fn kv_options(sys: &Sys) -> weft_kv::Options {
         company_wait: weft_core::limits::KV_COMPANY_WAIT,
         flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
         flush_aside: 2,
+        flush_aside_from: weft_core::limits::KV_FLUSH_ASIDE_FROM,
     };
     if sys.is_simulated() { tiny } else { weft_kv::Options::default() }
 }

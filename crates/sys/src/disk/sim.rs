@@ -57,6 +57,8 @@ pub struct SimCounts {
     pub writes: u64,
     /// Bytes in those writes.
     pub bytes: u64,
+    /// Bytes that were to be on their way to the disk, whether or not anything of them was left to write.
+    pub sent: u64,
     /// Writes, flushes and changes of names: what [`Faults::halt`] counts.
     pub changes: u64,
     /// Flushes, of files and of directories, by place.
@@ -348,6 +350,10 @@ impl DiskFile for SimFile {
 
     fn resident(&self, _at: u64, _len: u64) -> bool {
         false
+    }
+
+    fn write_behind(&self, _at: u64, len: u64) {
+        self.disk.lock_state().counts.sent += len;
     }
 
     fn sync(&self, site: FlushSite) -> Result<()> {

@@ -19,7 +19,8 @@ impl Volume {
             loop {
                 self.to_flush.notified().await;
                 let begun = sys.clock().tick();
-                match self.space.flush().await {
+                let flushed = self.space.flush().await;
+                match &flushed {
                     Ok(_) => {}
                     // It is closed, or does not take anything for a while: the next change tries again.
                     Err(error) if error.kind() == ErrorKind::Unavailable => {
@@ -27,6 +28,7 @@ impl Volume {
                     }
                     Err(error) => tracing::warn!(%error, "watchers are told later"),
                 }
+                self.feed.flushed(flushed.err());
                 sys.sleep(rest_after(sys.clock().tick().since(begun), self.watched_flush_rest)).await;
             }
         })

@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 use weft_core::form::{At, Change, ChangeKind, ChangeSeq, Changes};
-use weft_core::{ContainerId, Error, FileId, Name, Result, Rights, limits};
+use weft_core::{ContainerId, Error, ErrorReport, FileId, Name, Result, Rights, limits};
 use weft_kv::{Note, NotePosition};
 
 use super::table::{entries, inodes};
@@ -33,6 +33,8 @@ pub(super) struct Feed {
     /// Wakes those who wait for a change.
     pub(super) more: Notify,
     waiting: AtomicUsize,
+    /// Why the last flush that was to tell of changes failed, if it did.
+    failure: Mutex<Option<ErrorReport>>,
 }
 
 /// Somebody who waits for a change, until it is dropped.
@@ -92,6 +94,20 @@ impl Feed {
     /// Returns whether somebody waits for a change, so that it should be flushed soon.
     pub(super) fn is_awaited(&self) -> bool {
         self.waiting.load(Ordering::Acquire) > 0
+    }
+
+    /// Learns how a flush ended that was to tell of changes. Those who wait hear why it failed.
+    pub(super) fn flushed(&self, failed: Option<Error>) {
+        let has_failed = failed.is_some();
+        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failed.as_ref().map(ErrorReport::from);
+        if has_failed {
+            self.more.notify_waiters();
+        }
+    }
+
+    /// Returns why nothing can be told just now, if that is so.
+    pub(super) fn failure(&self) -> Option<Error> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).clone().map(Error::from)
     }
 
     /// Takes notes in. Returns the position up to which they need not be kept.

@@ -125,26 +125,26 @@ impl Volume {
     /// Returns what changed, waiting for it until the call's deadline.
     async fn watch(self: &Arc<Self>, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
         let _waits = self.feed.wait();
-        // Changes are told once they are durable, and what was committed while nobody waited is not yet. Who comes
-        // back for more must not have each flushed by itself.
-        self.to_flush.notify_one();
-        let flushed_by = self.sys.clock().tick().plus(self.watched_flush_rest.1);
-        let mut is_flushed = false;
+        let mut is_asked = false;
         loop {
             let mut more = std::pin::pin!(self.feed.more.notified());
             more.as_mut().enable();
             if let Some(changes) = self.look(call, |view| view.changes(at, since))? {
                 return Ok(changes);
             }
+            match self.feed.failure() {
+                Some(error) if is_asked => return Err(error),
+                _ if is_asked => {}
+                // Changes are told once they are durable, and what was committed while nobody waited is not yet. Who
+                // comes back for more must not have each flushed by itself.
+                _ => self.to_flush.notify_one(),
+            }
+            is_asked = true;
             tokio::select! {
                 () = more => {}
-                () = self.sys.sleep_until(flushed_by), if !is_flushed => {
-                    // Nothing is left to flush by now, or that fails, which who waits must hear.
-                    self.space.flush().await?;
-                    is_flushed = true;
-                }
                 () = self.sys.sleep_until(call.until.0) => {
-                    return Ok(Changes { changes: Vec::new(), next: since });
+                    let nothing = Changes { changes: Vec::new(), next: since };
+                    return self.feed.failure().map_or(Ok(nothing), Err);
                 }
             }
         }

@@ -32,6 +32,7 @@ const OPTIONS: Options = Options {
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
     flush_aside: 2,
+    flush_aside_from: limits::KV_FLUSH_ASIDE_FROM,
 };
 
 pub(super) async fn made(sys: &Sys) -> (Managed, Arc<TestDomain>) {

@@ -26,6 +26,7 @@ const OPTIONS: Options = Options {
     // The suite moves the clock by hand: neither company nor a flush made aside can be waited for.
     company_wait: Duration::ZERO,
     flush_aside: usize::MAX,
+    flush_aside_from: Duration::MAX,
     flush_at_once: weft_core::limits::KV_FLUSH_AT_ONCE,
 };
 

@@ -7,6 +7,7 @@ use weft_conformance::file_system::site::*;
 use weft_core::attr::SetAttr;
 use weft_core::form::{Ack, Call, ChangeSeq, New};
 use weft_core::limits::{KV_NOTES_RETRY, WATCHED_FLUSH_REST};
+use weft_core::{Deadline, ErrorKind};
 use weft_sys::{FlushSite, SimDisk, simulate};
 
 use super::crash::volume_on;
@@ -94,5 +95,25 @@ fn who_comes_back_for_more_changes_does_not_have_each_flushed_by_itself() {
         }
         let taken = sys.clock().tick().since(begun);
         assert!((rest * (MANY - 1)..rest * (MANY + 2)).contains(&taken), "{taken:?}");
+    });
+}
+
+#[test]
+fn who_waits_hears_that_nothing_can_be_told_any_more() {
+    simulate(4, |sys| async move {
+        let disk = SimDisk::new();
+        let (volume, _) = volume_on(&sys, &disk, 1, true).await;
+        let site = Site::of(&volume);
+        let told = site.fs.watch(&site.call(), &at(""), ChangeSeq(0)).await.works().next;
+        let call = Call { ack: Ack::Applied, ..site.call() };
+        site.fs.make(&call, &at("f"), New::File { verifier: None }, &SetAttr::default()).await.works();
+        disk.set_faults(|faults| faults.fail_flush = Some(1));
+        let begun = sys.clock().tick();
+        let mut call = site.call();
+        assert_eq!(site.fs.watch(&call, &at(""), told).await.fails(), ErrorKind::Unavailable);
+        assert!(sys.clock().tick().since(begun) < WATCHED_FLUSH_REST.1, "at once");
+        // However short it waits: nothing is tried while flushes rest.
+        call.until = Deadline::within(sys.clock(), WATCHED_FLUSH_REST.0 / 10);
+        assert_eq!(site.fs.watch(&call, &at(""), told).await.fails(), ErrorKind::Unavailable);
     });
 }

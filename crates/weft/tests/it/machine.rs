@@ -27,6 +27,7 @@ const OPTIONS: weft_kv::Options = weft_kv::Options {
     company_wait: limits::KV_COMPANY_WAIT,
     flush_at_once: limits::KV_FLUSH_AT_ONCE,
     flush_aside: 2,
+    flush_aside_from: limits::KV_FLUSH_ASIDE_FROM,
 };
 
 /// The parts below a volume.
