@@ -15,10 +15,10 @@ impl Volume {
     /// changes after each other few. A flush for each would take longer than the changes.
     pub(super) fn flush_behind(self: Arc<Self>) -> Task<()> {
         let sys = self.sys.clone();
-        self.sys.clone().spawn(async move {
+        sys.spawn(async move {
             loop {
                 self.to_flush.notified().await;
-                let begun = sys.clock().tick();
+                let begun = self.sys.clock().tick();
                 let flushed = self.space.flush().await;
                 match &flushed {
                     Ok(_) => {}
@@ -29,7 +29,8 @@ impl Volume {
                     Err(error) => tracing::warn!(%error, "watchers are told later"),
                 }
                 self.feed.flushed(flushed.err());
-                sys.sleep(rest_after(sys.clock().tick().since(begun), self.watched_flush_rest)).await;
+                let took = self.sys.clock().tick().since(begun);
+                self.sys.sleep(rest_after(took, self.watched_flush_rest)).await;
             }
         })
     }

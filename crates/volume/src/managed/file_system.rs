@@ -132,14 +132,14 @@ impl Volume {
             if let Some(changes) = self.look(call, |view| view.changes(at, since))? {
                 return Ok(changes);
             }
-            match self.feed.failure() {
-                Some(error) if is_asked => return Err(error),
-                _ if is_asked => {}
+            if !is_asked {
                 // Changes are told once they are durable, and what was committed while nobody waited is not yet. Who
                 // comes back for more must not have each flushed by itself.
-                _ => self.to_flush.notify_one(),
+                self.to_flush.notify_one();
+                is_asked = true;
+            } else if let Some(error) = self.feed.failure() {
+                return Err(error);
             }
-            is_asked = true;
             tokio::select! {
                 () = more => {}
                 () = self.sys.sleep_until(call.until.0) => {
