@@ -105,7 +105,8 @@ pub fn tree(report: &mut Report, size: Size) -> Result<()> {
 /// Files of one directory of a tree that is walked.
 const FILES_OF_DIRECTORY: u64 = 100;
 
-/// `mount.find` and `mount.du`: a tree of empty files walked, again and again.
+/// `mount.find` and `mount.du`: a tree of empty files walked, again and again; `mount.find.warm` and `mount.du.warm`: right after
+/// it was walked, beside what FUSE itself can do and the directory itself.
 pub fn walk(report: &mut Report, size: Size) -> Result<()> {
     let scene = Scene::new()?;
     for (count, peers) in by_files(size.pick(200, 10_000, 100_000)) {
@@ -129,9 +130,16 @@ pub fn walk(report: &mut Report, size: Size) -> Result<()> {
                 Ok(count as f64 / begun.elapsed().as_secs_f64())
             }
         };
-        let find = walk("find", &["-printf", "%s %t\\n"]);
-        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, find)?;
-        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, walk("du", &["-s"]))?;
+        let (find, du) = (walk("find", &["-printf", "%s %t\\n"]), walk("du", &["-s"]));
+        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, &find)?;
+        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, &du)?;
+        if peers.contains(&Peer::Bare) {
+            let peers = [Peer::Passthrough, Peer::Bare];
+            let twice = |dir: &Path| find(dir).and_then(|_| find(dir));
+            scene.compare(report, size, ("mount.find.warm", "files/s"), &peers, prepare, twice)?;
+            let twice = |dir: &Path| du(dir).and_then(|_| du(dir));
+            scene.compare(report, size, ("mount.du.warm", "files/s"), &peers, prepare, twice)?;
+        }
     }
     Ok(())
 }

@@ -137,7 +137,7 @@ fn a_mount_beside_its_peers_in_small() {
     measured("mount.write", &["mount.write.bindfs", "mount.write.bare"]);
     measured("mount.names", &["mount.create.bindfs", "mount.create.bare", "mount.stat.bare"]);
     measured("mount.tree", &["mount.untar.bindfs", "mount.untar.bare"]);
-    measured("mount.walk", &["mount.find.bindfs", "mount.du.bare"]);
+    measured("mount.walk", &["mount.find.bindfs", "mount.du.bare", "mount.du.warm.bare"]);
     measured("mount.clone", &["mount.clone.bare"]);
     measured("mount.memory", &["mount.sparse", "mount.memory", "mount.memory.keeper", "mount.memory.node"]);
 }

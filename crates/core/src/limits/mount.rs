@@ -61,6 +61,9 @@ pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 /// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
+/// How long the kernel shows a directory's listing that it keeps, while the mount is told of changes: less than it believes the
+/// attributes that came along, so that who walks a tree again is not left to ask for each.
+pub const MOUNT_LISTING_KEPT: Duration = Duration::from_secs(20);
 /// How often a mount looks at open files of such a volume, and for how long it waits to be answered.
 pub const MOUNT_UNWATCHED_LOOK: Duration = Duration::from_secs(1);
 /// The same in a mount that several users share: what one of them was told, the kernel would show to all.
@@ -130,6 +133,7 @@ pub const MOUNT_DEATH_LOOK: Duration = Duration::from_millis(5);
 /// How often in a row its threads are seen to wait for the kernel alone until nobody waits for them.
 pub const MOUNT_DEATH_LOOKS: u32 = 4;
 
+const _: () = assert!(MOUNT_LISTING_KEPT.as_secs() < MOUNT_BELIEVED_WATCHED.as_secs());
 const _: () = assert!(
     MOUNT_ANSWERS_WITHIN.as_secs() + RPC_ANSWER_GRACE.as_secs() + MOUNT_INTERRUPT_GRACE.as_secs()
         < MOUNT_TELLS_WITHIN.as_secs()

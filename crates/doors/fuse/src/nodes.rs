@@ -10,7 +10,7 @@
 //!   anything else  ──────────────────────▶ pages must go before the answer does
 //! ```
 //!
-//! While they go, an open that comes in between is told to keep none.
+//! While they go, an open that comes in between is told to keep none. Of directories it keeps listings: [`listings`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +23,9 @@ use crate::abi::ROOT_NODE;
 use crate::ahead::Moves;
 use crate::handles::Written;
 use crate::remembered::{Fields, Head, Noted, Part, Remembered, file_of, numbers_of};
+use listings::Listing;
+
+mod listings;
 
 /// The nodes of one mount.
 pub(crate) struct Nodes {
@@ -38,6 +41,8 @@ struct Table {
     nodes: HashMap<u64, Node>,
     by_file: HashMap<FileId, u64>,
     next: u64,
+    /// How often all listings were dropped.
+    listings_dropped: u64,
 }
 
 struct Node {
@@ -59,6 +64,8 @@ struct Node {
     /// For an open directory: how often it is open, and what it was then. Fifos, whose
     /// opens the kernel keeps to itself, count as open.
     held: Option<Box<(u64, Attr)>>,
+    /// What the kernel keeps of a directory's listing.
+    listing: Listing,
     /// Where it is remembered, but for the root.
     noted: Noted,
 }
@@ -83,7 +90,8 @@ impl Nodes {
         remembered.set(Head::Root, inode);
         remembered.set(Head::RootGeneration, generation);
         let last = remembered.head(Head::LastNode).max(ROOT_NODE);
-        let mut table = Table { nodes: HashMap::new(), by_file: HashMap::new(), next: last + 1 };
+        let (nodes, by_file) = (HashMap::new(), HashMap::new());
+        let mut table = Table { nodes, by_file, next: last + 1, listings_dropped: 0 };
         for (place, fields) in remembered.each(Part::Nodes) {
             let node = Node::remembered(&fields, Noted::at(remembered, Some(place)));
             table.by_file.insert(node.file, fields[0]);
@@ -298,8 +306,9 @@ impl Node {
         let Attr { id: file, container, change, .. } = *attr;
         let written = Arc::new(Written::noted_at(noted.clone()));
         let (container, pages, dropping, moves, held) = (Some(container), None, 0, Arc::default(), None);
+        let listing = Listing::default();
         let mut node =
-            Self { file, lookups, container, change, pages, dropping, written, moves, held, noted };
+            Self { file, lookups, container, change, pages, dropping, written, moves, held, listing, noted };
         node.hold_fifo(attr);
         node
     }
@@ -316,6 +325,7 @@ impl Node {
             written: Arc::new(Written::remembered(written, noted.clone())),
             moves: Arc::default(),
             held: None,
+            listing: Listing::default(),
             noted,
         }
     }
@@ -342,6 +352,7 @@ impl Node {
         if attr.change != self.change {
             // The kernel is about to hear of this state, perhaps before the feed tells of the change.
             self.moves.count();
+            self.listing.drop();
         }
         self.change = attr.change;
         self.hold_fifo(attr);

@@ -5,9 +5,10 @@
 //! volume's change feed and tells it. What is told of:
 //!
 //! ```text
-//!   change by another session ─▶ that name, that node, its pages
+//!   change by another session ─▶ that name, its directory's listing, that node, its pages
+//!   change by this one        ─▶ nothing: the kernel knows it, but for one that failed to the program and was made
 //!   policy                    ─▶ everything: rights are checked anew on next use
-//!   number rose, nothing seen ─▶ attributes; pages of open files that may not be read any more
+//!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more
 //!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
 //!   feed lost                 ─▶ everything
 //! ```
@@ -63,6 +64,18 @@ impl Door {
         }
         let open = self.handles.each_node().into_iter().map(|(node, ..)| node);
         open.filter(|node| container.is_none() || nodes.container(*node) == container).collect()
+    }
+
+    /// Returns the directories that a change made names come to or go from, as far as the kernel knows them.
+    fn directories(&self, change: &Change) -> impl Iterator<Item = u64> {
+        let places = [&change.place, &change.to].into_iter().flatten();
+        places.filter_map(|(directory, _)| self.mounted.nodes.node(*directory))
+    }
+
+    /// Has the listings be asked for anew that a change of this session may have made others.
+    fn drop_listings_of(&self, change: &Change) {
+        let itself = self.mounted.nodes.node(change.file);
+        self.directories(change).chain(itself).for_each(|node| self.mounted.nodes.drop_listing(node));
     }
 }
 
@@ -155,13 +168,20 @@ impl Watcher {
         if since == next {
             return;
         }
-        self.due.look |= next.0.saturating_sub(since.0) > page.changes.len() as u64;
+        if next.0.saturating_sub(since.0) > page.changes.len() as u64 {
+            self.door.mounted.nodes.drop_listings();
+            self.due.look = true;
+        }
         let session = self.door.call().session;
         if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
             self.drop_nodes(None).await;
         }
+        let (own, others): (Vec<_>, Vec<_>) =
+            page.changes.into_iter().partition(|change| change.session == session);
+        // What a program was told had failed may have been made all the same, which the kernel does not know.
+        own.iter().for_each(|change| self.door.drop_listings_of(change));
         // Names too: to drop a node leaves the names that lead to it.
-        self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
+        self.tell(others).await;
         self.ask_from = Instant::now() + limits::MOUNT_WATCH_REST;
         self.told_up_to(next);
     }
@@ -176,6 +196,7 @@ impl Watcher {
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
         self.door.mounted.fresh.drop_all();
+        self.door.mounted.nodes.drop_listings();
         self.since = AHEAD;
         self.door.remembered().set(Head::Feed, 0);
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
@@ -224,7 +245,10 @@ impl Watcher {
             for (node, shows) in gone {
                 door.drop_shown(node, shows);
             }
-            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
+            let device = &door.mounted.device;
+            kept.iter().for_each(|node| device.expire_node(*node, None));
+            // The right to list may be another.
+            door.mounted.nodes.open_directories().iter().for_each(|node| device.expire_node(*node, Some(0)));
         })
         .await;
     }
@@ -249,13 +273,13 @@ fn tell(door: &Door, change: &Change) {
     if door.mounted.is_shared {
         return tell_of_shared(door, change);
     }
-    let device = &door.mounted.device;
     let name = |place: &Option<(FileId, Name)>| {
         if let Some((directory, name)) = place
             && let Some(node) = door.mounted.nodes.node(*directory)
         {
-            device.expire_name(node, name.as_bytes());
-            device.expire_node(node, None);
+            // In this order: the name's waits for who lists the directory just now, whose answer the kernel keeps.
+            door.mounted.device.expire_name(node, name.as_bytes());
+            door.mounted.drop_kept(node, true);
         }
     };
     let node = |pages: bool| {

@@ -166,6 +166,8 @@ pub(crate) mod init {
 pub(crate) mod fopen {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
+    /// Since Linux 4.20: what a directory is listed to hold may be kept.
+    pub(crate) const CACHE_DIR: u32 = 1 << 3;
 }
 
 /// Which fields of a SETATTR count.

@@ -10,8 +10,8 @@ use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
 use weft_core::{Error, Rights, limits};
 
 use super::{Door, Outcome, Reply, Undo, done, kind_bits, refuse};
-use crate::abi::mode;
 use crate::abi::reply::{self, Listing};
+use crate::abi::{fopen, mode};
 use crate::errno::Failure;
 use crate::fresh::Listed;
 
@@ -27,9 +27,7 @@ impl Door {
     pub(super) async fn open_directory(&self, node: u64) -> Outcome {
         let at = self.at(node)?;
         if self.is_told(at.base.volume()) {
-            let page = self.page(node, AFTER_NOTHING, limits::MOUNT_OPENED_ENTRIES_MAX, true).await?;
-            self.mounted.nodes.opened_directory(node, &page.dir);
-            return Ok(reply::open(0, 0).into());
+            return self.open_told(node).await;
         }
         let want = Want { attr: true, rights: true };
         let walked = self.fs.walk(&self.call(), &at, want).await?;
@@ -41,6 +39,23 @@ impl Door {
         }
         self.mounted.nodes.opened_directory(node, &walked.attr);
         Ok(reply::open(0, 0).into())
+    }
+
+    /// The same of one whose changes are told of. The kernel keeps what it lists of it, and shows what it kept of it before if
+    /// that may be shown still ([`crate::nodes`]).
+    async fn open_told(&self, node: u64) -> Outcome {
+        let (nodes, now) = (&self.mounted.nodes, self.mounted.clock.tick());
+        if let Some(attr) = nodes.listing(node, now) {
+            nodes.opened_directory(node, &attr);
+            return Ok(reply::open(0, fopen::CACHE_DIR | fopen::KEEP_CACHE).into());
+        }
+        let asking = nodes.ask_to_list(node, now);
+        let page = self.page(node, AFTER_NOTHING, limits::MOUNT_OPENED_ENTRIES_MAX, true).await?;
+        if is_of_one_volume(&page) {
+            nodes.lists(asking, &page.dir);
+        }
+        nodes.opened_directory(node, &page.dir);
+        Ok(reply::open(0, fopen::CACHE_DIR).into())
     }
 
     pub(super) fn release_directory(&self, node: u64) -> Outcome {
@@ -89,9 +104,9 @@ impl Door {
         let want = Want { attr: attributes, rights: false };
         let asking = self.mounted.fresh.ask();
         let page = Arc::new(self.fs.list(&self.call(), &at, from, PageMax::new(max), want).await?);
-        let volume = at.base.volume();
-        // Of another volume below it nothing may be told of.
-        if self.is_told(volume) && page.entries.iter().all(|entry| entry.id.volume() == volume) {
+        if !is_of_one_volume(&page) {
+            self.mounted.nodes.drop_listing(node);
+        } else if self.is_told(at.base.volume()) {
             let listed = Listed { page: page.clone(), after, attributes };
             self.mounted.fresh.is_listed(asking, node, listed, self.mounted.clock.tick());
         }
@@ -125,4 +140,10 @@ impl Door {
         }
         fitted
     }
+}
+
+/// Returns whether what changes in a directory is told of with its own volume: of another one below it nothing may be.
+fn is_of_one_volume(page: &Page) -> bool {
+    let volume = page.dir.id.volume();
+    page.entries.iter().all(|entry| entry.id.volume() == volume)
 }

@@ -102,7 +102,9 @@ impl Door {
         }
         let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
         let _unsettled = self.mounted.fresh.unsettle();
-        self.fs.protect(&self.change(), &at, Scope::Subtree, &edit).await.map_err(too_large)?;
+        let protected = self.fs.protect(&self.change(), &at, Scope::Subtree, &edit).await;
+        self.mounted.nodes.drop_listings();
+        protected.map_err(too_large)?;
         done()
     }
 

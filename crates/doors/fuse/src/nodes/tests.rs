@@ -1,5 +1,7 @@
+use std::time::Duration;
+
 use weft_core::attr::Before;
-use weft_core::{CallerId, Time, VolumeId};
+use weft_core::{CallerId, Tick, Time, VolumeId, limits};
 
 use super::*;
 
@@ -124,4 +126,45 @@ fn who_must_be_sure_drops_what_is_being_dropped_for_another() {
     nodes.dropped(node);
     assert!(nodes.opened(node, &attr(2, 2, 20)).pages);
     assert!(!nodes.told_to_be_sure(node, &attr(2, 2, 20)));
+}
+
+const NOW: Tick = Tick(1 << 40);
+
+#[test]
+fn a_listing_is_shown_again_for_a_while_till_it_or_all_are_dropped_or_the_directory_changed() {
+    let nodes = nodes();
+    let (directory, _) = nodes.found(&attr(2, 5, 50));
+    let (other, _) = nodes.found(&attr(3, 5, 50));
+    let list = || nodes.lists(nodes.ask_to_list(directory, NOW), &attr(2, 5, 50));
+    let is_kept = || nodes.listing(directory, NOW).is_some();
+    assert!(!is_kept(), "it was never listed");
+    list();
+    assert_eq!(nodes.listing(directory, NOW), Some(attr(2, 5, 50)));
+    assert_eq!(nodes.listing(other, NOW), None);
+    let late = NOW.plus(limits::MOUNT_LISTING_KEPT + Duration::from_nanos(1));
+    assert_eq!(nodes.listing(directory, late), None);
+    nodes.drop_listing(other);
+    nodes.told(directory, &attr(2, 5, 50));
+    assert!(is_kept(), "that was known");
+    let told = || assert!(!nodes.told(directory, &attr(2, 6, 50)), "it has no pages");
+    let drops: [&dyn Fn(); 3] = [&|| nodes.drop_listing(directory), &|| nodes.drop_listings(), &told];
+    for (number, come) in drops.into_iter().enumerate() {
+        list();
+        let asked = nodes.ask_to_list(directory, NOW);
+        come();
+        assert!(!is_kept(), "{number}");
+        nodes.lists(asked, &attr(2, 5, 50));
+        assert!(!is_kept(), "{number}: between the question and its answer");
+    }
+}
+
+#[test]
+fn a_directory_counts_as_open_as_often_as_it_was_opened() {
+    let nodes = nodes();
+    let (directory, _) = nodes.found(&attr(2, 5, 50));
+    (0..2).for_each(|_| nodes.opened_directory(directory, &attr(2, 5, 50)));
+    nodes.closed_directory(directory);
+    assert_eq!(nodes.open_directories(), [directory]);
+    nodes.closed_directory(directory);
+    assert!(nodes.open_directories().is_empty());
 }

@@ -14,7 +14,7 @@ use crate::faulty::Faulty;
 use crate::raw::{Mapping, until};
 
 /// Returns a mount, and a count of what its file system is asked for by name or attribute.
-fn counted() -> (Bed, Arc<AtomicU64>) {
+pub fn counted() -> (Bed, Arc<AtomicU64>) {
     let asked = Arc::<AtomicU64>::default();
     let counts = asked.clone();
     let wrap = move |inner| Arc::new(Faulty { asked: counts, ..Faulty::new(inner) });
@@ -22,7 +22,7 @@ fn counted() -> (Bed, Arc<AtomicU64>) {
 }
 
 /// Waits until what others change is told of: till then nothing is given again.
-fn follow(bed: &Bed) {
+pub fn follow(bed: &Bed) {
     bed.store("told", &[1]);
     let file = File::open(bed.join("told")).expect("opened");
     let mapping = Mapping::new(&file, false);

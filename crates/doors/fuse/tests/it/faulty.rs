@@ -3,7 +3,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +19,7 @@ use weft_core::policy::{Policy, PolicyEdit};
 use weft_core::{CallerName, Error, ErrorKind, FileId, Result, Rights, StageId, VolumeId, limits};
 
 /// Looking up `stuck-walk…` never ends, `panic` panics, and reading a file named `stuck-read`
-/// never ends; asking what one named `slow-attr` is takes [`SLOW`]. A rename to `slow` takes [`SLOW`], one to `stuck` never ends. A lock that is
+/// never ends; to make `late` fails, and it is made [`LATE`]; asking what one named `slow-attr` is takes [`SLOW`]. A rename to `slow` takes [`SLOW`], one to `stuck` never ends. A lock that is
 /// waited for is taken when it is free, whether anybody waits for it still or not.
 pub struct Faulty {
     pub inner: Arc<Model>,
@@ -33,6 +33,10 @@ pub struct Faulty {
     pub asked: Arc<AtomicU64>,
     /// How often bytes were written.
     pub written: Arc<AtomicU64>,
+    /// While it is set, a page of a directory that was asked for is not answered.
+    pub lists_late: Arc<AtomicBool>,
+    /// How often its change feed told of something.
+    pub told: Arc<AtomicU64>,
     /// Whether a copy ends with an error once it has copied a half.
     pub copies_half: bool,
 }
@@ -47,6 +51,8 @@ impl Faulty {
             busy: Arc::default(),
             asked: Arc::default(),
             written: Arc::default(),
+            lists_late: Arc::default(),
+            told: Arc::default(),
             copies_half: false,
         }
     }
@@ -55,6 +61,9 @@ impl Faulty {
 /// Longer than a program that was interrupted waits for an answer.
 pub const SLOW: Duration = Duration::from_millis(2500);
 const _: () = assert!(SLOW.as_millis() > limits::MOUNT_INTERRUPT_GRACE.as_millis());
+
+/// How long after it was said to have failed something is made all the same.
+pub const LATE: Duration = Duration::from_millis(300);
 
 struct FaultyFile {
     inner: Arc<dyn OpenFile>,
@@ -84,9 +93,21 @@ impl FileSystem for Faulty {
     }
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
         self.asked.fetch_add(1, Ordering::SeqCst);
-        self.inner.list(call, dir, from, max, want).await
+        let page = self.inner.list(call, dir, from, max, want).await;
+        while self.lists_late.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        page
     }
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
+        if at.path.as_bytes() == b"late" {
+            let (inner, call, at, set) = (self.inner.clone(), call.clone(), at.clone(), set.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(LATE).await;
+                inner.make(&call, &at, new, &set).await
+            });
+            return Err(Error::new(ErrorKind::Deadline, "a test asked for it"));
+        }
         self.inner.make(call, at, new, set).await
     }
     async fn link(&self, call: &Call, file: &At, to: &At) -> Result<Changed<Entry>> {
@@ -192,7 +213,12 @@ impl FileSystem for Faulty {
     async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
         // Far ahead, the inner one says where it stands, once.
         let first = self.deaf && since.0 > u64::MAX >> 2;
-        if self.deaf && !first { pending().await } else { self.inner.watch(call, at, since).await }
+        if self.deaf && !first {
+            return pending().await;
+        }
+        let page = self.inner.watch(call, at, since).await?;
+        self.told.fetch_add(page.changes.len() as u64, Ordering::SeqCst);
+        Ok(page)
     }
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {
         self.inner.batch(call, requests).await

@@ -11,6 +11,7 @@ mod compare;
 mod consistency;
 mod faults;
 mod faulty;
+mod listings;
 mod locks;
 mod narrowed;
 mod posix;
