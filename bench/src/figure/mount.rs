@@ -131,8 +131,8 @@ pub fn walk(report: &mut Report, size: Size) -> Result<()> {
             }
         };
         let (find, du) = (walk("find", &["-printf", "%s %t\\n"]), walk("du", &["-s"]));
-        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, &find)?;
-        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, &du)?;
+        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, find)?;
+        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, du)?;
         if peers.contains(&Peer::Bare) {
             let peers = [Peer::Passthrough, Peer::Bare];
             let twice = |dir: &Path| find(dir).and_then(|_| find(dir));

@@ -101,6 +101,8 @@ pub(crate) struct Undo {
     pub nodes: Vec<u64>,
     /// A file that was opened.
     pub handle: Option<u64>,
+    /// A directory that was.
+    pub directory: Option<u64>,
 }
 
 impl From<Vec<u8>> for Reply {
@@ -353,7 +355,7 @@ impl Door {
         if stale {
             self.expire(out.node, true).await;
         }
-        let undo = Undo { nodes: vec![out.node], handle: None };
+        let undo = Undo { nodes: vec![out.node], ..Undo::default() };
         Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo }
     }
 
@@ -452,6 +454,11 @@ impl Door {
     pub(crate) fn undo(self: &Arc<Self>, undo: Undo) {
         for node in undo.nodes {
             self.mounted.nodes.forget(node, 1);
+        }
+        if let Some(node) = undo.directory {
+            // What the kernel was to drop as it opens it, it has not.
+            self.mounted.nodes.listing_is_old(node);
+            self.mounted.nodes.closed_directory(node);
         }
         if let Some(handle) = undo.handle {
             let door = self.clone();

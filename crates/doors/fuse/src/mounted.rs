@@ -58,7 +58,7 @@ impl Mounted {
             self.nodes.moved(node);
         }
         self.fresh.drop_node(node);
-        self.nodes.drop_listing(node);
+        self.nodes.listing_is_old(node);
         self.device.expire_node(node, pages.then_some(0));
     }
 

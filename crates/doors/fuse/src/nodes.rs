@@ -41,15 +41,16 @@ struct Table {
     nodes: HashMap<u64, Node>,
     by_file: HashMap<FileId, u64>,
     next: u64,
-    /// How often all listings were dropped.
-    listings_dropped: u64,
+    /// How often what the kernel keeps of listings became old, of all directories at once.
+    listing_turns: u64,
 }
 
 struct Node {
     file: FileId,
     lookups: u64,
-    /// `None` until it is learnt.
+    /// `None` until it is learnt, as is the kind.
     container: Option<ContainerId>,
+    kind: Option<Kind>,
     /// The state the kernel's attributes are of.
     change: u64,
     /// The version its pages are of, or an older one if they were dropped since; `None`
@@ -64,7 +65,7 @@ struct Node {
     /// For an open directory: how often it is open, and what it was then. Fifos, whose
     /// opens the kernel keeps to itself, count as open.
     held: Option<Box<(u64, Attr)>>,
-    /// What the kernel keeps of a directory's listing.
+    /// What is noted of what the kernel keeps of its listing, of a directory.
     listing: Listing,
     /// Where it is remembered, but for the root.
     noted: Noted,
@@ -91,7 +92,7 @@ impl Nodes {
         remembered.set(Head::RootGeneration, generation);
         let last = remembered.head(Head::LastNode).max(ROOT_NODE);
         let (nodes, by_file) = (HashMap::new(), HashMap::new());
-        let mut table = Table { nodes, by_file, next: last + 1, listings_dropped: 0 };
+        let mut table = Table { nodes, by_file, next: last + 1, listing_turns: 0 };
         for (place, fields) in remembered.each(Part::Nodes) {
             let node = Node::remembered(&fields, Noted::at(remembered, Some(place)));
             table.by_file.insert(node.file, fields[0]);
@@ -225,6 +226,13 @@ impl Nodes {
         }
     }
 
+    /// Notes that a directory is listed: it is open, though it may be the process before this one that opened it.
+    pub(crate) fn lists_directory(&self, number: u64, attr: &Attr) {
+        if let Some(node) = self.lock().nodes.get_mut(&number) {
+            node.held.get_or_insert_with(|| Box::new((1, *attr)));
+        }
+    }
+
     /// Notes that an open directory was closed.
     pub(crate) fn closed_directory(&self, number: u64) {
         if let Some(node) = self.lock().nodes.get_mut(&number) {
@@ -291,6 +299,12 @@ impl Nodes {
         node.is_some_and(|node| node.change > attr.change)
     }
 
+    /// Returns whether a node is a directory, or may be one for what is known of it.
+    pub(crate) fn may_be_directory(&self, number: u64) -> bool {
+        let table = self.lock();
+        table.nodes.get(&number).is_some_and(|node| node.kind.is_none_or(|kind| kind == Kind::Directory))
+    }
+
     /// Returns the container a node was last seen in.
     pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
         self.lock().nodes.get(&number)?.container
@@ -303,12 +317,22 @@ impl Nodes {
 
 impl Node {
     fn new(attr: &Attr, lookups: u64, noted: Noted) -> Self {
-        let Attr { id: file, container, change, .. } = *attr;
+        let Attr { id: file, container, change, kind, .. } = *attr;
         let written = Arc::new(Written::noted_at(noted.clone()));
-        let (container, pages, dropping, moves, held) = (Some(container), None, 0, Arc::default(), None);
-        let listing = Listing::default();
-        let mut node =
-            Self { file, lookups, container, change, pages, dropping, written, moves, held, listing, noted };
+        let mut node = Self {
+            file,
+            lookups,
+            container: Some(container),
+            kind: Some(kind),
+            change,
+            pages: None,
+            dropping: 0,
+            written,
+            moves: Arc::default(),
+            held: None,
+            listing: Listing::default(),
+            noted,
+        };
         node.hold_fifo(attr);
         node
     }
@@ -319,6 +343,7 @@ impl Node {
             file: file_of(inode, generation),
             lookups,
             container: None,
+            kind: None,
             change: 0,
             pages: None,
             dropping: 1,
@@ -335,6 +360,10 @@ impl Node {
         self.noted.set(LOOKUPS, lookups);
     }
 
+    fn is_open_directory(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.1.kind == Kind::Directory)
+    }
+
     /// The kernel keeps opens of fifos to itself.
     fn hold_fifo(&mut self, attr: &Attr) {
         if attr.kind == Kind::Fifo && self.held.is_none() {
@@ -345,14 +374,14 @@ impl Node {
     /// Notes the newest state, unless the answer that says so was overtaken by a newer one. Returns
     /// whether it was not.
     fn came_to(&mut self, attr: &Attr) -> bool {
-        self.container = Some(attr.container);
+        (self.container, self.kind) = (Some(attr.container), Some(attr.kind));
         if attr.change < self.change {
             return false;
         }
         if attr.change != self.change {
             // The kernel is about to hear of this state, perhaps before the feed tells of the change.
             self.moves.count();
-            self.listing.drop();
+            self.listing.is_old();
         }
         self.change = attr.change;
         self.hold_fifo(attr);

@@ -6,11 +6,14 @@
 //!
 //! ```text
 //!   change by another session ─▶ that name, its directory's listing, that node, its pages
-//!   change by this one        ─▶ nothing: the kernel knows it, but for one that failed to the program and was made
+//!   change by this one        ─▶ the note of its directory's listing: the kernel knows what was made, but where it failed to
+//!                                the program
+//!   a directory that moved    ─▶ as number rose: below it other rights may hold
 //!   policy                    ─▶ everything: rights are checked anew on next use
 //!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more
 //!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
 //!   feed lost                 ─▶ everything
+//!   each 20 s                 ─▶ listings of open directories: who begins one anew is shown nothing older, whatever was not told
 //! ```
 //!
 //! Its calls also keep the session alive.
@@ -66,16 +69,34 @@ impl Door {
         open.filter(|node| container.is_none() || nodes.container(*node) == container).collect()
     }
 
-    /// Returns the directories that a change made names come to or go from, as far as the kernel knows them.
-    fn directories(&self, change: &Change) -> impl Iterator<Item = u64> {
-        let places = [&change.place, &change.to].into_iter().flatten();
-        places.filter_map(|(directory, _)| self.mounted.nodes.node(*directory))
+    /// Has the kernel drop what it keeps of the listings of open directories: in a shared mount it keeps none.
+    fn drop_open_listings(&self) {
+        if !self.mounted.is_shared {
+            let open = self.mounted.nodes.open_directories();
+            open.iter().for_each(|node| self.mounted.drop_kept(*node, true));
+        }
     }
 
-    /// Has the listings be asked for anew that a change of this session may have made others.
-    fn drop_listings_of(&self, change: &Change) {
-        let itself = self.mounted.nodes.node(change.file);
-        self.directories(change).chain(itself).for_each(|node| self.mounted.nodes.drop_listing(node));
+    /// Has what a change may have made old of listings be asked for by who opens those directories from now on.
+    fn note_old_listings(&self, change: &Change) {
+        let nodes = &self.mounted.nodes;
+        let names = [&change.place, &change.to].into_iter().flatten().filter(|_| change.kind.is_of_names());
+        let directories = names.map(|(directory, _)| *directory);
+        directories.chain([change.file]).filter_map(|file| nodes.node(file)).for_each(|node| {
+            nodes.listing_is_old(node);
+        });
+    }
+
+    /// Returns whether a change may have brought a directory that the kernel knows, and what lies below it, under another policy.
+    fn moves_directory(&self, change: &Change) -> bool {
+        let directory = |place: &Option<(FileId, Name)>| place.as_ref().map(|(directory, _)| *directory);
+        change.kind == ChangeKind::Rename
+            && directory(&change.place) != directory(&change.to)
+            && self
+                .mounted
+                .nodes
+                .node(change.file)
+                .is_some_and(|node| self.mounted.nodes.may_be_directory(node))
     }
 }
 
@@ -88,6 +109,8 @@ pub(crate) struct Watcher {
     due: Due,
     /// When something large may be dropped again.
     drop_from: Instant,
+    /// When what is kept of open directories' listings is dropped, whatever is told.
+    sweep_from: Instant,
     /// When the feed may be asked again.
     ask_from: Instant,
 }
@@ -124,7 +147,8 @@ impl Watcher {
         let now = Instant::now();
         // Up to where the process before this one has told.
         let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
-        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
+        let sweep_from = now + limits::MOUNT_LISTING_KEPT;
+        Self { door, refused, ended, since, due: Due::default(), drop_from: now, sweep_from, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -147,6 +171,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
+                () = sleep_until(self.sweep_from) => self.sweep().await,
                 Some(container) = self.refused.recv() => self.due.add(container),
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
@@ -159,6 +184,9 @@ impl Watcher {
     async fn take_in(&mut self, page: Changes) {
         let (since, next) = (self.since, page.next);
         self.since = next;
+        if since == AHEAD {
+            self.door.mounted.nodes.listings_are_old();
+        }
         self.door.watching.store(true, Ordering::Relaxed);
         if since == AHEAD {
             // What changed before the feed's place was known was not told.
@@ -168,20 +196,20 @@ impl Watcher {
         if since == next {
             return;
         }
-        if next.0.saturating_sub(since.0) > page.changes.len() as u64 {
-            self.door.mounted.nodes.drop_listings();
+        // First, and for nobody to wait: what follows waits for the kernel.
+        page.changes.iter().for_each(|change| self.door.note_old_listings(change));
+        if next.0.saturating_sub(since.0) > page.changes.len() as u64
+            || page.changes.iter().any(|change| self.door.moves_directory(change))
+        {
+            self.door.mounted.nodes.listings_are_old();
             self.due.look = true;
         }
         let session = self.door.call().session;
         if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
             self.drop_nodes(None).await;
         }
-        let (own, others): (Vec<_>, Vec<_>) =
-            page.changes.into_iter().partition(|change| change.session == session);
-        // What a program was told had failed may have been made all the same, which the kernel does not know.
-        own.iter().for_each(|change| self.door.drop_listings_of(change));
         // Names too: to drop a node leaves the names that lead to it.
-        self.tell(others).await;
+        self.tell(page.changes.into_iter().filter(|change| change.session != session).collect()).await;
         self.ask_from = Instant::now() + limits::MOUNT_WATCH_REST;
         self.told_up_to(next);
     }
@@ -196,7 +224,7 @@ impl Watcher {
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
         self.door.mounted.fresh.drop_all();
-        self.door.mounted.nodes.drop_listings();
+        self.door.mounted.nodes.listings_are_old();
         self.since = AHEAD;
         self.door.remembered().set(Head::Feed, 0);
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
@@ -245,10 +273,8 @@ impl Watcher {
             for (node, shows) in gone {
                 door.drop_shown(node, shows);
             }
-            let device = &door.mounted.device;
-            kept.iter().for_each(|node| device.expire_node(*node, None));
-            // The right to list may be another.
-            door.mounted.nodes.open_directories().iter().for_each(|node| device.expire_node(*node, Some(0)));
+            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
+            door.drop_open_listings();
         })
         .await;
     }
@@ -257,10 +283,18 @@ impl Watcher {
     async fn drop_nodes(&self, container: Option<ContainerId>) {
         let door = self.door.clone();
         door.mounted.fresh.drop_all();
+        door.mounted.nodes.listings_are_old();
         self.blocking(move || {
             door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
         })
         .await;
+    }
+
+    /// Bounds how old a listing is that is begun anew where its directory stays open, by what nobody tells of.
+    async fn sweep(&mut self) {
+        let door = self.door.clone();
+        self.blocking(move || door.drop_open_listings()).await;
+        self.sweep_from = Instant::now() + limits::MOUNT_LISTING_KEPT;
     }
 
     async fn blocking(&self, work: impl FnOnce() + Send + 'static) {
@@ -277,14 +311,15 @@ fn tell(door: &Door, change: &Change) {
         if let Some((directory, name)) = place
             && let Some(node) = door.mounted.nodes.node(*directory)
         {
-            // In this order: the name's waits for who lists the directory just now, whose answer the kernel keeps.
+            // In this order: the name's waits, but on the newest kernels, for who lists the directory just now, whose answer is kept.
             door.mounted.device.expire_name(node, name.as_bytes());
             door.mounted.drop_kept(node, true);
         }
     };
     let node = |pages: bool| {
         if let Some(node) = door.mounted.nodes.node(change.file) {
-            door.mounted.drop_kept(node, pages);
+            // Who has a directory open may list it no more, or finds it elsewhere.
+            door.mounted.drop_kept(node, pages || door.mounted.nodes.is_open_directory(node));
         }
     };
     match change.kind {

@@ -76,10 +76,7 @@ impl Door {
     /// Sets attributes. What was removed while it is open has them in this mount alone.
     async fn set(self: &Arc<Self>, node: u64, at: &At, set: &SetAttr) -> Result<Attr, Failure> {
         let changing = self.mounted.fresh.change(node);
-        let changed = self.fs.set(&self.change(), at, set, &Guard::NONE).await;
-        // Its mode may say who lists it.
-        self.mounted.nodes.drop_listing(node);
-        match changed {
+        match self.fs.set(&self.change(), at, set, &Guard::NONE).await {
             Ok(change) => {
                 self.changed(changing, node, &change.file);
                 Ok(change.value)

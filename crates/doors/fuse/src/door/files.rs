@@ -51,7 +51,7 @@ impl Door {
         // within one tick of the disk's clock look like one.
         let keeps = kept.pages && self.is_watched(opened.attr.id.volume()) && !self.mounted.is_shared;
         let keep = shown | if keeps { fopen::KEEP_CACHE } else { 0 };
-        let undo = Undo { nodes: Vec::new(), handle: Some(handle) };
+        let undo = Undo { handle: Some(handle), ..Undo::default() };
         Ok(Reply { head: reply::open(handle, keep), contents: Contents::default(), undo })
     }
 
@@ -71,7 +71,7 @@ impl Door {
         Ok(Reply {
             head,
             contents: Contents::default(),
-            undo: Undo { nodes: vec![entry.node], handle: Some(handle) },
+            undo: Undo { nodes: vec![entry.node], handle: Some(handle), directory: None },
         })
     }
 

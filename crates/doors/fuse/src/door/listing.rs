@@ -44,18 +44,23 @@ impl Door {
     /// The same of one whose changes are told of. The kernel keeps what it lists of it, and shows what it kept of it before if
     /// that may be shown still ([`crate::nodes`]).
     async fn open_told(&self, node: u64) -> Outcome {
-        let (nodes, now) = (&self.mounted.nodes, self.mounted.clock.tick());
-        if let Some(attr) = nodes.listing(node, now) {
+        let (nodes, clock) = (&self.mounted.nodes, &self.mounted.clock);
+        let undo = Undo { directory: Some(node), ..Undo::default() };
+        let may_ask = self.calls.who().0.live(clock.moment()).is_ok();
+        if let Some(attr) = nodes.noted_listing(node, clock.tick()).filter(|_| may_ask) {
             nodes.opened_directory(node, &attr);
-            return Ok(reply::open(0, fopen::CACHE_DIR | fopen::KEEP_CACHE).into());
+            let head = reply::open(0, fopen::CACHE_DIR | fopen::KEEP_CACHE);
+            return Ok(Reply { head, undo, ..Reply::default() });
         }
-        let asking = nodes.ask_to_list(node, now);
+        let asked = nodes.ask_to_open(node, clock.tick());
         let page = self.page(node, AFTER_NOTHING, limits::MOUNT_OPENED_ENTRIES_MAX, true).await?;
-        if is_of_one_volume(&page) {
-            nodes.lists(asking, &page.dir);
+        let keeps = is_told_whole(&page);
+        if keeps {
+            nodes.note_listing(asked, &page.dir);
         }
         nodes.opened_directory(node, &page.dir);
-        Ok(reply::open(0, fopen::CACHE_DIR).into())
+        let head = reply::open(0, if keeps { fopen::CACHE_DIR } else { 0 });
+        Ok(Reply { head, undo, ..Reply::default() })
     }
 
     pub(super) fn release_directory(&self, node: u64) -> Outcome {
@@ -81,6 +86,7 @@ impl Door {
                 (self.page(node, after, max, attributes).await?, 0)
             }
         };
+        self.mounted.nodes.lists_directory(node, &page.dir);
         let inodes = [page.dir.id.inode(), page.parent.inode()];
         for (place, name) in [(AFTER_DOT, &b"."[..]), (AFTER_DOTS, b"..")] {
             let inode = inodes[place as usize - 1];
@@ -104,8 +110,8 @@ impl Door {
         let want = Want { attr: attributes, rights: false };
         let asking = self.mounted.fresh.ask();
         let page = Arc::new(self.fs.list(&self.call(), &at, from, PageMax::new(max), want).await?);
-        if !is_of_one_volume(&page) {
-            self.mounted.nodes.drop_listing(node);
+        if !is_told_whole(&page) {
+            self.mounted.nodes.listing_is_old(node);
         } else if self.is_told(at.base.volume()) {
             let listed = Listed { page: page.clone(), after, attributes };
             self.mounted.fresh.is_listed(asking, node, listed, self.mounted.clock.tick());
@@ -142,8 +148,9 @@ impl Door {
     }
 }
 
-/// Returns whether what changes in a directory is told of with its own volume: of another one below it nothing may be.
-fn is_of_one_volume(page: &Page) -> bool {
+/// Returns whether whatever changes of what a page shows is told of with the directory's own volume: of another volume below it,
+/// or of what a reference leads to, nothing may be.
+fn is_told_whole(page: &Page) -> bool {
     let volume = page.dir.id.volume();
-    page.entries.iter().all(|entry| entry.id.volume() == volume)
+    page.entries.iter().all(|entry| entry.id.volume() == volume && entry.kind != Kind::Reference)
 }

@@ -103,7 +103,7 @@ impl Door {
         let edit = PolicyEdit { acl: Some(acl), ..PolicyEdit::default() };
         let _unsettled = self.mounted.fresh.unsettle();
         let protected = self.fs.protect(&self.change(), &at, Scope::Subtree, &edit).await;
-        self.mounted.nodes.drop_listings();
+        self.mounted.nodes.listings_are_old();
         protected.map_err(too_large)?;
         done()
     }

@@ -40,8 +40,6 @@ impl Door {
     async fn edit_tag(&self, node: u64, edit: TagEdit) -> Outcome {
         let _unsettled = self.mounted.fresh.unsettle();
         let edited = self.fs.tag(&self.change(), &self.at(node)?, &[edit], &Guard::NONE).await;
-        // An entry of its ACL may hold where it has an attribute.
-        self.mounted.nodes.drop_listing(node);
         edited.map_err(too_large)?;
         done()
     }

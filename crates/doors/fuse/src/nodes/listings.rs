@@ -4,99 +4,110 @@
 //! then: neither the node nor the mount is asked.
 //!
 //! ```text
-//!   opened, and the node said what it is ─▶ the kernel lists it, and keeps that
-//!   opened again, nothing heard of it    ─▶ the kernel shows what it keeps
-//!   names in it, itself or rights change ─▶ the next open asks the node, and the kernel lists it anew
+//!   opened, and the node said what it is ─▶ noted: the kernel lists it, and keeps that
+//!   opened again, and noted              ─▶ the kernel shows what it keeps
+//!   names in it, itself or rights change ─▶ not noted: the next open asks the node, and the kernel lists it anew
 //! ```
 //!
-//! It drops by itself what changes here make old. What others change in it is told of ([`crate::watch`]): that drops what the kernel
-//! has and what is noted here. The attributes that came with a listing are believed for a while only, and when they are old, to
-//! list the directory anew brings them by the hundred, where to be asked for each would take a call: so nothing is shown for longer
-//! than [`limits::MOUNT_LISTING_KEPT`].
+//! The kernel drops by itself what changes here make old. What others change is told of ([`crate::watch`]): that drops what the
+//! kernel has, for who has the directory open, and the note, for who opens it. The attributes that came with a listing are believed
+//! for a while only, and when they are old, to list the directory anew brings them by the hundred, where to be asked for each
+//! would take a call: so a note counts no longer than [`limits::MOUNT_LISTING_KEPT`].
 
 use weft_core::attr::Attr;
 use weft_core::{Tick, limits};
 
 use super::Nodes;
 
-/// What the kernel keeps of one directory.
+/// What is noted of one directory's listing.
 #[derive(Default)]
 pub(super) struct Listing {
-    /// How often it was dropped.
-    dropped: u64,
-    /// What the directory was when the kernel began to list it, and when that was.
-    kept: Option<Box<Kept>>,
+    /// How often it became old.
+    turns: u64,
+    note: Option<Box<Note>>,
 }
 
-struct Kept {
+/// The kernel lists a directory.
+struct Note {
+    /// What the directory was as it began.
     attr: Attr,
     since: Tick,
-    /// How often all were dropped by then.
-    all_dropped: u64,
+    /// How often all had become old by then.
+    turns_of_all: u64,
 }
 
-/// A question that the node is asked about a directory: what the kernel lists after its answer is kept if nothing was dropped
+/// A question that the node is asked about a directory: the note that its answer leads to counts if nothing became old
 /// meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct AskingToList {
+pub(crate) struct AskedToOpen {
     node: u64,
     since: Tick,
-    dropped: u64,
-    all_dropped: u64,
+    turns: u64,
+    turns_of_all: u64,
 }
 
 impl Listing {
-    pub(super) fn drop(&mut self) {
-        self.dropped += 1;
-        self.kept = None;
+    pub(super) fn is_old(&mut self) {
+        self.turns += 1;
+        self.note = None;
     }
 }
 
 impl Nodes {
     /// Says that the node is about to be asked about a directory that is being opened.
-    pub(crate) fn ask_to_list(&self, node: u64, now: Tick) -> AskingToList {
+    pub(crate) fn ask_to_open(&self, node: u64, now: Tick) -> AskedToOpen {
         let table = self.lock();
-        let dropped = table.nodes.get(&node).map_or(0, |node| node.listing.dropped);
-        AskingToList { node, since: now, dropped, all_dropped: table.listings_dropped }
+        let turns = table.nodes.get(&node).map_or(0, |node| node.listing.turns);
+        AskedToOpen { node, since: now, turns, turns_of_all: table.listing_turns }
     }
 
-    /// Notes that the kernel is about to list what was asked about, and what it is.
-    pub(crate) fn lists(&self, asked: AskingToList, attr: &Attr) {
+    /// Notes that the kernel is about to list what was asked about, and what that is.
+    pub(crate) fn note_listing(&self, asked: AskedToOpen, attr: &Attr) {
         let mut table = self.lock();
-        let AskingToList { since, all_dropped, .. } = asked;
-        if table.listings_dropped != all_dropped {
+        let AskedToOpen { since, turns_of_all, .. } = asked;
+        if table.listing_turns != turns_of_all {
             return;
         }
         if let Some(node) = table.nodes.get_mut(&asked.node)
-            && node.listing.dropped == asked.dropped
+            && node.listing.turns == asked.turns
         {
-            node.listing.kept = Some(Box::new(Kept { attr: *attr, since, all_dropped }));
+            node.listing.note = Some(Box::new(Note { attr: *attr, since, turns_of_all }));
         }
     }
 
-    /// Returns what a directory is of which the kernel keeps a listing that may be shown.
-    pub(crate) fn listing(&self, node: u64, now: Tick) -> Option<Attr> {
-        let table = self.lock();
-        let kept = table.nodes.get(&node)?.listing.kept.as_ref()?;
-        let is_young = now.since(kept.since) <= limits::MOUNT_LISTING_KEPT;
-        (is_young && kept.all_dropped == table.listings_dropped).then_some(kept.attr)
+    /// Returns what a directory is of which the kernel keeps a listing that may be shown to who opens it.
+    pub(crate) fn noted_listing(&self, node: u64, now: Tick) -> Option<Attr> {
+        let mut table = self.lock();
+        let turns_of_all = table.listing_turns;
+        let noted = &mut table.nodes.get_mut(&node)?.listing.note;
+        let note = noted.as_ref()?;
+        if now.since(note.since) > limits::MOUNT_LISTING_KEPT || note.turns_of_all != turns_of_all {
+            *noted = None;
+            return None;
+        }
+        Some(note.attr)
     }
 
     /// Notes that what the kernel keeps of a directory's listing is not to be shown any more.
-    pub(crate) fn drop_listing(&self, node: u64) {
+    pub(crate) fn listing_is_old(&self, node: u64) {
         if let Some(node) = self.lock().nodes.get_mut(&node) {
-            node.listing.drop();
+            node.listing.is_old();
         }
     }
 
     /// The same of all.
-    pub(crate) fn drop_listings(&self) {
-        self.lock().listings_dropped += 1;
+    pub(crate) fn listings_are_old(&self) {
+        self.lock().listing_turns += 1;
     }
 
-    /// Returns the directories that are open, of which whoever has them open may be shown what the kernel keeps.
+    /// Returns the directories that are open: who has one open and begins again is shown what the kernel keeps, whatever is noted.
     pub(crate) fn open_directories(&self) -> Vec<u64> {
         let table = self.lock();
-        table.nodes.iter().filter(|(_, node)| node.held.is_some()).map(|(number, _)| *number).collect()
+        table.nodes.iter().filter(|(_, node)| node.is_open_directory()).map(|(number, _)| *number).collect()
+    }
+
+    /// Returns whether a directory is open.
+    pub(crate) fn is_open_directory(&self, node: u64) -> bool {
+        self.lock().nodes.get(&node).is_some_and(super::Node::is_open_directory)
     }
 }

@@ -131,40 +131,48 @@ fn who_must_be_sure_drops_what_is_being_dropped_for_another() {
 const NOW: Tick = Tick(1 << 40);
 
 #[test]
-fn a_listing_is_shown_again_for_a_while_till_it_or_all_are_dropped_or_the_directory_changed() {
+fn a_listing_is_shown_again_for_a_while_till_it_or_all_became_old_or_the_directory_changed() {
     let nodes = nodes();
     let (directory, _) = nodes.found(&attr(2, 5, 50));
     let (other, _) = nodes.found(&attr(3, 5, 50));
-    let list = || nodes.lists(nodes.ask_to_list(directory, NOW), &attr(2, 5, 50));
-    let is_kept = || nodes.listing(directory, NOW).is_some();
+    let list = || nodes.note_listing(nodes.ask_to_open(directory, NOW), &attr(2, 5, 50));
+    let is_kept = || nodes.noted_listing(directory, NOW).is_some();
     assert!(!is_kept(), "it was never listed");
     list();
-    assert_eq!(nodes.listing(directory, NOW), Some(attr(2, 5, 50)));
-    assert_eq!(nodes.listing(other, NOW), None);
+    assert_eq!(nodes.noted_listing(directory, NOW), Some(attr(2, 5, 50)));
+    assert_eq!(nodes.noted_listing(other, NOW), None);
     let late = NOW.plus(limits::MOUNT_LISTING_KEPT + Duration::from_nanos(1));
-    assert_eq!(nodes.listing(directory, late), None);
-    nodes.drop_listing(other);
+    assert_eq!((nodes.noted_listing(directory, late), is_kept()), (None, false));
+    list();
+    nodes.listing_is_old(other);
     nodes.told(directory, &attr(2, 5, 50));
     assert!(is_kept(), "that was known");
     let told = || assert!(!nodes.told(directory, &attr(2, 6, 50)), "it has no pages");
-    let drops: [&dyn Fn(); 3] = [&|| nodes.drop_listing(directory), &|| nodes.drop_listings(), &told];
+    let drops: [&dyn Fn(); 3] = [&|| nodes.listing_is_old(directory), &|| nodes.listings_are_old(), &told];
     for (number, come) in drops.into_iter().enumerate() {
         list();
-        let asked = nodes.ask_to_list(directory, NOW);
+        let asked = nodes.ask_to_open(directory, NOW);
         come();
         assert!(!is_kept(), "{number}");
-        nodes.lists(asked, &attr(2, 5, 50));
+        nodes.note_listing(asked, &attr(2, 5, 50));
         assert!(!is_kept(), "{number}: between the question and its answer");
     }
 }
 
 #[test]
-fn a_directory_counts_as_open_as_often_as_it_was_opened() {
+fn a_directory_counts_as_open_as_often_as_it_was_opened_and_where_it_is_listed_at_all() {
     let nodes = nodes();
-    let (directory, _) = nodes.found(&attr(2, 5, 50));
-    (0..2).for_each(|_| nodes.opened_directory(directory, &attr(2, 5, 50)));
+    let own = Attr { kind: Kind::Directory, ..attr(2, 5, 50) };
+    let (directory, _) = nodes.found(&own);
+    nodes.found(&Attr { kind: Kind::Fifo, ..attr(3, 5, 50) });
+    (0..2).for_each(|_| nodes.opened_directory(directory, &own));
+    nodes.lists_directory(directory, &own);
     nodes.closed_directory(directory);
-    assert_eq!(nodes.open_directories(), [directory]);
+    assert_eq!((nodes.open_directories(), nodes.is_open_directory(directory)), (vec![directory], true));
+    nodes.closed_directory(directory);
+    assert_eq!((nodes.open_directories(), nodes.is_open_directory(directory)), (vec![], false));
+    nodes.lists_directory(directory, &own);
+    assert_eq!(nodes.open_directories(), [directory], "the process before this one opened it");
     nodes.closed_directory(directory);
     assert!(nodes.open_directories().is_empty());
 }

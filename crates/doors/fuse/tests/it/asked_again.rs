@@ -3,6 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,8 +24,13 @@ pub fn counted() -> (Bed, Arc<AtomicU64>) {
 
 /// Waits until what others change is told of: till then nothing is given again.
 pub fn follow(bed: &Bed) {
+    follow_at(bed, bed.path());
+}
+
+/// The same of another mount of what the bed has.
+pub fn follow_at(bed: &Bed, mount: &Path) {
     bed.store("told", &[1]);
-    let file = File::open(bed.join("told")).expect("opened");
+    let file = File::open(mount.join("told")).expect("opened");
     let mapping = Mapping::new(&file, false);
     assert_eq!(mapping.read(0), 1);
     bed.store("told", &[2]);

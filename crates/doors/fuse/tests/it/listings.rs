@@ -2,20 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
 use weft_core::{Rights, limits};
 
-use crate::asked_again::{counted, follow};
+use crate::asked_again::{counted, follow, follow_at};
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::until;
+use crate::raw::{SOON, until};
+use crate::told::{get, set};
 
 /// More names than an open brings along, and than one page has.
 const MANY: usize = 300;
@@ -158,6 +161,34 @@ fn what_was_made_although_it_failed_to_the_program_is_listed_once_it_is_there() 
     until("it is made", || names(&directory).contains("late"));
 }
 
+#[test]
+fn what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open() {
+    if !can_mount("what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open") {
+        return;
+    }
+    let (bed, asked) = counted();
+    follow(&bed);
+    let directory = bed.join("d");
+    fill(&directory);
+    have_kept(&directory, &asked);
+    let mut open = Dir::new(File::open(&directory).expect("opened")).expect("a directory");
+    let mut shows = || {
+        open.rewind();
+        of(open.by_ref()).contains("late")
+    };
+    assert!(!shows());
+    // It is made by this mount, so nobody tells it, and the kernel was told that it failed.
+    assert!(fs::create_dir(directory.join("late")).is_err());
+    let begun = Instant::now();
+    while !shows() {
+        assert!(
+            begun.elapsed() < limits::MOUNT_LISTING_KEPT + SOON,
+            "in vain: it is shown where it stays open"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
 mounted! {
     fn a_right_to_list_that_others_withdraw_ends_what_was_kept(bed) {
         fs::create_dir(bed.join("d")).expect("made");
@@ -165,10 +196,7 @@ mounted! {
         bed.allow(&[("bob", Rights::READING)]);
         let again = bed.mount_again("bob", 2);
         let directory = again.join("d");
-        until("changes are told of", || {
-            bed.store("told", b"x");
-            again.join("told").exists()
-        });
+        follow_at(&bed, &again.join("."));
         let mut open = Dir::new(File::open(&directory).expect("opened")).expect("a directory");
         for _ in 0..3 {
             assert!(names(&directory).contains("f"));
@@ -185,19 +213,36 @@ mounted! {
         });
     }
 
+    fn a_directory_that_others_move_to_where_less_may_be_done_is_not_listed_below_it(bed) {
+        for name in ["pub", "pub/b", "pub/b/c", "priv"] {
+            fs::create_dir(bed.join(name)).expect("made");
+        }
+        fs::write(bed.join("pub/b/c/f"), "x").expect("written");
+        bed.allow(&[("bob", Rights::READING)]);
+        bed.allow_below("priv", &[("bob", Rights::TRAVERSE)]);
+        let again = bed.mount_again("bob", 2);
+        follow_at(&bed, &again.join("."));
+        let mut open = Dir::new(File::open(again.join("pub/b/c")).expect("opened")).expect("a directory");
+        assert!(of(open.by_ref()).contains("f"));
+        assert!(names(&again.join("pub/b/c")).contains("f"));
+        fs::rename(bed.join("pub/b"), bed.join("priv/b")).expect("moved");
+        until("it is refused", || File::open(again.join("priv/b/c")).is_err());
+        until("and nothing is shown where it is open", || {
+            open.rewind();
+            !open.by_ref().any(|entry| entry.is_ok())
+        });
+    }
+
     fn a_right_to_list_that_is_given_up_here_ends_what_was_kept_at_once(bed) {
         follow(&bed);
         let directory = bed.join("d");
         fs::create_dir(&directory).expect("made");
         fs::write(directory.join("f"), "x").expect("written");
-        let name = "user.weft.acl";
-        let shown = crate::told::get(&directory, name).expect("shown");
-        for _ in 0..3 {
-            assert!(names(&directory).contains("f"));
-        }
-        let narrower = format!("{shown}deny alice list\n");
-        rustix::fs::setxattr(&directory, name, narrower.as_bytes(), rustix::fs::XattrFlags::empty()).expect("set");
-        assert_eq!(fs::read_dir(&directory).expect_err("refused").kind(), std::io::ErrorKind::PermissionDenied);
+        let text = get(&directory, "user.weft.acl").expect("shown");
+        (0..3).for_each(|_| assert!(names(&directory).contains("f")));
+        set(&directory, "user.weft.acl", &format!("{text}deny alice list\n")).expect("set");
+        let refused = File::open(&directory).expect_err("refused");
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
     }
 
     fn a_listing_goes_on_and_begins_anew_while_names_come_and_go(bed) {

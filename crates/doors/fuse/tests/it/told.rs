@@ -21,7 +21,8 @@ pub fn get(path: impl AsRef<Path>, name: &str) -> Result<String, Errno> {
     Ok(String::from_utf8(value[..length].to_vec()).expect("text"))
 }
 
-fn set(path: impl AsRef<Path>, name: &str, value: &str) -> Result<(), Errno> {
+/// Sets one.
+pub fn set(path: impl AsRef<Path>, name: &str, value: &str) -> Result<(), Errno> {
     rustix::fs::setxattr(path.as_ref(), name, value.as_bytes(), XattrFlags::empty())
 }
 
