@@ -387,7 +387,7 @@ impl Door {
         .await;
     }
 
-    async fn tell_kernel(self: &Arc<Self>, tell: impl FnOnce(&Self) + Send + 'static) {
+    pub(crate) async fn tell_kernel(self: &Arc<Self>, tell: impl FnOnce(&Self) + Send + 'static) {
         let door = self.clone();
         // A runtime that stops takes the mount with it.
         let _ = tokio::task::spawn_blocking(move || tell(&door)).await;

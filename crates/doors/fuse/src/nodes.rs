@@ -48,9 +48,8 @@ struct Table {
 struct Node {
     file: FileId,
     lookups: u64,
-    /// `None` until it is learnt, as is the kind.
+    /// `None` until it is learnt.
     container: Option<ContainerId>,
-    kind: Option<Kind>,
     /// The state the kernel's attributes are of.
     change: u64,
     /// The version its pages are of, or an older one if they were dropped since; `None`
@@ -299,12 +298,6 @@ impl Nodes {
         node.is_some_and(|node| node.change > attr.change)
     }
 
-    /// Returns whether a node is a directory, or may be one for what is known of it.
-    pub(crate) fn may_be_directory(&self, number: u64) -> bool {
-        let table = self.lock();
-        table.nodes.get(&number).is_some_and(|node| node.kind.is_none_or(|kind| kind == Kind::Directory))
-    }
-
     /// Returns the container a node was last seen in.
     pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
         self.lock().nodes.get(&number)?.container
@@ -317,13 +310,12 @@ impl Nodes {
 
 impl Node {
     fn new(attr: &Attr, lookups: u64, noted: Noted) -> Self {
-        let Attr { id: file, container, change, kind, .. } = *attr;
+        let Attr { id: file, container, change, .. } = *attr;
         let written = Arc::new(Written::noted_at(noted.clone()));
         let mut node = Self {
             file,
             lookups,
             container: Some(container),
-            kind: Some(kind),
             change,
             pages: None,
             dropping: 0,
@@ -343,7 +335,6 @@ impl Node {
             file: file_of(inode, generation),
             lookups,
             container: None,
-            kind: None,
             change: 0,
             pages: None,
             dropping: 1,
@@ -374,7 +365,7 @@ impl Node {
     /// Notes the newest state, unless the answer that says so was overtaken by a newer one. Returns
     /// whether it was not.
     fn came_to(&mut self, attr: &Attr) -> bool {
-        (self.container, self.kind) = (Some(attr.container), Some(attr.kind));
+        self.container = Some(attr.container);
         if attr.change < self.change {
             return false;
         }

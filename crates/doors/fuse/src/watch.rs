@@ -8,7 +8,7 @@
 //!   change by another session ─▶ that name, its directory's listing, that node, its pages
 //!   change by this one        ─▶ the note of its directory's listing: the kernel knows what was made, but where it failed to
 //!                                the program
-//!   a directory that moved    ─▶ as number rose: below it other rights may hold
+//!   a directory may have moved ─▶ listings: below it other rights may hold
 //!   policy                    ─▶ everything: rights are checked anew on next use
 //!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more
 //!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
@@ -87,16 +87,23 @@ impl Door {
         });
     }
 
-    /// Returns whether a change may have brought a directory that the kernel knows, and what lies below it, under another policy.
-    fn moves_directory(&self, change: &Change) -> bool {
+    /// Returns whether other rights may hold below a directory by a change: it came to another one (that it changed places with what
+    /// the change names is not told), or the root did, whose names are not seen.
+    fn may_have_moved(&self, change: &Change) -> bool {
         let directory = |place: &Option<(FileId, Name)>| place.as_ref().map(|(directory, _)| *directory);
-        change.kind == ChangeKind::Rename
-            && directory(&change.place) != directory(&change.to)
-            && self
-                .mounted
-                .nodes
-                .node(change.file)
-                .is_some_and(|node| self.mounted.nodes.may_be_directory(node))
+        match change.kind {
+            ChangeKind::Rename => directory(&change.place) != directory(&change.to),
+            ChangeKind::Attr => change.file == self.mounted.root,
+            _ => false,
+        }
+    }
+
+    /// Bounds how old a listing is that is begun anew where its directory stays open, by what nobody tells of.
+    async fn sweep(self: &Arc<Self>) {
+        loop {
+            tokio::time::sleep(limits::MOUNT_LISTING_KEPT).await;
+            self.tell_kernel(Self::drop_open_listings).await;
+        }
     }
 }
 
@@ -109,8 +116,6 @@ pub(crate) struct Watcher {
     due: Due,
     /// When something large may be dropped again.
     drop_from: Instant,
-    /// When what is kept of open directories' listings is dropped, whatever is told.
-    sweep_from: Instant,
     /// When the feed may be asked again.
     ask_from: Instant,
 }
@@ -147,15 +152,15 @@ impl Watcher {
         let now = Instant::now();
         // Up to where the process before this one has told.
         let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
-        let sweep_from = now + limits::MOUNT_LISTING_KEPT;
-        Self { door, refused, ended, since, due: Due::default(), drop_from: now, sweep_from, ask_from: now }
+        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
-        let mut ended = self.ended.clone();
+        let (mut ended, door) = (self.ended.clone(), self.door.clone());
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => {}
             () = self.follow() => {}
+            () = door.sweep(), if !door.mounted.is_shared => {}
         }
     }
 
@@ -171,7 +176,6 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
-                () = sleep_until(self.sweep_from) => self.sweep().await,
                 Some(container) = self.refused.recv() => self.due.add(container),
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
@@ -185,6 +189,7 @@ impl Watcher {
         let (since, next) = (self.since, page.next);
         self.since = next;
         if since == AHEAD {
+            // Before any of them counts again.
             self.door.mounted.nodes.listings_are_old();
         }
         self.door.watching.store(true, Ordering::Relaxed);
@@ -198,11 +203,14 @@ impl Watcher {
         }
         // First, and for nobody to wait: what follows waits for the kernel.
         page.changes.iter().for_each(|change| self.door.note_old_listings(change));
-        if next.0.saturating_sub(since.0) > page.changes.len() as u64
-            || page.changes.iter().any(|change| self.door.moves_directory(change))
-        {
+        let moved = page.changes.iter().any(|change| self.door.may_have_moved(change));
+        let unseen = next.0.saturating_sub(since.0) > page.changes.len() as u64;
+        self.due.look |= unseen;
+        if moved || unseen {
             self.door.mounted.nodes.listings_are_old();
-            self.due.look = true;
+        }
+        if moved {
+            self.door.tell_kernel(Door::drop_open_listings).await;
         }
         let session = self.door.call().session;
         if page.changes.iter().any(|change| change.kind == ChangeKind::Policy) {
@@ -224,7 +232,6 @@ impl Watcher {
     async fn lost(&mut self, kind: ErrorKind) {
         let was = self.door.watching.swap(false, Ordering::Relaxed);
         self.door.mounted.fresh.drop_all();
-        self.door.mounted.nodes.listings_are_old();
         self.since = AHEAD;
         self.door.remembered().set(Head::Feed, 0);
         if was || matches!(kind, ErrorKind::Revoked | ErrorKind::Expired | ErrorKind::Unauthenticated) {
@@ -288,13 +295,6 @@ impl Watcher {
             door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
         })
         .await;
-    }
-
-    /// Bounds how old a listing is that is begun anew where its directory stays open, by what nobody tells of.
-    async fn sweep(&mut self) {
-        let door = self.door.clone();
-        self.blocking(move || door.drop_open_listings()).await;
-        self.sweep_from = Instant::now() + limits::MOUNT_LISTING_KEPT;
     }
 
     async fn blocking(&self, work: impl FnOnce() + Send + 'static) {

@@ -52,7 +52,7 @@ impl Door {
             let head = reply::open(0, fopen::CACHE_DIR | fopen::KEEP_CACHE);
             return Ok(Reply { head, undo, ..Reply::default() });
         }
-        let asked = nodes.ask_to_open(node, clock.tick());
+        let asked = nodes.ask_to_list(node, clock.tick());
         let page = self.page(node, AFTER_NOTHING, limits::MOUNT_OPENED_ENTRIES_MAX, true).await?;
         let keeps = is_told_whole(&page);
         if keeps {
@@ -83,7 +83,10 @@ impl Door {
             Some(kept) => kept,
             None => {
                 let max = u32::try_from(listing.entries_max()).unwrap_or(u32::MAX);
-                (self.page(node, after, max, attributes).await?, 0)
+                let asked = self.mounted.nodes.ask_to_list(node, self.mounted.clock.tick());
+                let page = self.page(node, after, max, attributes).await?;
+                self.mounted.nodes.keeps_answer(asked);
+                (page, 0)
             }
         };
         self.mounted.nodes.lists_directory(node, &page.dir);

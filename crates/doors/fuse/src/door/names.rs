@@ -110,9 +110,14 @@ impl Door {
             Some(RenameFlags::EXCHANGE) => Replace::Exchange,
             _ => return refuse(Errno::INVAL),
         };
+        let crosses = from.0 != to.0;
         let (from, to) = (self.at_name(from.0, from.1)?, self.at_name(to.0, to.1)?);
         let _unsettled = self.mounted.fresh.unsettle();
         let renamed = self.fs.rename(&self.change(), &from, &to, how, &Guard::NONE).await;
+        if crosses {
+            // Below a directory that moved other rights may hold.
+            self.mounted.nodes.listings_are_old();
+        }
         // A directory moved below itself is EINVAL in the manual page of rename(2).
         renamed.map_err(|error| Failure::from(error).shown(ErrorKind::Loop, Errno::INVAL))?;
         done()

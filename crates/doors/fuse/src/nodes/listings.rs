@@ -39,7 +39,7 @@ struct Note {
 /// A question that the node is asked about a directory: the note that its answer leads to counts if nothing became old
 /// meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct AskedToOpen {
+pub(crate) struct AskedToList {
     node: u64,
     since: Tick,
     turns: u64,
@@ -54,17 +54,17 @@ impl Listing {
 }
 
 impl Nodes {
-    /// Says that the node is about to be asked about a directory that is being opened.
-    pub(crate) fn ask_to_open(&self, node: u64, now: Tick) -> AskedToOpen {
+    /// Says that the node is about to be asked about a directory that is being opened or listed.
+    pub(crate) fn ask_to_list(&self, node: u64, now: Tick) -> AskedToList {
         let table = self.lock();
         let turns = table.nodes.get(&node).map_or(0, |node| node.listing.turns);
-        AskedToOpen { node, since: now, turns, turns_of_all: table.listing_turns }
+        AskedToList { node, since: now, turns, turns_of_all: table.listing_turns }
     }
 
     /// Notes that the kernel is about to list what was asked about, and what that is.
-    pub(crate) fn note_listing(&self, asked: AskedToOpen, attr: &Attr) {
+    pub(crate) fn note_listing(&self, asked: AskedToList, attr: &Attr) {
         let mut table = self.lock();
-        let AskedToOpen { since, turns_of_all, .. } = asked;
+        let AskedToList { since, turns_of_all, .. } = asked;
         if table.listing_turns != turns_of_all {
             return;
         }
@@ -72,6 +72,18 @@ impl Nodes {
             && node.listing.turns == asked.turns
         {
             node.listing.note = Some(Box::new(Note { attr: *attr, since, turns_of_all }));
+        }
+    }
+
+    /// Notes that an answer to this is about to be kept by the kernel, perhaps among those of who listed after it. If it was
+    /// overtaken, what is kept is old.
+    pub(crate) fn keeps_answer(&self, asked: AskedToList) {
+        let mut table = self.lock();
+        let is_late = table.listing_turns != asked.turns_of_all;
+        if let Some(node) = table.nodes.get_mut(&asked.node)
+            && (is_late || node.listing.turns != asked.turns)
+        {
+            node.listing.is_old();
         }
     }
 

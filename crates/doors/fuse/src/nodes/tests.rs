@@ -135,7 +135,7 @@ fn a_listing_is_shown_again_for_a_while_till_it_or_all_became_old_or_the_directo
     let nodes = nodes();
     let (directory, _) = nodes.found(&attr(2, 5, 50));
     let (other, _) = nodes.found(&attr(3, 5, 50));
-    let list = || nodes.note_listing(nodes.ask_to_open(directory, NOW), &attr(2, 5, 50));
+    let list = || nodes.note_listing(nodes.ask_to_list(directory, NOW), &attr(2, 5, 50));
     let is_kept = || nodes.noted_listing(directory, NOW).is_some();
     assert!(!is_kept(), "it was never listed");
     list();
@@ -151,11 +151,16 @@ fn a_listing_is_shown_again_for_a_while_till_it_or_all_became_old_or_the_directo
     let drops: [&dyn Fn(); 3] = [&|| nodes.listing_is_old(directory), &|| nodes.listings_are_old(), &told];
     for (number, come) in drops.into_iter().enumerate() {
         list();
-        let asked = nodes.ask_to_open(directory, NOW);
+        let asked = nodes.ask_to_list(directory, NOW);
         come();
         assert!(!is_kept(), "{number}");
         nodes.note_listing(asked, &attr(2, 5, 50));
         assert!(!is_kept(), "{number}: between the question and its answer");
+        list();
+        nodes.keeps_answer(nodes.ask_to_list(directory, NOW));
+        assert!(is_kept(), "{number}: nothing came between");
+        nodes.keeps_answer(asked);
+        assert!(!is_kept(), "{number}: an answer that was overtaken is kept with newer ones");
     }
 }
 
