@@ -130,15 +130,15 @@ pub fn walk(report: &mut Report, size: Size) -> Result<()> {
                 Ok(count as f64 / begun.elapsed().as_secs_f64())
             }
         };
-        let (find, du) = (walk("find", &["-printf", "%s %t\\n"]), walk("du", &["-s"]));
-        scene.compare(report, size, ("mount.find", "files/s"), &peers, prepare, find)?;
-        scene.compare(report, size, ("mount.du", "files/s"), &peers, prepare, du)?;
-        if peers.contains(&Peer::Bare) {
-            let peers = [Peer::Passthrough, Peer::Bare];
-            let twice = |dir: &Path| find(dir).and_then(|_| find(dir));
-            scene.compare(report, size, ("mount.find.warm", "files/s"), &peers, prepare, twice)?;
-            let twice = |dir: &Path| du(dir).and_then(|_| du(dir));
-            scene.compare(report, size, ("mount.du.warm", "files/s"), &peers, prepare, twice)?;
+        let walks =
+            [("mount.find", walk("find", &["-printf", "%s %t\\n"])), ("mount.du", walk("du", &["-s"]))];
+        for (name, walk) in walks {
+            scene.compare(report, size, (name, "files/s"), &peers, prepare, walk)?;
+            if peers.contains(&Peer::Bare) {
+                let (name, peers) = (format!("{name}.warm"), [Peer::Passthrough, Peer::Bare]);
+                let twice = |dir: &Path| walk(dir).and_then(|_| walk(dir));
+                scene.compare(report, size, (&name, "files/s"), &peers, prepare, twice)?;
+            }
         }
     }
     Ok(())

@@ -61,13 +61,13 @@ pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 /// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
-/// How long the kernel shows a directory's listing that it keeps, while the mount is told of changes: less than it believes the
-/// attributes that came along, so that who walks a tree again is not left to ask for each.
-pub const MOUNT_LISTING_KEPT: Duration = Duration::from_secs(20);
 /// How often a mount looks at open files of such a volume, and for how long it waits to be answered.
 pub const MOUNT_UNWATCHED_LOOK: Duration = Duration::from_secs(1);
 /// The same in a mount that several users share: what one of them was told, the kernel would show to all.
 pub const MOUNT_BELIEVED_SHARED: Duration = Duration::ZERO;
+/// How long the kernel shows a directory's listing that it keeps, while the mount is told of changes: less than it believes the
+/// attributes that came along, so that who walks a tree again is not left to ask for each.
+pub const MOUNT_LISTING_KEPT: Duration = Duration::from_secs(20);
 /// How long after it was answered the kernel may be given an answer again that it did not keep: the second of two questions
 /// that one system call asks, or what one asks right after another.
 pub const MOUNT_ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(100);

@@ -387,6 +387,7 @@ impl Door {
         .await;
     }
 
+    /// Tells the kernel something, on a thread of its own, which may wait, and waits until it was told.
     pub(crate) async fn tell_kernel(self: &Arc<Self>, tell: impl FnOnce(&Self) + Send + 'static) {
         let door = self.clone();
         // A runtime that stops takes the mount with it.

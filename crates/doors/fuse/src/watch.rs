@@ -259,9 +259,8 @@ impl Watcher {
         if changes.is_empty() {
             return;
         }
-        let door = self.door.clone();
-        door.mounted.fresh.drop_all();
-        self.blocking(move || changes.iter().for_each(|change| tell(&door, change))).await;
+        self.door.mounted.fresh.drop_all();
+        self.door.tell_kernel(move |door| changes.iter().for_each(|change| tell(door, change))).await;
     }
 
     /// Something changed that may not be seen from here; perhaps the right to see.
@@ -274,32 +273,25 @@ impl Watcher {
                 shows => gone.push((node, shows.unwrap_or(Shows::NoMore))),
             }
         }
-        let door = self.door.clone();
-        self.blocking(move || {
+        let drop = move |door: &Door| {
             let kept = if door.mounted.is_shared { Vec::new() } else { door.mounted.nodes.all(None) };
             for (node, shows) in gone {
                 door.drop_shown(node, shows);
             }
             kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
             door.drop_open_listings();
-        })
-        .await;
+        };
+        self.door.tell_kernel(drop).await;
     }
 
     /// Has the kernel drop all it keeps of one container, or of all: for this door's user.
     async fn drop_nodes(&self, container: Option<ContainerId>) {
-        let door = self.door.clone();
-        door.mounted.fresh.drop_all();
-        door.mounted.nodes.listings_are_old();
-        self.blocking(move || {
+        self.door.mounted.fresh.drop_all();
+        self.door.mounted.nodes.listings_are_old();
+        let drop = move |door: &Door| {
             door.kept(container).iter().for_each(|node| door.mounted.drop_kept(*node, true));
-        })
-        .await;
-    }
-
-    async fn blocking(&self, work: impl FnOnce() + Send + 'static) {
-        // A runtime that stops takes the mount with it.
-        let _ = tokio::task::spawn_blocking(work).await;
+        };
+        self.door.tell_kernel(drop).await;
     }
 }
 

@@ -71,7 +71,7 @@ impl Door {
         Ok(Reply {
             head,
             contents: Contents::default(),
-            undo: Undo { nodes: vec![entry.node], handle: Some(handle), directory: None },
+            undo: Undo { nodes: vec![entry.node], handle: Some(handle), ..Undo::default() },
         })
     }
 

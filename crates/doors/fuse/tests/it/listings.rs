@@ -4,11 +4,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
 
 use rustix::fs::Dir;
 use rustix::io::Errno;
@@ -17,7 +16,7 @@ use weft_core::{Rights, limits};
 use crate::asked_again::{counted, follow, follow_at};
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{SOON, until};
+use crate::raw::{SOON, until, until_within};
 use crate::told::{get, set};
 
 /// More names than an open brings along, and than one page has.
@@ -52,27 +51,33 @@ fn have_kept(directory: &Path, asked: &AtomicU64) {
     });
 }
 
-#[test]
-fn a_large_directory_that_is_listed_again_asks_the_node_nothing() {
-    if !can_mount("a_large_directory_that_is_listed_again_asks_the_node_nothing") {
-        return;
+/// Returns a mount that follows the feed and a large directory in it whose listing is kept, with a count of what the node is asked;
+/// `None` where none can be had, as the test `name` notes.
+fn kept(name: &str) -> Option<(Bed, Arc<AtomicU64>, PathBuf)> {
+    if !can_mount(name) {
+        return None;
     }
     let (bed, asked) = counted();
+    // What the kernel is told of the directory it believes for long from here on.
+    follow(&bed);
     let directory = bed.join("d");
     fill(&directory);
     have_kept(&directory, &asked);
+    Some((bed, asked, directory))
+}
+
+#[test]
+fn a_large_directory_that_is_listed_again_asks_the_node_nothing() {
+    let kept = kept("a_large_directory_that_is_listed_again_asks_the_node_nothing");
+    let Some((_bed, _, directory)) = kept else { return };
     assert_eq!(names(&directory).len(), MANY + [".", ".."].len());
 }
 
 #[test]
 fn what_is_changed_here_and_elsewhere_is_in_the_next_listing_of_what_was_kept() {
-    if !can_mount("what_is_changed_here_and_elsewhere_is_in_the_next_listing_of_what_was_kept") {
-        return;
-    }
-    let (bed, asked) = counted();
-    follow(&bed);
-    let (directory, other) = (bed.join("d"), bed.join("e"));
-    fill(&directory);
+    let kept = kept("what_is_changed_here_and_elsewhere_is_in_the_next_listing_of_what_was_kept");
+    let Some((bed, asked, directory)) = kept else { return };
+    let other = bed.join("e");
     fs::create_dir(&other).expect("made");
     let again = bed.mount_again("alice", 2);
     let has = |directory: &Path, name: &str| names(directory).contains(name);
@@ -147,30 +152,17 @@ fn an_answer_that_others_overtook_while_it_was_on_its_way_is_not_kept() {
 
 #[test]
 fn what_was_made_although_it_failed_to_the_program_is_listed_once_it_is_there() {
-    if !can_mount("what_was_made_although_it_failed_to_the_program_is_listed_once_it_is_there") {
-        return;
-    }
-    let (bed, asked) = counted();
-    // What the kernel is told of the directory it believes for long from here on.
-    follow(&bed);
-    let directory = bed.join("d");
-    fill(&directory);
-    have_kept(&directory, &asked);
-    assert!(fs::create_dir(bed.join("d/late")).is_err());
+    let kept = kept("what_was_made_although_it_failed_to_the_program_is_listed_once_it_is_there");
+    let Some((_bed, asked, directory)) = kept else { return };
+    assert!(fs::create_dir(directory.join("late")).is_err());
     have_kept(&directory, &asked);
     until("it is made", || names(&directory).contains("late"));
 }
 
 #[test]
 fn what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open() {
-    if !can_mount("what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open") {
-        return;
-    }
-    let (bed, asked) = counted();
-    follow(&bed);
-    let directory = bed.join("d");
-    fill(&directory);
-    have_kept(&directory, &asked);
+    let kept = kept("what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open");
+    let Some((_bed, _, directory)) = kept else { return };
     let mut open = Dir::new(File::open(&directory).expect("opened")).expect("a directory");
     let mut shows = || {
         open.rewind();
@@ -179,14 +171,7 @@ fn what_nobody_tells_of_is_listed_after_a_while_where_a_directory_stays_open() {
     assert!(!shows());
     // It is made by this mount, so nobody tells it, and the kernel was told that it failed.
     assert!(fs::create_dir(directory.join("late")).is_err());
-    let begun = Instant::now();
-    while !shows() {
-        assert!(
-            begun.elapsed() < limits::MOUNT_LISTING_KEPT + SOON,
-            "in vain: it is shown where it stays open"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    until_within(limits::MOUNT_LISTING_KEPT + SOON, "it is shown where it stays open", shows);
 }
 
 mounted! {

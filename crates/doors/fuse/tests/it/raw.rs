@@ -220,10 +220,15 @@ impl Drop for Part {
 }
 
 /// Waits until something is so, which must be soon.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub fn until(what: &str, so: impl FnMut() -> bool) {
+    until_within(SOON, what, so);
+}
+
+/// Waits until something is so, for no longer than this.
+pub fn until_within(patience: Duration, what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
-        assert!(begun.elapsed() < SOON, "in vain: {what}");
+        assert!(begun.elapsed() < patience, "in vain: {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
