@@ -24,7 +24,8 @@ impl Inner {
     pub(super) async fn again(self: &Arc<Self>, lost: &Link, call: &Call) -> Result<Arc<Link>> {
         let (inner, epoch, of) = (self.clone(), lost.epoch, call.clone());
         let next = self.sys.spawn(async move { inner.next_link(epoch, &of).await });
-        self.sys.within(call.until, async { next.await? }).await
+        let next = self.sys.within(call.until, async { next.await? }).await;
+        next.map_err(|error| error.op("reach the node again"))
     }
 
     async fn next_link(&self, lost: u64, call: &Call) -> Result<Arc<Link>> {
@@ -53,7 +54,8 @@ impl Inner {
     /// Takes back over a new line what was held over the one before. Fails if the line is lost
     /// meanwhile: then all of it is done again over another.
     async fn take_back(&self, remote: Arc<Remote>, dialled: &mut Dialled, call: &Call) -> Result<Arc<Link>> {
-        let grant = self.session_over(&remote, dialled.session.as_ref(), call).await?;
+        let grant = self.session_over(&remote, dialled.session.as_ref(), call).await;
+        let grant = grant.map_err(|error| error.op("go on with the session"))?;
         // At once: in another session our own locks would be somebody else's.
         dialled.session = Some(grant.clone());
         self.is_in(&grant);
@@ -61,8 +63,9 @@ impl Inner {
         self.begin_life(dialled.epoch);
         let link = Link { epoch: dialled.epoch, remote, grant: Some(grant) };
         let call = Call { once: None, ..call.renewed(self.sys.clock(), limits::RECLAIM_WITHIN) };
-        self.take_locks_again(&link, &call).await?;
-        self.open_again(&link, &call).await?;
+        let locked = self.take_locks_again(&link, &call).await;
+        locked.map_err(|error| error.op("take the locks back"))?;
+        self.open_again(&link, &call).await.map_err(|error| error.op("open again what was open"))?;
         let link = self.replace(link);
         // What was opened over the old link, and noted only while its files were opened again.
         // A line that is lost now is for the next call to replace.
@@ -106,6 +109,7 @@ impl Inner {
     async fn dial_once(&self, until: Deadline) -> Result<Connection> {
         let line = Socket::connect_local(&self.socket).await.map_err(|cause| {
             Error::new(ErrorKind::Unavailable, "the node does not answer")
+                .op("reach the node at")
                 .about(self.socket.display())
                 .caused_by(cause)
         })?;

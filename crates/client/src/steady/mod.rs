@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use weft_core::form::Call;
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
-use weft_core::{Error, FileId, Result, SessionId, Time};
+use weft_core::{Error, ErrorKind, FileId, Result, SessionId, Time};
 use weft_rpc::{As, Remote};
 use weft_sys::Sys;
 
@@ -234,6 +234,14 @@ impl Repeat {
     }
 }
 
+/// Names the step of a call that got no answer, unless what failed did.
+fn unheard(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Unavailable | ErrorKind::Deadline => error.op("hear the node's answer"),
+        _ => error,
+    }
+}
+
 /// Makes a call over the link there is, and over the next one if that is lost and
 /// `$repeat` allows it.
 macro_rules! steadily {
@@ -245,15 +253,15 @@ macro_rules! steadily {
                 Err(error) if $link.has_ended() && !$call.until.passed($inner.sys.clock()) => {
                     losses += 1;
                     if matches!($repeat, Repeat::Never) || losses > weft_core::limits::RECONNECTS_MAX {
-                        break Err(error);
+                        break Err($crate::steady::unheard(error));
                     }
                     let next = $inner.again(&$link, $call).await?;
                     if !$repeat.allows($call, &$link, &next) {
-                        break Err(error);
+                        break Err($crate::steady::unheard(error));
                     }
                     $link = next;
                 }
-                outcome => break outcome,
+                outcome => break outcome.map_err($crate::steady::unheard),
             }
         }
     }};

@@ -31,7 +31,7 @@ pub const SESSION: u128 = 7;
 pub struct Node {
     pub model: Arc<Model>,
     pub alice: Caller,
-    sys: Sys,
+    pub sys: Sys,
     domain: Arc<TestDomain>,
     place: Place,
     state: Arc<Mutex<State>>,

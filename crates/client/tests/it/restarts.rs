@@ -1,6 +1,7 @@
 //! What a mount relies on when its node goes away and comes back.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use weft_client::steady::Steady;
@@ -9,7 +10,7 @@ use weft_core::form::{
     At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockRange, LockScope, Make,
     New, OpenFile, OpenHow, Range, Request, Wait, Want, WriteAt, collect,
 };
-use weft_core::{ErrorKind, FileId, RequestId, Result, Rights};
+use weft_core::{Deadline, ErrorKind, FileId, RequestId, Result, Rights};
 use weft_rpc::{CallBody, Connection};
 
 use crate::node::Node;
@@ -45,7 +46,7 @@ async fn stored(node: &Node, file: &str) -> String {
 
 /// Waits until a line is known to have ended.
 async fn ended(line: &Connection) {
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let until = std::time::Instant::now() + Duration::from_secs(30);
     while line.ended().is_none() {
         assert!(std::time::Instant::now() < until, "the line stands");
         tokio::task::yield_now().await;
@@ -240,7 +241,20 @@ async fn an_open_that_cuts_is_not_made_a_second_time() {
     let call = Call { once: Some(RequestId(1)), ..node.call() };
     let unknown = steady.open(&call, &name("f"), &cut).await.map(drop).expect_err("nobody knows");
     assert_eq!(unknown.kind(), ErrorKind::Unavailable);
+    assert_eq!(unknown.operation(), "hear the node's answer");
     assert_eq!(stored(&node, "f").await, "more", "what another wrote after the cut stays");
+}
+
+#[tokio::test]
+async fn a_call_that_reaches_no_node_says_at_which_step_it_was() {
+    let node = Node::up();
+    let (steady, line) = node.steady().await;
+    node.go_away();
+    ended(&line).await;
+    let soon = Deadline::within(node.sys.clock(), Duration::from_millis(300));
+    let call = Call { until: soon, ..node.call() };
+    let unreached = steady.walk(&call, &At::id(FileId::ROOT), Want::default()).await.expect_err("it is away");
+    assert!(unreached.operation().starts_with("reach the node"), "{unreached}");
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     LOCKS_PER_SESSION_MAX, ONCE_RING, PIECE_BYTES_MAX, PIECE_PART_BYTES, PROOF_BYTES_MAX, RPC_ANSWER_GRACE,
-    RPC_CALLS_MAX, RPC_LENT_BYTES_MAX, SESSION_OPENS_MAX,
+    RPC_CALLS_MAX, RPC_LENT_BYTES_MAX, SESSION_OPENS_MAX, TAGS_BYTES_MAX,
 };
 
 /// Threads that take the kernel's requests on a mount.
@@ -36,8 +36,10 @@ pub const MOUNT_AHEAD_KEPT: Duration = Duration::from_secs(1);
 /// Stretches of files that a mount keeps, of all that are open: [`MOUNT_AHEAD_BYTES`] in memory, or more as an open
 /// file that was lent, of which a process may have a thousand.
 pub const MOUNT_AHEAD_WINDOWS: usize = 64;
-/// Requests of a mount that wait for their answer, waits for locks apart.
-pub const MOUNT_CALLS_MAX: usize = 448;
+/// Requests of a mount that wait for their answer, waits for locks and for the disk apart.
+pub const MOUNT_CALLS_MAX: usize = 400;
+/// Programs of a mount whose bytes a node brings to its disk at one moment; others wait for theirs.
+pub const MOUNT_SYNCS_MAX: usize = 48;
 /// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's
 /// one connection, and whoever holds the lock needs room to give it up.
 pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
@@ -66,7 +68,8 @@ pub const MOUNT_UNWATCHED_LOOK: Duration = Duration::from_secs(1);
 /// The same in a mount that several users share: what one of them was told, the kernel would show to all.
 pub const MOUNT_BELIEVED_SHARED: Duration = Duration::ZERO;
 /// How long the kernel shows a directory's listing that it keeps, while the mount is told of changes: less than it believes the
-/// attributes that came along, so that who walks a tree again is not left to ask for each.
+/// attributes that came along, so that who walks a tree again is not left to ask for each. As often is looked whether what is
+/// open may be read still, which ends by the clock as well.
 pub const MOUNT_LISTING_KEPT: Duration = Duration::from_secs(20);
 /// How long after it was answered the kernel may be given an answer again that it did not keep: the second of two questions
 /// that one system call asks, or what one asks right after another.
@@ -75,6 +78,8 @@ pub const MOUNT_ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(100);
 pub const MOUNT_OPENED_ENTRIES_MAX: u32 = 64;
 /// Users of a machine who use one shared mount as who they are, beside the one who serves it. Each takes a connection to the node.
 pub const MOUNT_USERS_MAX: usize = 256;
+/// Uids that use one shared mount as one and the same caller.
+pub const MOUNT_UIDS_OF_ONE: usize = 4;
 /// Users who can say at one moment who they are; others wait.
 pub const MOUNT_LOGINS_AT_ONCE: usize = 16;
 /// The same of one uid.
@@ -93,10 +98,13 @@ pub const REPEATS_KEPT_MAX: usize = 128 << 10;
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.
 pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
-/// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
-pub const MOUNT_REFUSALS_MAX: usize = 64;
+/// Hints that a mount's watcher has not dealt with yet: calls that were refused, of which more say nothing new, and directories
+/// that were narrowed through the mount.
+pub const MOUNT_HINTS_MAX: usize = 64;
 /// Files of a mount of which it is known what failed last.
 pub const MOUNT_FAILURES_KEPT: usize = 256;
+/// Bytes of one file's user attributes that a mount looks through.
+pub const MOUNT_TAGS_BYTES_MAX: usize = 16 * TAGS_BYTES_MAX;
 /// ACLs that a mount has shown and may be given back edited.
 pub const MOUNT_EDITIONS_KEPT: usize = 256;
 /// How long a mount that is asked how it is waits for its node.
@@ -141,5 +149,6 @@ const _: () = assert!(
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
 // Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
-const _: () = assert!(MOUNT_CALLS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
+const _: () =
+    assert!(MOUNT_CALLS_MAX + MOUNT_SYNCS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
 const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

@@ -12,8 +12,7 @@ use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
 use weft_core::proof::Caller;
 use weft_core::{
-    CallerId, Clock, ContainerId, Deadline, Error, FileId, Name, Result, SessionId, Time, TraceId, VolumeId,
-    limits,
+    CallerId, Clock, Deadline, Error, FileId, Name, Result, SessionId, Time, TraceId, VolumeId, limits,
 };
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
@@ -30,7 +29,8 @@ use crate::marks;
 use crate::mounted::{Ids, Mounted};
 use crate::pipes::Piped;
 use crate::remembered::Remembered;
-use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors};
+use crate::watch::Hint;
+use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors, nodes};
 use lockers::Lockers;
 
 mod attributes;
@@ -61,8 +61,8 @@ pub(crate) struct Door {
     /// Whether changes by others are being pushed, so that what the kernel keeps may be
     /// believed for long.
     pub(crate) watching: AtomicBool,
-    /// Containers that turned a call away, for the watcher to drop from the cache.
-    pub(crate) refused: mpsc::Sender<Option<ContainerId>>,
+    /// What the watcher is to look at.
+    pub(crate) hints: mpsc::Sender<Hint>,
     /// Open files that the kernel keeps pages of, though nobody tells of their changes.
     pub(crate) unwatched: Unwatched,
     /// Whether it was shut: nothing that is asked for through it is to be kept.
@@ -124,13 +124,13 @@ pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
     /// Makes a user's door, the mount's door of that number, with what is open at it and what is remembered of it. What the
-    /// watcher is to drop comes by `refused`.
+    /// watcher is to look at goes by `hints`.
     pub(crate) fn new(
         mounted: Arc<Mounted>,
         number: u64,
         user: LocalUser,
         (handles, remembered): (Handles, Arc<Remembered>),
-        refused: mpsc::Sender<Option<ContainerId>>,
+        hints: mpsc::Sender<Hint>,
     ) -> Self {
         let LocalUser { fs, calls, uid, gid, away } = user;
         let trace = AtomicU64::new(mounted.clock.now().nanos() as u64);
@@ -148,7 +148,7 @@ impl Door {
             uid,
             gid,
             away,
-            refused,
+            hints,
             unwatched: Unwatched::default(),
             shut: AtomicBool::new(false),
             trace,
@@ -246,9 +246,7 @@ impl Door {
     /// Returns how long a request may take.
     pub(crate) fn patience(&self, opcode: u32) -> Duration {
         match opcode {
-            abi::opcode::FSYNC | abi::opcode::FSYNCDIR => {
-                self.mounted.patience.max(limits::MOUNT_SYNC_WITHIN)
-            }
+            _ if abi::opcode::syncs(opcode) => self.mounted.patience.max(limits::MOUNT_SYNC_WITHIN),
             // Two calls: nobody is to be told that he has not got the lock that was taken by the first.
             abi::opcode::SETLK => 2 * self.mounted.patience,
             _ => self.mounted.patience,
@@ -293,7 +291,7 @@ impl Door {
 
     /// Returns whether changes by others in a volume are told of at all. In one where they are not
     /// (an export, which local programs change), every access asks the file system.
-    fn is_watched(&self, volume: VolumeId) -> bool {
+    pub(crate) fn is_watched(&self, volume: VolumeId) -> bool {
         self.fs.supports(volume).watch
     }
 
@@ -349,14 +347,22 @@ impl Door {
         (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, stale)
     }
 
-    /// Counts a lookup and answers it.
-    async fn entry(self: &Arc<Self>, attr: &Attr) -> Reply {
+    /// Counts a lookup of a name and answers it.
+    async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way) -> Reply {
         let (out, stale) = self.entry_out(attr);
+        self.came_by(attr.kind, out.node, way);
         if stale {
             self.expire(out.node, true).await;
         }
         let undo = Undo { nodes: vec![out.node], ..Undo::default() };
         Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo }
+    }
+
+    /// Notes by which name the kernel is told of a directory; of a shared mount it keeps none.
+    fn came_by(&self, kind: Kind, node: u64, way: nodes::Way) {
+        if kind == Kind::Directory && !self.mounted.is_shared {
+            self.mounted.nodes.came_by(node, way);
+        }
     }
 
     /// Answers with attributes.
@@ -438,17 +444,20 @@ impl Door {
         self.failures.note(&asked, error, self.mounted.clock.now());
     }
 
-    /// Closes all that is open at it, and has the kernel show nothing of that any longer.
-    pub(crate) async fn close_all(self: &Arc<Self>) {
+    /// Closes all that is open at it, and has the kernel show nothing of that any longer. What it had locked is given up
+    /// when its node answers. Nobody waits for either.
+    pub(crate) fn close_all(self: Arc<Self>) {
         self.shut.store(true, Ordering::Release);
         let open = self.handles.take_all();
-        for number in open.keys() {
-            self.unlock_all(*number).await;
-        }
-        self.tell_kernel(move |door| {
-            open.values().for_each(|handle| door.mounted.drop_kept(handle.node, true));
-        })
-        .await;
+        tokio::spawn(async move {
+            let (numbers, nodes): (Vec<u64>, Vec<u64>) =
+                open.into_iter().map(|(number, handle)| (number, handle.node)).unzip();
+            self.tell_kernel(move |door| nodes.iter().for_each(|node| door.mounted.drop_kept(*node, true)))
+                .await;
+            for number in numbers {
+                self.unlock_all(number).await;
+            }
+        });
     }
 
     /// Takes back what a reply gave that the kernel no longer waited for.

@@ -21,14 +21,14 @@ use rustix::io::Errno;
 use tokio::sync::{mpsc, watch};
 use weft_core::{Error, ErrorKind, Result, limits};
 
-use crate::LocalUser;
 use crate::door::Door;
 use crate::handles::{self, Handles};
 use crate::look::look_at_unwatched;
 use crate::mounted::Mounted;
 use crate::remembered::Remembered;
 use crate::takeover::Opened;
-use crate::watch::Watcher;
+use crate::watch::{Hint, Watcher};
+use crate::{LocalUser, OVERFLOW_ID};
 
 /// The doors of one mount.
 pub(crate) struct Doors {
@@ -77,6 +77,7 @@ impl Doors {
             }),
             None => None,
         };
+        own.give_up_forgotten();
         let doors = Arc::new(Self { mounted, own, others });
         tokio::spawn(doors.clone().forget_windows(ended.clone()));
         if doors.others.is_some() {
@@ -101,14 +102,18 @@ impl Doors {
 
     /// Opens a door for a user of the machine, in place of the one there was.
     ///
-    /// `Unsupported` if the mount is not shared, `NotPermitted` for its own user, `Busy` if
+    /// `Unsupported` if the mount is not shared, `NotPermitted` for its own user and for [`OVERFLOW_ID`], `Busy` if
     /// [`limits::MOUNT_USERS_MAX`] have one.
-    pub(crate) async fn admit(&self, user: LocalUser) -> Result<()> {
+    pub(crate) fn admit(&self, user: LocalUser) -> Result<()> {
         let others = self.others()?;
         if user.uid == self.own.uid() {
             return Err(Error::not_permitted(
                 "who serves the mount is known by the credential it was mounted with",
             ));
+        }
+        if user.uid == OVERFLOW_ID {
+            // What is nobody's here would be shown as theirs.
+            return Err(Error::not_permitted("that uid stands for everybody whom the mount does not know"));
         }
         let (uid, ids, caller) = (user.uid, user.ids(), user.calls.who().0.name().id());
         let (shut, shutting) = watch::channel(false);
@@ -125,18 +130,18 @@ impl Doors {
         }
         self.mounted.owners.show(caller, ids);
         if let Some(before) = before {
-            before.door.close_all().await;
+            before.door.close_all();
         }
         Ok(())
     }
 
     /// Shuts the door of a user: what they have open there is closed. Returns whether there was one.
-    pub(crate) async fn dismiss(&self, uid: u32) -> Result<bool> {
+    pub(crate) fn dismiss(&self, uid: u32) -> Result<bool> {
         let open = self.others()?.write().by_uid.remove(&uid);
         let was = open.is_some();
         if let Some(open) = open {
             self.shut(&open);
-            open.door.close_all().await;
+            open.door.close_all();
         }
         Ok(was)
     }
@@ -146,8 +151,7 @@ impl Doors {
         if let Some(others) = &self.others
             && let Some(open) = others.read().by_uid.get(&uid)
         {
-            // A full queue means that dropping is under way already.
-            let _ = open.door.refused.try_send(None);
+            open.door.hint(Hint::Refused(None));
         }
     }
 
@@ -245,9 +249,9 @@ fn open(
     held: (Handles, Arc<Remembered>),
     ended: watch::Receiver<bool>,
 ) -> Arc<Door> {
-    let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
-    let door = Arc::new(Door::new(mounted.clone(), number, user, held, refused));
+    let (hints, hinted) = mpsc::channel(limits::MOUNT_HINTS_MAX);
+    let door = Arc::new(Door::new(mounted.clone(), number, user, held, hints));
     tokio::spawn(look_at_unwatched(door.clone(), ended.clone()));
-    tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
+    tokio::spawn(Watcher::new(door.clone(), hinted, ended).run());
     door
 }

@@ -362,17 +362,17 @@ impl Mount {
     /// Has a user of this machine use the mount as who they say they are, in place of anyone or of who they said
     /// before: what they had open as that one is closed.
     ///
-    /// `Unsupported` if the mount is not shared, `NotPermitted` for the uid that serves it, `Busy` if
+    /// `Unsupported` if the mount is not shared, `NotPermitted` for the uid that serves it and for [`OVERFLOW_ID`], `Busy` if
     /// [`limits::MOUNT_USERS_MAX`] use it.
-    pub async fn admit(&self, user: LocalUser) -> Result<()> {
-        self.doors.admit(user).await
+    pub fn admit(&self, user: LocalUser) -> Result<()> {
+        self.doors.admit(user)
     }
 
     /// Has a user of this machine be anyone again, and closes what they have open. Returns whether they were admitted.
     ///
     /// `Unsupported` if the mount is not shared.
-    pub async fn dismiss(&self, uid: u32) -> Result<bool> {
-        self.doors.dismiss(uid).await
+    pub fn dismiss(&self, uid: u32) -> Result<bool> {
+        self.doors.dismiss(uid)
     }
 
     /// Drops what is kept for a user whose [`CallSource`] names another credential from now on.

@@ -79,6 +79,59 @@ impl Door {
         }
     }
 
+    /// Has the kernel show nothing more of those of open files that may not be read any more. A node that does not answer
+    /// leaves the rest as it is: nobody says that a right ended.
+    pub(crate) async fn end_unseen(self: &Arc<Self>, open: Vec<Open>) {
+        let mut gone = Vec::new();
+        for (node, file, rights) in open {
+            match self.shows_still((node, file), rights, &self.call()).await {
+                Ok(Shows::Still(_)) => {}
+                Ok(shows) => gone.push((node, shows)),
+                Err(error) if refuses(error.kind()) => gone.push((node, Shows::NoMore)),
+                Err(_) => break,
+            }
+        }
+        if !gone.is_empty() {
+            self.mounted.fresh.drop_all();
+            self.tell_kernel(|door| gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows)))
+                .await;
+        }
+    }
+
+    /// Has the kernel forget the names of those of some directories that may not be passed any more and, where a policy
+    /// changed, of all: one of each container is asked about then.
+    pub(crate) async fn drop_names_not_passed(self: &Arc<Self>, some: HashSet<u64>, policies: bool) {
+        let mut not_passed = Vec::new();
+        for node in some {
+            if !self.may_pass(node).await {
+                not_passed.push(node);
+            }
+        }
+        let by_container = if policies { self.mounted.nodes.came_to() } else { HashMap::new() };
+        for of_one in by_container.into_values() {
+            if !self.may_pass(of_one[0]).await {
+                not_passed.extend(of_one);
+            }
+        }
+        if !not_passed.is_empty() {
+            let ways = move |door: &Self| {
+                let ways = not_passed.into_iter().filter_map(|node| door.mounted.nodes.way_to(node));
+                ways.for_each(|(directory, name)| door.mounted.device.expire_name(directory, &name));
+            };
+            self.tell_kernel(ways).await;
+        }
+    }
+
+    /// Returns whether a directory may be passed, as far as the node says.
+    async fn may_pass(&self, node: u64) -> bool {
+        let Ok(file) = self.mounted.nodes.file(node) else { return true };
+        let want = Want { attr: true, rights: true };
+        match self.fs.walk(&self.call(), &At::id(file), want).await {
+            Ok(walked) => walked.rights.is_some_and(|rights| rights.contains(Rights::TRAVERSE)),
+            Err(error) => !refuses(error.kind()),
+        }
+    }
+
     /// Returns the files that are to be looked at, and forgets those that are not open any more.
     fn shown_unwatched(&self) -> Vec<Open> {
         let mut shown = self.unwatched.lock();
@@ -97,6 +150,7 @@ impl Door {
     }
 }
 
+/// An open file: its node, which it is, and the rights it was opened with.
 type Open = (u64, FileId, Rights);
 
 /// How many files are looked at at once.

@@ -10,7 +10,8 @@
 //!   anything else  ──────────────────────▶ pages must go before the answer does
 //! ```
 //!
-//! While they go, an open that comes in between is told to keep none. Of directories it keeps listings: [`listings`].
+//! While they go, an open that comes in between is told to keep none. Of directories it keeps listings ([`listings`]), and by which
+//! names it came to them is kept for when they may not be passed any more ([`ways`]).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,8 +25,11 @@ use crate::ahead::Moves;
 use crate::handles::Written;
 use crate::remembered::{Fields, Head, Noted, Part, Remembered, file_of, numbers_of};
 use listings::Listing;
+pub(crate) use ways::Way;
+use ways::Ways;
 
 mod listings;
+mod ways;
 
 /// The nodes of one mount.
 pub(crate) struct Nodes {
@@ -43,10 +47,13 @@ struct Table {
     next: u64,
     /// How often what the kernel keeps of listings became old, of all directories at once.
     listing_turns: u64,
+    ways: Ways,
 }
 
 struct Node {
     file: FileId,
+    /// `None` until it is learnt.
+    kind: Option<Kind>,
     lookups: u64,
     /// `None` until it is learnt.
     container: Option<ContainerId>,
@@ -91,7 +98,8 @@ impl Nodes {
         remembered.set(Head::RootGeneration, generation);
         let last = remembered.head(Head::LastNode).max(ROOT_NODE);
         let (nodes, by_file) = (HashMap::new(), HashMap::new());
-        let mut table = Table { nodes, by_file, next: last + 1, listing_turns: 0 };
+        let ways = Ways::default();
+        let mut table = Table { nodes, by_file, next: last + 1, listing_turns: 0, ways };
         for (place, fields) in remembered.each(Part::Nodes) {
             let node = Node::remembered(&fields, Noted::at(remembered, Some(place)));
             table.by_file.insert(node.file, fields[0]);
@@ -275,6 +283,7 @@ impl Nodes {
                 node.noted.end();
             }
             table.by_file.remove(&file);
+            table.ways.forget(number);
         }
     }
 
@@ -298,6 +307,12 @@ impl Nodes {
         node.is_some_and(|node| node.change > attr.change)
     }
 
+    /// Returns whether a node may be a directory: of what another process learnt nobody knows.
+    pub(crate) fn may_be_directory(&self, number: u64) -> bool {
+        let table = self.lock();
+        table.nodes.get(&number).is_some_and(|node| node.kind.is_none_or(|kind| kind == Kind::Directory))
+    }
+
     /// Returns the container a node was last seen in.
     pub(crate) fn container(&self, number: u64) -> Option<ContainerId> {
         self.lock().nodes.get(&number)?.container
@@ -310,10 +325,11 @@ impl Nodes {
 
 impl Node {
     fn new(attr: &Attr, lookups: u64, noted: Noted) -> Self {
-        let Attr { id: file, container, change, .. } = *attr;
+        let Attr { id: file, kind, container, change, .. } = *attr;
         let written = Arc::new(Written::noted_at(noted.clone()));
         let mut node = Self {
             file,
+            kind: Some(kind),
             lookups,
             container: Some(container),
             change,
@@ -333,6 +349,7 @@ impl Node {
         let [_, inode, generation, lookups, written @ ..] = *fields;
         Self {
             file: file_of(inode, generation),
+            kind: None,
             lookups,
             container: None,
             change: 0,
@@ -366,6 +383,7 @@ impl Node {
     /// whether it was not.
     fn came_to(&mut self, attr: &Attr) -> bool {
         self.container = Some(attr.container);
+        self.kind = Some(attr.kind);
         if attr.change < self.change {
             return false;
         }

@@ -41,6 +41,7 @@ pub(crate) struct Session {
     runtime: Runtime,
     pending: Pending,
     calls: Arc<Semaphore>,
+    syncs: Arc<Semaphore>,
     lock_waits: Arc<Semaphore>,
     /// Says `true` once the kernel has ended the mount. Each thread holds it.
     ended: watch::Sender<bool>,
@@ -58,6 +59,7 @@ impl Session {
             doors,
             runtime,
             pending: Pending::default(),
+            syncs: Arc::new(Semaphore::new(limits::MOUNT_SYNCS_MAX)),
             lock_waits: Arc::new(Semaphore::new(limits::MOUNT_LOCK_WAITS_MAX)),
             ended,
         });
@@ -133,7 +135,9 @@ impl Session {
         let ticket = Ticket::new(self.clone(), door.clone(), header);
         let taken = (header.opcode == opcode::SETLKW).then(Arc::default);
         let beside = Beside { lent, taken: taken.clone() };
-        let mut work: Work = Box::pin(door.handle(header, request, beside));
+        let work = door.handle(header, request, beside);
+        let mut work: Work =
+            if opcode::syncs(header.opcode) { in_turn(self.syncs.clone(), work) } else { Box::pin(work) };
         let mut context = Context::from_waker(Waker::noop());
         let first = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
         match first {
@@ -151,6 +155,7 @@ impl Session {
     /// thread takes no further request until one has ended: each has a deadline.
     fn go_on(self: &Arc<Self>, ticket: Ticket, work: Work) {
         let permit = match self.calls.clone().try_acquire_owned() {
+            _ if opcode::syncs(ticket.header.opcode) => None,
             Ok(permit) => Some(permit),
             Err(_) => self.runtime.block_on(self.calls.clone().acquire_owned()).ok(),
         };
@@ -201,6 +206,15 @@ impl Session {
             drop(permit);
         });
     }
+}
+
+/// Has a sync be asked for once few enough others wait for the disk. One that hangs does so for long: who waits for it is
+/// held up by others who do, and nobody else is.
+fn in_turn(syncs: Arc<Semaphore>, sync: impl Future<Output = Outcome> + Send + 'static) -> Work {
+    Box::pin(async move {
+        let _turn = syncs.acquire_owned().await;
+        sync.await
+    })
 }
 
 /// Ends when a call that was interrupted is to be given up. One that changes something goes on

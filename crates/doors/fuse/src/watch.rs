@@ -8,16 +8,22 @@
 //!   change by another session ─▶ that name, its directory's listing, that node, its pages
 //!   change by this one        ─▶ the note of its directory's listing: the kernel knows what was made, but where it failed to
 //!                                the program
-//!   a directory may have moved ─▶ listings: below it other rights may hold
-//!   policy                    ─▶ everything: rights are checked anew on next use
+//!   a directory may have moved ─▶ listings, attributes, pages of open files that may not be read any more: below it other rights
+//!                                may hold, and above it another may be the first that may not be passed
+//!   a file moved elsewhere    ─▶ its pages, where it is open and may not be read there
+//!   a directory's own rights  ─▶ its name and with it those below, if it may not be passed any more
+//!   policy                    ─▶ everything: rights are checked anew on next use; names, as above
 //!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more
 //!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
 //!   feed lost                 ─▶ everything
 //!   each 20 s                 ─▶ listings of open directories: who begins one anew is shown nothing older, whatever was not told
+//!                                of; pages of open files that may not be read any more: a right ends by the clock, and with
+//!                                a group, and nobody tells of either
 //! ```
 //!
 //! Its calls also keep the session alive.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -34,6 +40,14 @@ use crate::remembered::Head;
 
 /// A position that surely lies ahead: it is answered with the present one.
 const AHEAD: ChangeSeq = ChangeSeq(u64::MAX >> 1);
+
+/// What a door has its watcher look at, beside what the feed tells.
+pub(crate) enum Hint {
+    /// A call on a file of this container, or of any, was refused.
+    Refused(Option<ContainerId>),
+    /// Who may pass a directory was changed through this mount.
+    Narrowed(u64),
+}
 
 impl Door {
     /// Notes that a request was refused for want of a right, so that what the kernel
@@ -52,8 +66,12 @@ impl Door {
             }
             _ => return,
         };
-        // A full queue means that dropping is under way already.
-        let _ = self.refused.try_send(container);
+        self.hint(Hint::Refused(container));
+    }
+
+    /// Has the watcher look at something. A full queue means that it is at it already.
+    pub(crate) fn hint(&self, hint: Hint) {
+        let _ = self.hints.try_send(hint);
     }
 }
 
@@ -90,27 +108,32 @@ impl Door {
     /// Returns whether other rights may hold below a directory by a change: it came to another one (that it changed places with what
     /// the change names is not told), or the root did, whose names are not seen.
     fn may_have_moved(&self, change: &Change) -> bool {
-        let directory = |place: &Option<(FileId, Name)>| place.as_ref().map(|(directory, _)| *directory);
-        match change.kind {
-            ChangeKind::Rename => directory(&change.place) != directory(&change.to),
-            ChangeKind::Attr => change.file == self.mounted.root,
-            _ => false,
-        }
+        moves(change) || change.kind == ChangeKind::Attr && change.file == self.mounted.root
     }
 
-    /// Bounds how old a listing is that is begun anew where its directory stays open, by what nobody tells of.
+    /// Bounds by what nobody tells of how old a listing is that is begun anew where its directory stays open, and for how long
+    /// bytes of an open file are shown that may not be read any more.
     async fn sweep(self: &Arc<Self>) {
         loop {
             tokio::time::sleep(limits::MOUNT_LISTING_KEPT).await;
             self.tell_kernel(Self::drop_open_listings).await;
+            let mut open = self.handles.each_node();
+            open.retain(|(_, file, _)| self.is_watched(file.volume()));
+            self.end_unseen(open).await;
         }
     }
+}
+
+/// Returns whether something came to another directory by a change.
+fn moves(change: &Change) -> bool {
+    let directory = |place: &Option<(FileId, Name)>| place.as_ref().map(|(directory, _)| *directory);
+    change.kind == ChangeKind::Rename && directory(&change.place) != directory(&change.to)
 }
 
 /// Follows a mount until it ends.
 pub(crate) struct Watcher {
     door: Arc<Door>,
-    refused: mpsc::Receiver<Option<ContainerId>>,
+    hints: mpsc::Receiver<Hint>,
     ended: watch::Receiver<bool>,
     since: ChangeSeq,
     due: Due,
@@ -126,13 +149,41 @@ pub(crate) struct Watcher {
 struct Due {
     /// Whatever of open files may not be seen any more, and all attributes.
     look: bool,
+    /// The same of some files, by their nodes.
+    files: HashSet<u64>,
+    /// The names of directories that may not be passed any more, of some and of those that a change of policy is about.
+    directories: HashSet<u64>,
+    policies: bool,
     /// One container's nodes, or all.
     drop: Option<Option<ContainerId>>,
 }
 
 impl Due {
     fn is_any(&self) -> bool {
-        self.look || self.drop.is_some()
+        self.look
+            || self.policies
+            || self.drop.is_some()
+            || !self.files.is_empty()
+            || !self.directories.is_empty()
+    }
+
+    /// Notes what a change makes doubtful of a node that the kernel knows.
+    fn note(&mut self, change: &Change, door: &Door) {
+        self.policies |= change.kind == ChangeKind::Policy;
+        let Some(node) = door.mounted.nodes.node(change.file) else { return };
+        let is_directory = door.mounted.nodes.may_be_directory(node);
+        match change.kind {
+            ChangeKind::Rename if moves(change) && is_directory => {
+                self.look = true;
+                self.directories.insert(node);
+            }
+            ChangeKind::Rename if moves(change) => drop(self.files.insert(node)),
+            // What this mount changes it hints at where it matters.
+            ChangeKind::Attr if is_directory && change.session != door.who().1 => {
+                self.directories.insert(node);
+            }
+            _ => {}
+        }
     }
 
     fn add(&mut self, container: Option<ContainerId>) {
@@ -144,15 +195,11 @@ impl Due {
 }
 
 impl Watcher {
-    pub(crate) fn new(
-        door: Arc<Door>,
-        refused: mpsc::Receiver<Option<ContainerId>>,
-        ended: watch::Receiver<bool>,
-    ) -> Self {
+    pub(crate) fn new(door: Arc<Door>, hints: mpsc::Receiver<Hint>, ended: watch::Receiver<bool>) -> Self {
         let now = Instant::now();
         // Up to where the process before this one has told.
         let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
-        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
+        Self { door, hints, ended, since, due: Due::default(), drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -160,7 +207,7 @@ impl Watcher {
         tokio::select! {
             _ = ended.wait_for(|ended| *ended) => {}
             () = self.follow() => {}
-            () = door.sweep(), if !door.mounted.is_shared => {}
+            () = door.sweep() => {}
         }
     }
 
@@ -176,7 +223,10 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
-                Some(container) = self.refused.recv() => self.due.add(container),
+                Some(hint) = self.hints.recv() => match hint {
+                    Hint::Refused(container) => self.due.add(container),
+                    Hint::Narrowed(directory) => drop(self.due.directories.insert(directory)),
+                },
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
                     Err(error) => self.lost(error.kind()).await,
@@ -206,6 +256,7 @@ impl Watcher {
         let moved = page.changes.iter().any(|change| self.door.may_have_moved(change));
         let unseen = next.0.saturating_sub(since.0) > page.changes.len() as u64;
         self.due.look |= unseen;
+        page.changes.iter().for_each(|change| self.due.note(change, &self.door));
         if moved || unseen {
             self.door.mounted.nodes.listings_are_old();
         }
@@ -248,9 +299,17 @@ impl Watcher {
         self.drop_from = Instant::now() + limits::MOUNT_DROP_REST;
         if due.look {
             self.look_again().await;
+        } else if !due.files.is_empty() {
+            let mut open = self.door.handles.each_node();
+            open.retain(|(node, ..)| due.files.contains(node));
+            self.door.end_unseen(open).await;
         }
         if let Some(container) = due.drop {
             self.drop_nodes(container).await;
+        }
+        // Of a shared mount the kernel keeps no names.
+        if !self.door.mounted.is_shared {
+            self.door.drop_names_not_passed(due.directories, due.policies).await;
         }
     }
 

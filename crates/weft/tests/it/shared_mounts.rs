@@ -11,6 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use weft_conformance::run::{have, not_run};
+use weft_core::limits;
 
 use crate::node::{NOBODY, Node, Said, soon, weft};
 
@@ -264,4 +265,28 @@ fn a_credential_is_handed_to_the_process_of_a_shared_mount_and_to_nobody_else() 
     let said = scene.node.run(&["login", "--mount", alone.to_str().expect("text")]);
     said.fails(1, &["error:", "of one user", "--shared"]);
     scene.node.unmount(&alone);
+}
+
+/// Places are few, and who becomes several users of the machine is one to the node.
+#[test]
+fn one_user_uses_a_mount_under_few_uids_and_again_under_another_once_one_is_let_go() {
+    let Some(scene) = Scene::make("shared_mounts::uids") else { return };
+    let uids: Vec<u32> = (0..=limits::MOUNT_UIDS_OF_ONE as u32).map(|n| 43_011 + n).collect();
+    let (last, first) = uids.split_last().expect("there are some");
+    for uid in first {
+        scene.log_in(*uid, "alice", "wonderland").ok();
+        scene.log_in(*uid, "alice", "wonderland").ok();
+    }
+    let refused = scene.log_in(*last, "alice", "wonderland");
+    assert_ne!(refused.code, 0);
+    assert!(
+        refused.err.contains("as many uids") && refused.err.contains("weft logout --mount"),
+        "{}",
+        refused.err
+    );
+    assert_eq!(scene.who(*last), "anyone");
+    scene.log_in(*last, "bob", "builder").ok();
+    scene.weft_as(first[0], &["logout", "--mount", scene.text()], "").ok();
+    scene.log_in(*last, "alice", "wonderland").ok();
+    assert!(scene.who(*last).starts_with("alice@"), "{}", scene.who(*last));
 }

@@ -2,12 +2,15 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::process::Signal;
 use weft_conformance::run::have;
+use weft_core::limits;
 
 use crate::node::{Node, noise, python};
 use crate::other_doors::{Eyes, at_once, mount_as};
+use crate::raw::until_within;
 
 /// Bytes of a file of several of a mount's windows.
 const LARGE: usize = 9 << 20;
@@ -23,6 +26,11 @@ struct Scene {
 impl Scene {
     /// Makes it of files that Weft keeps, or of a share.
     fn make(test: &str, is_share: bool) -> Option<Self> {
+        Self::make_for(test, is_share, "bob")
+    }
+
+    /// The same of one that bob may read as somebody.
+    fn make_for(test: &str, is_share: bool, who: &str) -> Option<Self> {
         if !have(test, &["fusermount3", python()]) {
             return None;
         }
@@ -33,7 +41,9 @@ impl Scene {
             false => node.run(&["mkdir", "/d"]).ok(),
         };
         node.feed(&["cp", "-", "weft:/d/f"], &noise(9, LARGE)).ok();
-        node.run(&["acl", "grant", "/d", "bob", "read"]).ok();
+        node.run(&["group", "make", "readers"]).ok();
+        node.run(&["group", "add", "readers", "bob"]).ok();
+        node.run(&["acl", "grant", "/d", who, "read"]).ok();
         let mount = mount_as(&mut node, "bob", "builder");
         Some(Self { node, mount })
     }
@@ -103,4 +113,20 @@ fn a_file_of_a_share_that_may_not_be_seen_any_more_ends_where_it_is_open_and_map
     if let Some(scene) = Scene::make("withdrawn::share all", true) {
         ends(&scene, "read", "ENOENT");
     }
+}
+
+/// Nobody tells a mount of groups: it looks by itself.
+#[test]
+fn a_file_that_a_group_may_read_ends_for_who_leaves_the_group_where_it_is_open_and_mapped() {
+    let Some(scene) = Scene::make_for("withdrawn::group", false, "group:admin/readers") else { return };
+    let (mut reads, mut maps) = (scene.eyes("read"), scene.eyes("touch"));
+    scene.node.run(&["group", "remove", "readers", "bob"]).ok();
+    let within = limits::MOUNT_LISTING_KEPT + Duration::from_secs(20);
+    until_within(within, "what was read is shown no more", || {
+        places().all(|at| reads.ask(&format!("read d/f {at}")) == "ENOENT")
+    });
+    until_within(within, "the mapping faults", || {
+        places().any(|at| maps.ask_for_life(&format!("touch d/f {at}")).is_none())
+    });
+    assert_eq!(maps.end().signal(), Some(Signal::BUS.as_raw()));
 }

@@ -113,6 +113,11 @@ pub(crate) mod opcode {
         }
     }
 
+    /// Whether a request has bytes be brought to the disk, which may take long.
+    pub(crate) fn syncs(opcode: u32) -> bool {
+        matches!(opcode, FSYNC | FSYNCDIR)
+    }
+
     /// Whether a request changes something, so that it must not be made a second time because
     /// it seemed not to have been made.
     pub(crate) fn changes(opcode: u32) -> bool {
@@ -230,6 +235,8 @@ pub(crate) mod mode {
     pub(crate) const SET_UID: u32 = 0o4000;
     pub(crate) const SET_GID: u32 = 0o2000;
     pub(crate) const GROUP_EXECUTE: u32 = 0o10;
+    /// Whoever may pass a directory, by its mode.
+    pub(crate) const SEARCH: u32 = 0o111;
 }
 
 /// The three kinds of `fcntl` lock.

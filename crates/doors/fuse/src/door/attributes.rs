@@ -9,9 +9,10 @@ use weft_core::{CallerId, Error, ErrorKind, Rights, Time, limits};
 
 use super::{Door, Outcome, done, permissions, refuse, without_set_id};
 use crate::abi::request::SetAttrIn;
-use crate::abi::{fattr, reply};
+use crate::abi::{fattr, mode, reply};
 use crate::ahead::Moving;
 use crate::errno::Failure;
+use crate::watch::Hint;
 
 /// Bytes in one of the blocks that `statfs` counts.
 const SPACE_BLOCK_BYTES: u32 = 4096;
@@ -79,6 +80,10 @@ impl Door {
         match self.fs.set(&self.change(), at, set, &Guard::NONE).await {
             Ok(change) => {
                 self.changed(changing, node, &change.file);
+                if may_narrow(set, &change.value) {
+                    // Later: its name cannot be dropped during this call.
+                    self.hint(Hint::Narrowed(node));
+                }
                 Ok(change.value)
             }
             // Whose it is, the node alone says.
@@ -190,6 +195,13 @@ impl Door {
     fn is_removed(&self, node: u64, error: &Error) -> bool {
         error.kind() == ErrorKind::Stale && self.mounted.nodes.removed(node).is_some()
     }
+}
+
+/// Returns whether what was set of something may be that fewer may pass it.
+fn may_narrow(set: &SetAttr, attr: &Attr) -> bool {
+    let mode = set.mode.map(u32::from);
+    let searched = mode.is_some_and(|mode| mode & mode::SEARCH != mode::SEARCH);
+    attr.kind == Kind::Directory && (searched || set.owner.is_some() || set.group.is_some())
 }
 
 /// Returns what the file system is to set.

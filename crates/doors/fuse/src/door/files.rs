@@ -238,11 +238,11 @@ impl Door {
     }
 
     pub(super) async fn release(self: &Arc<Self>, number: u64) -> Outcome {
-        // Before it is forgotten: the process may die in between.
-        self.unlock_all(number).await;
+        // First, whatever becomes of its locks: those of a file that is not open are given up by the next process as well.
         let Some(handle) = self.handles.remove(number) else { return refuse(Errno::BADF) };
         // Nobody is told how it ended, and nobody waits: `close(2)` has returned long ago.
         drop(handle);
+        self.unlock_all(number).await;
         done()
     }
 

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use rustix::io::Errno;
 use weft_core::attr::{Attr, Kind};
 use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
@@ -99,7 +100,7 @@ impl Door {
         }
         let mut undo = Undo::default();
         for entry in &page.entries[place..] {
-            if !self.list_entry(&mut listing, entry, attributes, &mut undo).await {
+            if !self.list_entry(&mut listing, (node, entry), attributes, &mut undo).await {
                 break;
             }
         }
@@ -127,7 +128,7 @@ impl Door {
     async fn list_entry(
         self: &Arc<Self>,
         listing: &mut Listing,
-        entry: &Entry,
+        (directory, entry): (u64, &Entry),
         attributes: bool,
         undo: &mut Undo,
     ) -> bool {
@@ -144,6 +145,8 @@ impl Door {
         let fitted = listing.add(Some(&out), inode, kind, name, next);
         if fitted {
             undo.nodes.push(out.node);
+            // Not with the page that it came in.
+            self.came_by(entry.kind, out.node, (directory, Bytes::copy_from_slice(name)));
         } else {
             self.mounted.nodes.forget(out.node, 1);
         }

@@ -52,6 +52,9 @@ struct Through {
 const PID: usize = 4;
 const HANDLE: usize = 5;
 
+/// No open file has this number.
+const NO_HANDLE: u64 = 0;
+
 /// Sorts of places: who asked in either way, what they hold.
 const ASKED: u64 = 1;
 const ASKED_WHOLE: u64 = 2;
@@ -189,6 +192,24 @@ impl Lockers {
         lockers.into_iter().filter_map(|locker| Some((locker, table.lockers.get(&locker)?.asked))).collect()
     }
 
+    /// Returns those who asked last through an open file that is not open, as `is_open` says.
+    pub(crate) fn forgotten(&self, is_open: impl Fn(u64) -> bool) -> Vec<(Locker, Asked)> {
+        let table = self.table();
+        let closed = table.lockers.iter().filter(|(_, through)| !is_open(through.handle));
+        closed.map(|(locker, through)| (*locker, through.asked)).collect()
+    }
+
+    /// Notes that what a locker may hold is to be given up, whether or not the file is open still that it asked through last,
+    /// unless it asked again meanwhile.
+    pub(crate) fn forget_handle(&self, locker: Locker, asked: Asked) {
+        let mut table = self.table();
+        if let Some(through) = table.lockers.get_mut(&locker).filter(|through| through.asked == asked) {
+            let handle = std::mem::replace(&mut through.handle, NO_HANDLE);
+            through.noted.set(HANDLE, NO_HANDLE);
+            table.leave(handle, locker);
+        }
+    }
+
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -316,6 +337,28 @@ mod tests {
             lockers.gave_up(locker, lockers.asked(locker).expect("it asked"));
         }
         assert_eq!(next(&remembered).each(Part::Locks).count(), 0);
+    }
+
+    /// Whichever process comes to it gives up what was locked through a file that is closed, or is being given up.
+    #[test]
+    fn what_is_to_be_given_up_is_found_by_the_next_process_unless_it_was_asked_for_again() {
+        let remembered = Arc::new(Remembered::new().expect("memory"));
+        let lockers = Lockers::new(&remembered);
+        for owner in [1, 2, 3] {
+            lockers.ask(locker(owner, false), 10, 100);
+        }
+        lockers.ask(locker(4, true), 10, 200);
+        for owner in [1, 2] {
+            let asked = lockers.asked(locker(owner, false)).expect("it asked");
+            lockers.ask(locker(2, false), 10, 100);
+            lockers.forget_handle(locker(owner, false), asked);
+        }
+        let found = Lockers::new(&next(&remembered));
+        let mut owners: Vec<u64> =
+            found.forgotten(|handle| handle == 100).iter().map(|(locker, _)| locker.owner).collect();
+        owners.sort_unstable();
+        assert_eq!(owners, [1, 4]);
+        assert_eq!(found.through(100).len(), 2, "the others are held still");
     }
 
     #[test]

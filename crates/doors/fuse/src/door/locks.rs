@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use rustix::io::Errno;
+use tokio::runtime::Handle;
 use weft_core::form::{At, Lock, LockKind, LockOwner, LockRange, LockScope, Wait};
-use weft_core::{Deadline, ErrorKind, FileId, limits};
+use weft_core::{Deadline, Error, ErrorKind, FileId, limits};
 
 use super::lockers::{self, Asked, Locker};
 use super::{Door, Outcome, done, refuse};
@@ -113,11 +115,12 @@ impl Door {
         }
     }
 
-    /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it.
-    pub(super) async fn flush(&self, node: u64, owner: u64) -> Outcome {
+    /// A descriptor was closed: its process's `fcntl` locks on the file go, as POSIX has it. Whether or not that is done by
+    /// the time it is answered, and another descriptor of the file stays open.
+    pub(super) async fn flush(self: &Arc<Self>, node: u64, owner: u64) -> Outcome {
         let locker = Locker { file: self.mounted.nodes.file(node)?, owner, whole: false };
         if let Some(asked) = self.lockers.asked(locker) {
-            self.give_up(locker, asked).await?;
+            self.giving_up(locker, asked).end().await?;
         }
         done()
     }
@@ -126,36 +129,54 @@ impl Door {
     /// goes. Of that are `flock`'s locks, open file description locks, and what a close could
     /// not give up. Nobody waits for it, so it is tried until it is done.
     pub(super) async fn unlock_all(self: &Arc<Self>, handle: u64) {
-        for (locker, asked) in self.lockers.through(handle) {
-            if let Err(failure) = self.give_up(locker, asked).await {
-                tracing::warn!(file = %locker.file, ?failure, "a lock could not be given up yet");
-                tokio::spawn(self.clone().give_up_later(locker, asked));
-            }
+        let through = self.lockers.through(handle).into_iter();
+        let all: Vec<_> = through.map(|(locker, asked)| self.giving_up(locker, asked)).collect();
+        for one in all {
+            // What failed is said, and tried again.
+            let _ = one.end().await;
         }
     }
 
+    /// Gives up what was locked through open files that are not open: a process before this one did not get to it.
+    pub(crate) fn give_up_forgotten(self: &Arc<Self>) {
+        for (locker, asked) in self.lockers.forgotten(|handle| self.handles.find(handle).is_ok()) {
+            drop(self.giving_up(locker, asked));
+        }
+    }
+
+    fn giving_up(self: &Arc<Self>, locker: Locker, asked: Asked) -> GivingUp {
+        GivingUp { door: self.clone(), locker, asked, is_done: false }
+    }
+
     /// Gives up all that a locker may hold. It is forgotten only once that is done.
-    async fn give_up(&self, locker: Locker, asked: Asked) -> Result<(), Failure> {
+    async fn give_up(&self, locker: Locker, asked: Asked) -> Result<(), Error> {
         let all = LockScope::Range(LockRange { at: 0, length: 0 });
         let scope = if locker.whole { LockScope::Whole } else { all };
         let lock = lock_of(locker.owner, LockKind::Exclusive, scope);
         match self.fs.unlock(&self.call(), &At::id(locker.file), &lock).await {
             // With the file its locks went.
             Err(error) if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
-                return Err(error.into());
+                return Err(error);
             }
             _ => self.lockers.gave_up(locker, asked),
         }
         Ok(())
     }
 
+    /// Tries until it is done, however long the node is away: its session holds on to the lock as well. A node that answers
+    /// and refuses has ended that session once it is idle.
     async fn give_up_later(self: Arc<Self>, locker: Locker, asked: Asked) {
-        let until = tokio::time::Instant::now() + limits::SESSION_IDLE;
-        while tokio::time::Instant::now() < until {
+        let mut refused_for = Duration::ZERO;
+        while refused_for < limits::SESSION_IDLE {
             tokio::time::sleep(limits::MOUNT_UNLOCK_REST).await;
             // Who asked again holds what it was given since.
-            if self.lockers.asked(locker) != Some(asked) || self.give_up(locker, asked).await.is_ok() {
+            if self.lockers.asked(locker) != Some(asked) {
                 return;
+            }
+            match self.give_up(locker, asked).await {
+                Ok(()) => return,
+                Err(error) if is_away(&error) => refused_for = Duration::ZERO,
+                Err(_) => refused_for += limits::MOUNT_UNLOCK_REST,
             }
         }
         tracing::error!(file = %locker.file, "a lock stays that nobody holds any more");
@@ -166,6 +187,44 @@ impl Door {
         let Ok(owner) = <[u8; 8]>::try_from(&owner.0[..]) else { return 0 };
         self.lockers.pid(Locker { file, owner: u64::from_be_bytes(owner), whole: false })
     }
+}
+
+/// A lock that nobody holds any more, being given up. Dropped before that is done, because it failed or nobody waits, it
+/// goes on by itself, and in the next process should this one die.
+struct GivingUp {
+    door: Arc<Door>,
+    locker: Locker,
+    asked: Asked,
+    is_done: bool,
+}
+
+impl GivingUp {
+    /// Gives it up now, if that can be had. Fails as [`weft_core::form::FileSystem::unlock`] does.
+    async fn end(mut self) -> Result<(), Failure> {
+        let given_up = self.door.give_up(self.locker, self.asked).await;
+        self.is_done = given_up.is_ok();
+        Ok(given_up.inspect_err(|error| {
+            tracing::warn!(file = %self.locker.file, %error, "a lock could not be given up yet");
+        })?)
+    }
+}
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        self.door.lockers.forget_handle(self.locker, self.asked);
+        // A runtime that stops takes the mount with it.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(self.door.clone().give_up_later(self.locker, self.asked));
+        }
+    }
+}
+
+/// Whether a failure says that no node answered.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Deadline)
 }
 
 /// Returns the locks that programs on the mount hold, as they are remembered, for the file system to hold on to.

@@ -14,6 +14,7 @@ use super::{Door, Outcome, done, permissions, refuse};
 use crate::abi::mode;
 use crate::abi::reply::{self, EntryOut};
 use crate::errno::Failure;
+use crate::nodes::Way;
 
 impl Door {
     pub(super) async fn lookup(self: &Arc<Self>, node: u64, name: Bytes) -> Outcome {
@@ -26,7 +27,7 @@ impl Door {
         }
         let asking = fresh.ask();
         match self.fs.walk(&self.call(), &at, Want::default()).await {
-            Ok(walked) => Ok(self.entry(&walked.attr).await),
+            Ok(walked) => Ok(self.entry(&walked.attr, (node, name)).await),
             // That a name is not there may be believed for a moment only: the right to
             // see it can be granted without anything of it being known here.
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -67,25 +68,25 @@ impl Door {
     }
 
     async fn make(self: &Arc<Self>, node: u64, name: Bytes, new: New, set: SetAttr) -> Outcome {
-        let at = self.at_name(node, name)?;
+        let at = self.at_name(node, name.clone())?;
         let _unsettled = self.mounted.fresh.unsettle();
         let made = self.fs.make(&self.change(), &at, new, &set).await?;
-        self.made(made).await
+        self.made(made, (node, name)).await
     }
 
     pub(super) async fn link(self: &Arc<Self>, file: u64, node: u64, name: Bytes) -> Outcome {
-        let (file, to) = (self.at(file)?, self.at_name(node, name)?);
+        let (file, to) = (self.at(file)?, self.at_name(node, name.clone())?);
         let _unsettled = self.mounted.fresh.unsettle();
         let made = self.fs.link(&self.change(), &file, &to).await;
         // The manual page of link(2) has a directory answer EPERM.
-        self.made(made.map_err(|error| Failure::from(error).shown(ErrorKind::IsDirectory, Errno::PERM))?)
-            .await
+        let made = made.map_err(|error| Failure::from(error).shown(ErrorKind::IsDirectory, Errno::PERM))?;
+        self.made(made, (node, name)).await
     }
 
     /// Answers with what was made or linked.
-    async fn made(self: &Arc<Self>, made: Changed<Entry>) -> Outcome {
+    async fn made(self: &Arc<Self>, made: Changed<Entry>, way: Way) -> Outcome {
         let attr = self.after(&At::id(made.value.id), &made.file).await?;
-        Ok(self.entry(&attr).await)
+        Ok(self.entry(&attr, way).await)
     }
 
     pub(super) async fn unlink(&self, node: u64, name: Bytes) -> Outcome {
@@ -103,23 +104,23 @@ impl Door {
         done()
     }
 
-    pub(super) async fn rename(&self, from: (u64, Bytes), to: (u64, Bytes), flags: u32) -> Outcome {
+    pub(super) async fn rename(&self, from: Way, to: Way, flags: u32) -> Outcome {
         let how = match RenameFlags::from_bits(flags) {
             Some(flags) if flags.is_empty() => Replace::Any,
             Some(RenameFlags::NOREPLACE) => Replace::Never,
             Some(RenameFlags::EXCHANGE) => Replace::Exchange,
             _ => return refuse(Errno::INVAL),
         };
-        let crosses = from.0 != to.0;
-        let (from, to) = (self.at_name(from.0, from.1)?, self.at_name(to.0, to.1)?);
+        let (at, to_at) = (self.at_name(from.0, from.1.clone())?, self.at_name(to.0, to.1.clone())?);
         let _unsettled = self.mounted.fresh.unsettle();
-        let renamed = self.fs.rename(&self.change(), &from, &to, how, &Guard::NONE).await;
-        if crosses {
+        let renamed = self.fs.rename(&self.change(), &at, &to_at, how, &Guard::NONE).await;
+        if from.0 != to.0 {
             // Below a directory that moved other rights may hold.
             self.mounted.nodes.listings_are_old();
         }
         // A directory moved below itself is EINVAL in the manual page of rename(2).
         renamed.map_err(|error| Failure::from(error).shown(ErrorKind::Loop, Errno::INVAL))?;
+        self.mounted.nodes.renamed(&from, &to, how == Replace::Exchange);
         done()
     }
 }

@@ -6,6 +6,7 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use weft_core::attr::{TagEdit, TagMust, TagName};
 use weft_core::form::{At, Guard};
+use weft_core::{Error, ErrorKind, limits};
 
 use super::own::{Own, too_large, unchangeable};
 use super::{Door, Outcome, done, refuse};
@@ -65,12 +66,16 @@ impl Door {
         sized(names, size)
     }
 
-    /// Returns all user attributes of a file; together they are bounded
-    /// (`limits::TAGS_BYTES_MAX`).
+    /// Returns all user attributes of a file. A share's can have more than one that Weft keeps.
     async fn all_tags(&self, at: &At) -> Result<Vec<(TagName, Bytes)>, Failure> {
-        let (mut tags, mut from) = (Vec::new(), None);
+        let (mut tags, mut from, mut bytes) = (Vec::new(), None, 0);
         loop {
             let page = self.fs.tags(&self.call(), at, from).await?;
+            bytes += page.tags.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum::<usize>();
+            if bytes > limits::MOUNT_TAGS_BYTES_MAX {
+                let many = "the file has more user attributes than a mount looks through";
+                return Err(too_large(Error::new(ErrorKind::TooLarge, many)));
+            }
             tags.extend(page.tags);
             match page.next {
                 Some(next) => from = Some(next),

@@ -31,7 +31,7 @@ pub fn follow(bed: &Bed) {
 pub fn follow_at(bed: &Bed, mount: &Path) {
     bed.store("told", &[1]);
     let file = File::open(mount.join("told")).expect("opened");
-    let mapping = Mapping::new(&file, false);
+    let mapping = Mapping::private(&file);
     assert_eq!(mapping.read(0), 1);
     bed.store("told", &[2]);
     until("the mapping shows it", || mapping.read(0) == 2);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use weft_conformance::run::have;
 use weft_conformance::{Sharing, TestDomain};
-use weft_core::acl::{AclEntry, Who};
+use weft_core::acl::{AclEntry, Condition, Modes, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
     At, BytesSource, Call, FileSystem, Guard, Make, OpenHow, Range, Scope, Walked, Want, WriteAt, collect,
@@ -172,6 +172,12 @@ impl Bed {
         LocalUser { fs, calls, uid, gid, away: Box::new(|| None) }
     }
 
+    /// Does something on the runtime that the mounts are served by.
+    pub fn inside<T>(&self, act: impl FnOnce() -> T) -> T {
+        let _inside = self.runtime.enter();
+        act()
+    }
+
     /// Returns where it is mounted.
     pub fn path(&self) -> &Path {
         self.directory.path()
@@ -252,16 +258,37 @@ impl Bed {
         self.allow_at(path, Scope::Subtree, who);
     }
 
+    /// Gives a user rights over a directory and what lies below for a while; alice keeps all of hers.
+    pub fn allow_below_for(&self, path: &str, (user, rights): (&str, Rights), time: Duration) {
+        let mut entry = AclEntry::allow(Who::Caller(self.domain.name(user)), rights);
+        entry.when.push(Condition::Until(self.domain.clock().now().plus(time)));
+        self.allow_entries(path, Scope::Subtree, [entry]);
+    }
+
     fn allow_at(&self, path: &str, scope: Scope, who: &[(&str, Rights)]) {
-        let (call, at) = (self.call("alice", 99), At::root(path.try_into().expect("a path")));
-        let mut acl = self.runtime.block_on(self.model.policy(&call, &at)).expect("shown").acl;
-        let everyone = [("alice", Rights::ALL)].into_iter().chain(who.iter().copied());
-        let who = |user: &str| match user {
+        let whom = |user: &str| match user {
             "anyone" => Who::Anyone,
             user => Who::Caller(self.domain.name(user)),
         };
-        acl.entries = everyone.map(|(user, rights)| AclEntry::allow(who(user), rights)).collect();
+        self.allow_entries(
+            path,
+            scope,
+            who.iter().map(|(user, rights)| AclEntry::allow(whom(user), *rights)),
+        );
+    }
+
+    fn allow_entries(&self, path: &str, scope: Scope, entries: impl IntoIterator<Item = AclEntry>) {
+        let (call, at) = (self.call("alice", 99), At::root(path.try_into().expect("a path")));
+        let mut acl = self.runtime.block_on(self.model.policy(&call, &at)).expect("shown").acl;
+        let alice = AclEntry::allow(Who::Caller(self.domain.name("alice")), Rights::ALL);
+        acl.entries = [alice].into_iter().chain(entries).collect();
         self.protect(&at, scope, &PolicyEdit { acl: Some(acl), ..PolicyEdit::default() });
+    }
+
+    /// Has mode bits narrow what users may, each by their class.
+    pub fn narrow_by_modes(&self) {
+        let edit = PolicyEdit { modes: Some(Modes::Classes), ..PolicyEdit::default() };
+        self.protect(&At::root(RelPath::EMPTY), Scope::Container, &edit);
     }
 
     /// Limits how many bytes there may be.

@@ -6,15 +6,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
+use weft_core::form::FileSystem;
 use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
 use crate::raw::{Kind, be_interrupted, in_the_way, is_child, lock, say, start, until};
+use crate::told::get;
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
     answer.err().and_then(|error| Errno::from_io_error(&error))
@@ -87,6 +89,64 @@ fn a_panic_below_fails_one_call_and_not_the_mount() {
         assert_eq!(number(fs::metadata(bed.join("panic"))), Some(Errno::IO));
     }
     fs::write(bed.join("f"), "x").expect("the mount stands");
+}
+
+/// More than the calls that may go on at once.
+#[test]
+fn syncs_that_wait_for_a_disk_that_hangs_hold_up_no_other_call() {
+    if !can_mount("syncs_that_wait_for_a_disk_that_hangs_hold_up_no_other_call") {
+        return;
+    }
+    let (late, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU64::new(0)));
+    let (syncs_late, syncs) = (late.clone(), asked.clone());
+    let wrap =
+        move |inner| -> Arc<dyn FileSystem> { Arc::new(Faulty { syncs_late, syncs, ..Faulty::new(inner) }) };
+    let bed = Bed::with(wrap, limits::CALL_DEADLINE);
+    let many = limits::MOUNT_CALLS_MAX + 20;
+    // The kernel lets one program at a time sync a file.
+    let files: Vec<File> =
+        (0..many).map(|n| File::create(bed.join(&format!("f{n}"))).expect("made")).collect();
+    let begun = AtomicUsize::new(0);
+    let sync = |file: &File| {
+        begun.fetch_add(1, Ordering::SeqCst);
+        file.sync_all()
+    };
+    std::thread::scope(|scope| {
+        // Whatever becomes of this, nobody is left to wait for the disk.
+        let hangs = Hangs(&late);
+        let syncs: Vec<_> = files.iter().map(|file| scope.spawn(|| sync(file))).collect();
+        until("all of them wait", || begun.load(Ordering::SeqCst) == many);
+        let others = scope.spawn(|| (0..100).try_for_each(|n| fs::write(bed.join(&format!("g{n}")), "x")));
+        until("others go on", || others.is_finished());
+        others.join().expect("no panic").expect("others go on");
+        assert!(syncs.iter().all(|sync| !sync.is_finished()), "the disk hangs still");
+        assert_eq!(asked.load(Ordering::SeqCst), limits::MOUNT_SYNCS_MAX as u64, "and is asked no more");
+        drop(hangs);
+        for sync in syncs {
+            sync.join().expect("no panic").expect("the disk goes on");
+        }
+    });
+}
+
+/// A disk that hangs until this goes.
+struct Hangs<'a>(&'a AtomicBool);
+
+impl Drop for Hangs<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn user_attributes_without_end_fail_and_take_no_memory_without_end() {
+    if !can_mount("user_attributes_without_end_fail_and_take_no_memory_without_end") {
+        return;
+    }
+    let wrap =
+        |inner| -> Arc<dyn FileSystem> { Arc::new(Faulty { tags_without_end: true, ..Faulty::new(inner) }) };
+    let bed = Bed::with(wrap, limits::CALL_DEADLINE);
+    bed.store("f", b"x");
+    assert_eq!(get(bed.join("f"), "user.a"), Err(Errno::TOOBIG));
 }
 
 #[test]

@@ -35,6 +35,12 @@ pub struct Faulty {
     pub written: Arc<AtomicU64>,
     /// While it is set, a page of a directory that was asked for is not answered.
     pub lists_late: Arc<AtomicBool>,
+    /// While it is set, no sync of a file is answered.
+    pub syncs_late: Arc<AtomicBool>,
+    /// How many syncs of files were asked for.
+    pub syncs: Arc<AtomicU64>,
+    /// Whether what it tells of user attributes has no end.
+    pub tags_without_end: bool,
     /// How often its change feed told of something.
     pub told: Arc<AtomicU64>,
     /// Whether a copy ends with an error once it has copied a half.
@@ -52,6 +58,9 @@ impl Faulty {
             asked: Arc::default(),
             written: Arc::default(),
             lists_late: Arc::default(),
+            syncs_late: Arc::default(),
+            syncs: Arc::default(),
+            tags_without_end: false,
             told: Arc::default(),
             copies_half: false,
         }
@@ -70,8 +79,17 @@ struct FaultyFile {
     lost: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
+    syncs_late: Arc<AtomicBool>,
+    syncs: Arc<AtomicU64>,
     stuck: bool,
     slow: bool,
+}
+
+/// Waits for as long as it is set.
+async fn late(set: &AtomicBool) {
+    while set.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 fn shifted(verifier: Verifier, lost: &AtomicU64) -> Verifier {
@@ -94,9 +112,7 @@ impl FileSystem for Faulty {
     async fn list(&self, call: &Call, dir: &At, from: Cursor, max: PageMax, want: Want) -> Result<Page> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         let page = self.inner.list(call, dir, from, max, want).await;
-        while self.lists_late.load(Ordering::SeqCst) {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        late(&self.lists_late).await;
         page
     }
     async fn make(&self, call: &Call, at: &At, new: New, set: &SetAttr) -> Result<Changed<Entry>> {
@@ -138,6 +154,10 @@ impl FileSystem for Faulty {
         self.inner.set(call, at, set, guard).await
     }
     async fn tags(&self, call: &Call, at: &At, from: Option<TagName>) -> Result<TagPage> {
+        if self.tags_without_end {
+            let name = TagName::new("z")?;
+            return Ok(TagPage { tags: vec![(name.clone(), vec![0; 60 << 10].into())], next: Some(name) });
+        }
         self.inner.tags(call, at, from).await
     }
     async fn tag(&self, call: &Call, at: &At, edits: &[TagEdit], guard: &Guard) -> Result<Changed<()>> {
@@ -169,7 +189,8 @@ impl FileSystem for Faulty {
         let slow = slow.is_ok_and(|walked| walked.attr.id == opened.attr.id);
         let (inner, lost) = (opened.file, self.lost.clone());
         let (asked, written) = (self.asked.clone(), self.written.clone());
-        opened.file = Arc::new(FaultyFile { inner, lost, asked, written, stuck, slow });
+        let (syncs_late, syncs) = (self.syncs_late.clone(), self.syncs.clone());
+        opened.file = Arc::new(FaultyFile { inner, lost, asked, written, syncs_late, syncs, stuck, slow });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -256,6 +277,8 @@ impl OpenFile for FaultyFile {
         self.inner.seek(call, offset, what).await
     }
     async fn sync(&self, call: &Call, range: Range) -> Result<Verifier> {
+        self.syncs.fetch_add(1, Ordering::SeqCst);
+        late(&self.syncs_late).await;
         Ok(shifted(self.inner.sync(call, range).await?, &self.lost))
     }
     async fn close(&self, call: &Call) -> Result<()> {

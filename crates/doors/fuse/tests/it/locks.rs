@@ -271,6 +271,22 @@ fn a_lock_that_could_not_be_given_up_at_once_is_given_up_later() {
     until("the lock is free", || lock(&there, Kind::Write, 0, 0, false).is_ok());
 }
 
+/// Nothing but the close of a duplicate is asked to give it up.
+#[test]
+fn a_close_that_could_not_give_a_lock_up_has_it_given_up_later_though_another_descriptor_stays_open() {
+    if !can_mount("a_close_that_could_not_give_a_lock_up_has_it_given_up_later") {
+        return;
+    }
+    let bed = faulty(2);
+    let again = bed.mount_again("alice", 2);
+    let (here, there) = (open(bed.join("f")), open(again.join("f")));
+    let copy = here.try_clone().expect("duplicated");
+    lock(&here, Kind::Write, 0, 0, false).expect("free");
+    drop(copy);
+    until("the lock is free", || lock(&there, Kind::Write, 0, 0, false).is_ok());
+    drop(here);
+}
+
 #[test]
 fn an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close() {
     if !can_mount("an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close") {

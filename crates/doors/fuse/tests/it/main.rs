@@ -9,6 +9,7 @@ mod asked_again;
 mod bed;
 mod compare;
 mod consistency;
+mod ended;
 mod faults;
 mod faulty;
 mod listings;

@@ -203,8 +203,13 @@ impl Part {
 
     /// Waits for the child's end, which must come soon.
     pub fn end(&mut self) -> ExitStatus {
+        self.end_within(SOON)
+    }
+
+    /// The same, for an end that takes its time.
+    pub fn end_within(&mut self, patience: Duration) -> ExitStatus {
         let mut status = None;
-        until("the child ends", || {
+        until_within(patience, "the child ends", || {
             status = self.child.try_wait().expect("it is a child");
             status.is_some()
         });

@@ -51,7 +51,7 @@ fn share(bed: &Bed) -> Shared {
 
 fn admit(bed: &Bed, shared: &Shared, user: &str, session: u128, uid: u32) {
     let user = bed.local_user(bed.model.clone(), bed.domain.caller(user), session, uid);
-    bed.runtime.block_on(shared.mount().admit(user)).expect("admitted");
+    bed.inside(|| shared.mount().admit(user)).expect("admitted");
 }
 
 /// Makes a directory of alice's that nobody else may do anything in, with a file in it.
@@ -196,7 +196,7 @@ mounted! {
         until("the lock went with the file", || as_uid(BOB, || lock_description(&of_bob, Kind::Write)).is_ok());
         let again = open(ALICE);
         assert!(number(as_uid(ALICE, || lock(&again, Kind::Write, 0, 0, false))).is_some());
-        bed.runtime.block_on(shared.mount().dismiss(BOB)).expect("it is shared");
+        bed.inside(|| shared.mount().dismiss(BOB)).expect("it is shared");
         until("the lock went with its user", || as_uid(ALICE, || lock(&again, Kind::Write, 0, 0, false)).is_ok());
     }
 
@@ -210,10 +210,10 @@ mounted! {
         });
         assert_eq!(mapping.read(0), 7);
         drop(mapping);
-        assert!(bed.runtime.block_on(shared.mount().dismiss(BOB)).expect("it is shared"));
+        assert!(bed.inside(|| shared.mount().dismiss(BOB)).expect("it is shared"));
         assert_eq!(number(file.read(&mut [0; 10])), Some(Errno::BADF));
         assert_eq!(as_uid(BOB, || number(File::open(shared.join("f")))), Some(HIDDEN));
-        assert!(!bed.runtime.block_on(shared.mount().dismiss(BOB)).expect("it is shared"));
+        assert!(!bed.inside(|| shared.mount().dismiss(BOB)).expect("it is shared"));
         admit(&bed, &shared, "bob", 31, BOB);
         assert_eq!(as_uid(BOB, || fs::read(shared.join("f"))).expect("he may again"), [7; 8192]);
         assert_eq!(number(file.read(&mut [0; 10])), Some(Errno::BADF), "what was closed stays closed");
@@ -232,7 +232,7 @@ mounted! {
         admit(&bed, &shared, "bob", 40, STRANGER);
         assert_eq!((owner("of-bob", STRANGER), owner("of-bob", BOB)), (BOB, BOB), "the first who is bob");
         for (uid, shown) in [(STRANGER, BOB), (BOB, OVERFLOW_ID)] {
-            bed.runtime.block_on(shared.mount().dismiss(uid)).expect("it is shared");
+            bed.inside(|| shared.mount().dismiss(uid)).expect("it is shared");
             assert_eq!(owner("of-bob", ALICE), shown);
         }
     }
@@ -288,7 +288,7 @@ mounted! {
             assert_eq!(copy(to).expect("by the descriptors"), 300_000);
             assert_eq!(bed.stored(name), [7; 300_000]);
         }
-        bed.runtime.block_on(shared.mount().dismiss(ALICE)).expect("it is shared");
+        bed.inside(|| shared.mount().dismiss(ALICE)).expect("it is shared");
         rustix::fs::seek(&source, rustix::fs::SeekFrom::Start(0)).expect("it is a file");
         assert_eq!(number(copy(&his)), Some(Errno::BADF));
     }
@@ -310,7 +310,7 @@ mounted! {
             let thread = told.recv().expect("it begins").as_raw_nonzero();
             let stat = || fs::read_to_string(format!("/proc/self/task/{thread}/stat")).expect("it lives");
             until("he waits", || !stat().contains(") R "));
-            bed.runtime.block_on(shared.mount().dismiss(BOB)).expect("it is shared");
+            bed.inside(|| shared.mount().dismiss(BOB)).expect("it is shared");
             drop(of_alice);
             assert_eq!(number(waits.join().expect("no panic")), Some(Errno::BADF));
         });
@@ -328,12 +328,14 @@ mounted! {
 
     fn only_a_shared_mount_admits_users_and_not_the_one_who_serves_it(bed) {
         let user = |uid| bed.local_user(bed.model.clone(), bed.domain.caller("bob"), 40, uid);
-        let refused = bed.runtime.block_on(bed.mount().admit(user(BOB))).expect_err("it is of one user");
+        let refused = bed.inside(|| bed.mount().admit(user(BOB))).expect_err("it is of one user");
         assert_eq!(refused.kind(), ErrorKind::Unsupported);
         assert_eq!(number(as_uid(BOB, || fs::read_dir(bed.join(".")))), Some(Errno::ACCESS), "the kernel says so");
         let shared = share(&bed);
-        let refused = bed.runtime.block_on(shared.mount().admit(user(0))).expect_err("it serves the mount");
-        assert_eq!(refused.kind(), ErrorKind::NotPermitted);
+        for (uid, why) in [(0, "it serves the mount"), (OVERFLOW_ID, "what is nobody's is shown as its")] {
+            let refused = bed.inside(|| shared.mount().admit(user(uid))).expect_err(why);
+            assert_eq!(refused.kind(), ErrorKind::NotPermitted);
+        }
     }
 
     fn a_write_of_one_user_is_read_and_seen_in_a_mapping_by_the_other(bed) {

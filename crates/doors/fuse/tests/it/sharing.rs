@@ -351,16 +351,17 @@ fn an_append_behind_anothers_shows_where_it_went() {
     });
 }
 
-/// A child that reads a mapping until it faults.
-fn reads_a_mapping() -> bool {
-    let Some(path) = is_child("map") else { return false };
+/// A child that reads a mapping until it faults: one that is shared, or as programs are mapped.
+pub(crate) fn reads_a_mapping() -> bool {
+    let (shared, private) = (is_child("map"), is_child("map-private"));
+    let Some(path) = shared.as_ref().or(private.as_ref()) else { return false };
     let file = File::open(path).expect("opened");
-    let mapping = Mapping::new(&file, false);
+    let mapping = if shared.is_some() { Mapping::new(&file, false) } else { Mapping::private(&file) };
     assert_eq!(mapping.read(5000), 1);
     say("mapped");
     loop {
         assert_eq!(mapping.read(5000), 1);
-        std::thread::yield_now();
+        std::thread::sleep(std::time::Duration::from_millis(1));
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::Mutex;
 use weft_client::{Client, Place};
 use weft_core::proof::{Caller, Signed};
 use weft_core::service::Secret;
-use weft_core::{CallerName, Clock, Result, limits};
+use weft_core::{CallerName, Clock, Error, ErrorKind, Result, limits};
 use weft_doors_fuse::{CallSource, Login, Mount, OVERFLOW_ID, Others};
 use weft_sys::net::{Listener, Peer, Socket};
 use weft_sys::{Sys, fault, process, users};
@@ -97,6 +97,8 @@ impl Logins {
     pub async fn admit_to(self: &Arc<Self>, mount: &Arc<Mount>) {
         let mut talks: HashMap<u32, usize> = HashMap::new();
         let mut ended = FuturesUnordered::new();
+        // However often somebody comes.
+        let mut sweep = Box::pin(self.sys.sleep(limits::MOUNT_LOGIN_SWEEP));
         loop {
             tokio::select! {
                 socket = self.listener.accept(), if ended.len() < limits::MOUNT_LOGINS_AT_ONCE => match socket {
@@ -119,7 +121,10 @@ impl Logins {
                     talks.entry(uid).and_modify(|talks| *talks -= 1);
                     talks.retain(|_, talks| *talks > 0);
                 }
-                () = self.sys.sleep(limits::MOUNT_LOGIN_SWEEP) => self.sweep(mount).await,
+                () = &mut sweep => {
+                    self.sweep(mount).await;
+                    sweep = Box::pin(self.sys.sleep(limits::MOUNT_LOGIN_SWEEP));
+                }
             }
         }
     }
@@ -143,7 +148,8 @@ impl Logins {
         let signed = Signed::from_token(token.expose())?;
         let client = Client::connect_for(&self.sys, &self.place, Some(&signed)).await?;
         let caller = client.caller().clone();
-        let name = caller.name().to_string();
+        let named = caller.name().clone();
+        let name = named.to_string();
         let gid = group_of(uid).await;
         // The node says whether it takes the credential.
         let (user, calls) = line_of(&client, &self.place, caller.clone(), (uid, gid)).await?;
@@ -151,7 +157,15 @@ impl Logins {
         if users.get(&uid).is_some_and(|calls| calls.replace(caller)) {
             mount.look_again(uid);
         } else {
-            mount.admit(user).await?;
+            // Places are few, and whoever becomes several users of the machine is one to the node.
+            let others =
+                users.iter().filter(|(other, calls)| **other != uid && calls.who().0.name() == &named);
+            if others.count() >= limits::MOUNT_UIDS_OF_ONE {
+                let many =
+                    "as many uids as may use the mount as this user: `weft logout --mount` lets one go";
+                return Err(Error::new(ErrorKind::Busy, many).about(&name));
+            }
+            mount.admit(user)?;
             users.insert(uid, calls);
         }
         tracing::info!(op = "log in", uid, caller = %name, "a user of the machine uses the mount as who they are");
@@ -160,7 +174,7 @@ impl Logins {
 
     async fn log_out(&self, mount: &Mount, uid: u32) -> Result<String> {
         let mut users = self.users.lock().await;
-        mount.dismiss(uid).await?;
+        mount.dismiss(uid)?;
         users.remove(&uid);
         Ok(CallerName::ANYONE.to_string())
     }
@@ -176,7 +190,7 @@ impl Logins {
             .collect();
         for uid in over {
             // A mount that is shared stays so.
-            let _ = mount.dismiss(uid).await;
+            let _ = mount.dismiss(uid);
             users.remove(&uid);
         }
     }

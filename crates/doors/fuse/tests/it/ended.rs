@@ -1,0 +1,140 @@
+//! Rights that end otherwise than by being taken away where they were given: with another place, with time, with a mode.
+
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use weft_core::{Rights, limits};
+
+use crate::asked_again::follow_at;
+use crate::bed::{Again, Bed, can_mount, mounted};
+use crate::raw::{start, until, until_within};
+use crate::sharing::reads_a_mapping;
+
+/// For how long a right that ends by the clock is given here, after what is read by it was.
+const A_WHILE: Duration = Duration::from_secs(8);
+/// Until when it has ended: it is looked at so often, and looking may take its time.
+const ENDED: Duration = limits::MOUNT_LISTING_KEPT.saturating_add(Duration::from_secs(15));
+
+fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
+    answer.err().and_then(|error| Errno::from_io_error(&error))
+}
+
+/// Makes `d`, in which bob may do much, with `e/f` in it, and `elsewhere`, where he has these rights.
+fn places(bed: &Bed, elsewhere: Rights) -> Again {
+    bed.allow(&[("bob", Rights::WRITING)]);
+    for name in ["d", "d/e", "elsewhere"] {
+        fs::create_dir(bed.join(name)).expect("alice may");
+    }
+    bed.store("d/e/f", &[1; 10_000]);
+    bed.allow_below("elsewhere", &[("bob", elsewhere)]);
+    let again = bed.mount_again("bob", 2);
+    // From here on the kernel keeps what it is shown.
+    follow_at(bed, &again.join("."));
+    again
+}
+
+fn kept(path: &Path) -> File {
+    let file = File::open(path).expect("bob may");
+    file.read_exact_at(&mut [0], 5000).expect("bob may");
+    file
+}
+
+fn is_refused(file: &File) -> bool {
+    file.read_at(&mut [0], 5000).is_err()
+}
+
+/// Has alice move something, and fails unless what bob has open and read is not shown to him from then on.
+fn moves_away(bed: &Bed, elsewhere: Rights, from: &str, to: &str) {
+    let again = places(bed, elsewhere);
+    let file = kept(&again.join("d/e/f"));
+    fs::rename(bed.join(from), bed.join(to)).expect("alice may");
+    until("what was kept is shown no more", || is_refused(&file));
+}
+
+/// Takes away that bob may pass a directory, and fails unless he cannot soon.
+fn is_not_passed(again: &Again, narrow: impl FnOnce()) {
+    let below = again.join("d/e/f");
+    fs::metadata(&below).expect("bob may pass");
+    narrow();
+    until("nobody passes by names that were kept", || number(File::open(&below)) == Some(Errno::ACCESS));
+}
+
+mounted! {
+    fn a_file_that_others_move_to_where_it_may_not_be_read_is_shown_no_more(bed) {
+        moves_away(&bed, Rights::LIST | Rights::TRAVERSE, "d/e/f", "elsewhere/f");
+    }
+
+    fn nor_is_one_that_moves_to_where_nothing_may_be_seen(bed) {
+        moves_away(&bed, Rights::NONE, "d/e/f", "elsewhere/f");
+    }
+
+    fn nor_is_one_in_a_directory_that_moves(bed) {
+        moves_away(&bed, Rights::LIST | Rights::TRAVERSE, "d/e", "elsewhere/e");
+    }
+
+    fn a_file_that_others_move_stays_readable_where_it_may_be_read(bed) {
+        let again = places(&bed, Rights::READING);
+        let file = kept(&again.join("d/e/f"));
+        fs::rename(bed.join("d/e/f"), bed.join("elsewhere/f")).expect("alice may");
+        until("it is there", || again.join("elsewhere/f").exists());
+        assert!(!is_refused(&file));
+    }
+
+    fn a_directory_that_others_make_impassable_is_not_passed_by_names_that_are_kept(bed) {
+        let again = places(&bed, Rights::NONE);
+        let left = [("bob", Rights::WRITING - Rights::TRAVERSE)];
+        is_not_passed(&again, || bed.allow_below("d", &left));
+    }
+
+    fn nor_is_one_that_others_narrow_by_its_mode(bed) {
+        let again = places(&bed, Rights::NONE);
+        bed.narrow_by_modes();
+        is_not_passed(&again, || {
+            fs::set_permissions(bed.join("d/e"), Permissions::from_mode(0o700)).expect("alice may");
+        });
+    }
+
+    fn nor_is_one_that_the_mount_itself_narrows_whatever_it_is_called_by_then(bed) {
+        bed.narrow_by_modes();
+        let again = bed.mount_again("alice", 2);
+        follow_at(&bed, &again.join("."));
+        for name in ["d", "d/old"] {
+            fs::create_dir(again.join(name)).expect("alice may");
+        }
+        fs::write(again.join("d/old/f"), "x").expect("alice may");
+        fs::rename(again.join("d/old"), again.join("d/e")).expect("alice may");
+        is_not_passed(&again, || {
+            fs::set_permissions(again.join("d/e"), Permissions::from_mode(0o600)).expect("alice may");
+        });
+        fs::set_permissions(again.join("d/e"), Permissions::from_mode(0o700)).expect("alice may");
+        fs::read(again.join("d/e/f")).expect("and again");
+    }
+
+    fn a_right_that_ends_with_time_ends_what_is_open(bed) {
+        let again = places(&bed, Rights::NONE);
+        bed.allow_below_for("d", ("bob", Rights::READING), A_WHILE);
+        let file = kept(&again.join("d/e/f"));
+        until_within(A_WHILE + ENDED, "it ends by itself", || is_refused(&file));
+    }
+}
+
+/// Who serves it is one of its users, of whose mappings the kernel keeps pages like those of any.
+#[test]
+fn a_mapping_of_a_shared_mount_faults_once_its_right_has_ended_with_time() {
+    const TEST: &str = "a_mapping_of_a_shared_mount_faults_once_its_right_has_ended_with_time";
+    if reads_a_mapping() || !can_mount(TEST) {
+        return;
+    }
+    let bed = Bed::new();
+    drop(places(&bed, Rights::NONE));
+    let shared = bed.mount_shared("bob", 3);
+    follow_at(&bed, &shared.join("."));
+    bed.allow_below_for("d", ("bob", Rights::READING), A_WHILE);
+    let mut child = start(&format!("ended::{TEST}"), "map-private", &shared.join("d/e/f"));
+    child.hear("mapped");
+    assert_eq!(child.end_within(A_WHILE + ENDED).signal(), Some(libc::SIGBUS));
+}
