@@ -343,6 +343,7 @@ mod tests {
     #[test]
     fn what_is_to_be_given_up_is_found_by_the_next_process_unless_it_was_asked_for_again() {
         let remembered = Arc::new(Remembered::new().expect("memory"));
+        remembered.set(crate::remembered::Head::Stands, 1);
         let lockers = Lockers::new(&remembered);
         for owner in [1, 2, 3] {
             lockers.ask(locker(owner, false), 10, 100);

@@ -11,7 +11,7 @@ use weft_core::{Rights, limits};
 
 use crate::asked_again::follow_at;
 use crate::bed::{Again, Bed, can_mount, mounted};
-use crate::raw::{start, until, until_within};
+use crate::raw::{SOON, start, until, until_within};
 use crate::sharing::reads_a_mapping;
 
 /// For how long a right that ends by the clock is given here, after what is read by it was.
@@ -37,6 +37,10 @@ fn places(bed: &Bed, elsewhere: Rights) -> Again {
     again
 }
 
+fn fill(directory: &Path) {
+    (0..MANY).for_each(|n| drop(File::create(directory.join(format!("f{n}"))).expect("alice may")));
+}
+
 fn kept(path: &Path) -> File {
     let file = File::open(path).expect("bob may");
     file.read_exact_at(&mut [0], 5000).expect("bob may");
@@ -55,12 +59,21 @@ fn moves_away(bed: &Bed, elsewhere: Rights, from: &str, to: &str) {
     until("what was kept is shown no more", || is_refused(&file));
 }
 
-/// Takes away that bob may pass a directory, and fails unless he cannot soon.
-fn is_not_passed(again: &Again, narrow: impl FnOnce()) {
-    let below = again.join("d/e/f");
-    fs::metadata(&below).expect("bob may pass");
+/// More names than are tried until one is refused: one that is being opened as its directory's name is dropped is in use, and
+/// stays for a while.
+const MANY: usize = 100;
+
+/// Takes away that a directory may be passed, and fails unless it cannot be soon.
+fn is_not_passed(bed: &Bed, again: &Again, narrow: impl FnOnce()) {
+    // That they were made is told by then.
+    follow_at(bed, &again.join("."));
+    let mut below = (0..MANY).map(|n| again.join(&format!("d/e/f{n}")));
+    below.clone().for_each(|name| drop(fs::metadata(name).expect("it may be passed")));
     narrow();
-    until("nobody passes by names that were kept", || number(File::open(&below)) == Some(Errno::ACCESS));
+    until("nobody passes by names that were kept", || {
+        std::thread::sleep(SOON / (MANY as u32));
+        number(File::open(below.next().expect("one is left"))) == Some(Errno::ACCESS)
+    });
 }
 
 mounted! {
@@ -87,13 +100,15 @@ mounted! {
     fn a_directory_that_others_make_impassable_is_not_passed_by_names_that_are_kept(bed) {
         let again = places(&bed, Rights::NONE);
         let left = [("bob", Rights::WRITING - Rights::TRAVERSE)];
-        is_not_passed(&again, || bed.allow_below("d", &left));
+        fill(&bed.join("d/e"));
+        is_not_passed(&bed, &again, || bed.allow_below("d", &left));
     }
 
     fn nor_is_one_that_others_narrow_by_its_mode(bed) {
         let again = places(&bed, Rights::NONE);
         bed.narrow_by_modes();
-        is_not_passed(&again, || {
+        fill(&bed.join("d/e"));
+        is_not_passed(&bed, &again, || {
             fs::set_permissions(bed.join("d/e"), Permissions::from_mode(0o700)).expect("alice may");
         });
     }
@@ -105,13 +120,13 @@ mounted! {
         for name in ["d", "d/old"] {
             fs::create_dir(again.join(name)).expect("alice may");
         }
-        fs::write(again.join("d/old/f"), "x").expect("alice may");
+        fill(&again.join("d/old"));
         fs::rename(again.join("d/old"), again.join("d/e")).expect("alice may");
-        is_not_passed(&again, || {
+        is_not_passed(&bed, &again, || {
             fs::set_permissions(again.join("d/e"), Permissions::from_mode(0o600)).expect("alice may");
         });
         fs::set_permissions(again.join("d/e"), Permissions::from_mode(0o700)).expect("alice may");
-        fs::read(again.join("d/e/f")).expect("and again");
+        fs::read(again.join("d/e/f0")).expect("and again");
     }
 
     fn a_right_that_ends_with_time_ends_what_is_open(bed) {
