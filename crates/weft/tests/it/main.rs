@@ -10,6 +10,7 @@
 
 mod accounts;
 mod backups;
+mod beneath;
 mod browser;
 mod certificates;
 mod checking;
@@ -78,6 +79,7 @@ mod third_party;
 mod tokens;
 mod trees;
 mod two_mounts;
+mod under_load;
 mod untouched;
 mod upgrading;
 mod uploads;

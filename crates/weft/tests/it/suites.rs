@@ -2,8 +2,9 @@
 //! share: fio, dbench, and CPython's own tests of what it does with files.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use weft_conformance::run::{full, have, not_run, python_with};
+use weft_conformance::run::{brought, full, have, not_run, python_with};
 
 use crate::node::Node;
 
@@ -89,6 +90,37 @@ fn dbench_meets_no_error() {
         assert!(wrong.is_empty() && said.contains("Throughput"), "{tree}: {said}");
         // Its directories it leaves, wherever it runs.
         scene.node.sh(&format!("rm -r {}/clients", place.display()));
+    }
+}
+
+/// Builds, clones and copies of the mount's own tests, which run them over the model.
+const PROJECTS: [(&str, &str); 2] = [
+    ("bzip2", include_str!("../../../doors/fuse/tests/it/programs/c_project.sh")),
+    ("rsync", include_str!("../../../doors/fuse/tests/it/programs/rsync.sh")),
+];
+
+#[test]
+fn a_c_project_is_cloned_and_built_and_rsync_keeps_all_that_it_copies_over_the_mount() {
+    const TEST: &str = "suites::projects";
+    if !have(TEST, &["fusermount3", "make", "cc", "git", "rsync", "getfattr"]) {
+        return;
+    }
+    let Some(source) = brought(TEST, "src/bzip2") else { return };
+    let scene = Scene::new();
+    // Who runs the node need not reach where it lies.
+    let copied = Command::new("cp").arg("-r").arg(&source).arg(scene.node.path("source")).status();
+    assert!(copied.expect("it runs").success());
+    for tree in TREES {
+        for (name, script) in PROJECTS {
+            let (place, out) =
+                (scene.mounts[0].join(tree).join(name), scene.node.make_dir(&format!("{tree}-{name}")));
+            scene.node.sh(&format!(
+                "export SOURCE={} OUT={}; mkdir {place}; cd {place}\n{script}",
+                scene.node.path("source").display(),
+                out.display(),
+                place = place.display()
+            ));
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,9 +13,15 @@ use weft_conformance::file_system::site::Dice;
 use weft_conformance::run::{full, have, seed_or_fresh};
 use weft_core::limits;
 
-use crate::node::{Node, noise, python, signal, soon, wait};
+use crate::node::{Node, noise, soon};
+use crate::under_load::Load;
 
 const PROGRAMS: &str = include_str!("../python/taking_over.py");
+const NAMES: [&str; 10] =
+    ["reads", "makes", "appends", "cuts", "counts1", "counts2", "holds", "has-no-name", "maps", "lists"];
+
+/// How long all may take to go on.
+const GOES_ON: Duration = Duration::from_secs(60);
 
 /// A mount, and its processes.
 struct Kept {
@@ -103,74 +109,9 @@ fn is_there(pid: Pid) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
 }
 
-/// The programs, which end with their test.
-struct Load {
-    child: Child,
-    scratch: PathBuf,
-}
-
-impl Load {
-    fn start(node: &Node, at: &Path) -> Self {
-        let (script, scratch) = (node.write("taking_over.py", PROGRAMS), node.make_dir("scratch"));
-        let said = fs::File::create(node.path("load.err")).expect("made");
-        let mut command = node.as_user(python());
-        command.arg(script).arg(at).arg(&scratch).stdout(Stdio::null()).stderr(said);
-        Self { child: command.spawn().expect("python starts"), scratch }
-    }
-
-    /// Returns how often each program has been round.
-    fn rounds(&self) -> Vec<(String, u64)> {
-        let names = [
-            "reads",
-            "makes",
-            "appends",
-            "cuts",
-            "counts1",
-            "counts2",
-            "holds",
-            "has-no-name",
-            "maps",
-            "lists",
-        ];
-        let round = |name: &str| fs::read_to_string(self.scratch.join(name)).ok()?.trim().parse().ok();
-        names.iter().map(|name| ((*name).to_owned(), round(name).unwrap_or(0))).collect()
-    }
-
-    /// Waits until each program has been round twice more: once with nothing that began before.
-    fn goes_on(&mut self, node: &Node) {
-        let before = self.rounds();
-        let until = Instant::now() + Duration::from_secs(60);
-        loop {
-            let now = self.rounds();
-            let stuck: Vec<_> =
-                before.iter().zip(&now).filter(|(a, b)| b.1 < a.1 + 2).map(|(a, _)| &a.0).collect();
-            if stuck.is_empty() {
-                return;
-            }
-            let ended = self.child.try_wait().expect("it is ours");
-            let said = fs::read_to_string(node.path("load.err")).unwrap_or_default();
-            assert!(ended.is_none(), "{ended:?}: {said}");
-            assert!(Instant::now() < until, "they hang: {stuck:?}; {said}");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Has all end, and fails unless all was as it must be.
-    fn end(mut self, node: &Node) {
-        fs::write(self.scratch.join("stop"), "").expect("written");
-        let status = wait(&mut self.child);
-        let said = fs::read_to_string(node.path("load.err")).unwrap_or_default();
-        assert!(status.success(), "{said}");
-    }
-}
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        // Its programs go by this one.
-        let _ = fs::write(self.scratch.join("stop"), "");
-        signal(&self.child, Signal::KILL);
-        let _ = self.child.wait();
-    }
+/// Starts the programs on a mount.
+fn load(node: &Node, at: &Path) -> Load {
+    Load::start(node, "taking_over.py", PROGRAMS, &[at], &NAMES)
 }
 
 fn large(node: &Node) {
@@ -190,8 +131,8 @@ fn programs_on_a_mount_notice_nothing_of_its_process_being_killed_again_and_agai
     let mut node = Node::start();
     large(&node);
     let mount = Kept::mount(&node, "mnt");
-    let mut load = Load::start(&node, &mount.at);
-    load.goes_on(&node);
+    let mut load = load(&node, &mount.at);
+    load.goes_on(GOES_ON);
     let seed = seed_or_fresh();
     let mut dice = Dice::new(seed);
     println!("again at these moments with WEFT_SEED={seed}");
@@ -203,14 +144,14 @@ fn programs_on_a_mount_notice_nothing_of_its_process_being_killed_again_and_agai
         let began = Instant::now();
         let before = mount.kill();
         soon("another begins", || mount.serves().is_some_and(|now| now != before));
-        load.goes_on(&node);
+        load.goes_on(GOES_ON);
         slowest = slowest.max(began.elapsed());
         println!("round {round}: killed {moment:?} after the last, {:?} until all went on", began.elapsed());
     }
     let said = mount.is_taken_over(&node, Pid::INIT);
     assert_eq!(said["standing"]["taken-over"], rounds.to_string(), "{said}");
     assert_eq!(said["standing"]["taken-over-because"], "was ended by signal 9", "{said}");
-    load.end(&node);
+    load.end();
     println!("killed {rounds} times; at the slowest, all went on after {slowest:?}");
     let serves = mount.serves().expect("it is served");
     node.unmount(&mount.at);

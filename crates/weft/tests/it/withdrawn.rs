@@ -115,6 +115,37 @@ fn a_file_of_a_share_that_may_not_be_seen_any_more_ends_where_it_is_open_and_map
     }
 }
 
+/// Has bob write to what he has open, withdraws that right alone, and fails unless the next write is refused, for whoever asks
+/// afterwards, and reading is not.
+fn writing_ends(scene: &Scene) {
+    scene.node.run(&["acl", "grant", "/d", "bob", "write"]).ok();
+    let mut eyes = Eyes::at(&scene.node, &scene.mount);
+    assert_eq!(eyes.ask("edit d/f"), "edited");
+    assert_eq!(eyes.ask("write d/f 5"), "1");
+    scene.node.run(&["acl", "revoke", "/d", "bob", "w"]).ok();
+    assert_eq!(eyes.ask("write d/f 6"), "EACCES");
+    let why = eyes.ask("why");
+    assert!(why.as_str().is_some_and(|why| why.starts_with("failed: write\n")), "{why}");
+    assert_eq!(eyes.ask("read d/f 5"), "1");
+    scene.node.run(&["cp", "weft:/d/f", "out"]).ok();
+    let stored = std::fs::read(scene.node.path("out")).expect("it came");
+    assert_eq!(stored[5..7], [b'!', noise(9, LARGE)[6]]);
+}
+
+#[test]
+fn who_may_write_no_more_is_refused_the_next_write_to_a_file_of_wefts_that_is_open() {
+    if let Some(scene) = Scene::make("withdrawn::write", false) {
+        writing_ends(&scene);
+    }
+}
+
+#[test]
+fn who_may_write_no_more_is_refused_the_next_write_to_a_file_of_a_share_that_is_open() {
+    if let Some(scene) = Scene::make("withdrawn::write share", true) {
+        writing_ends(&scene);
+    }
+}
+
 /// Nobody tells a mount of groups: it looks by itself.
 #[test]
 fn a_file_that_a_group_may_read_ends_for_who_leaves_the_group_where_it_is_open_and_mapped() {

@@ -11,6 +11,8 @@ Each line of standard input is a word and a name, and is answered by one line of
   tree              the names and bytes that are there, everything opened anew
   read NAME AT      a byte of the open file
   touch NAME AT     a byte of the mapping
+  edit NAME         opens a file to be read and written, and keeps it
+  write NAME AT     writes a byte of that
   open NAME         whether it can be opened anew
   why               what failed last, as the mount tells it at DIRECTORY
 
@@ -50,6 +52,11 @@ def hold(name):
     if name == "f":
         held["times"] = times()
     return "held"
+
+
+def edit(name):
+    held[name] = os.open(name, os.O_RDWR), None
+    return "edited"
 
 
 def kind(name):
@@ -102,6 +109,8 @@ ACTS = {
     "tree": tree,
     "read": lambda name, at: "%d" % len(os.pread(held[name][0], 1, int(at))),
     "touch": lambda name, at: held[name][1][int(at)],
+    "edit": edit,
+    "write": lambda name, at: "%d" % os.pwrite(held[name][0], b"!", int(at)),
     "open": opened,
     "why": lambda: os.getxattr(".", "user.weft.why").decode(),
 }
