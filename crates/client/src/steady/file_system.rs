@@ -11,7 +11,7 @@ use weft_core::form::{
     Why,
 };
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{CallerName, FileId, Result, Rights, StageId, VolumeId};
+use weft_core::{CallerName, ErrorKind, FileId, Result, Rights, StageId, VolumeId};
 
 use super::file::SteadyFile;
 use super::{Repeat, Steady, steadily};
@@ -147,11 +147,13 @@ impl FileSystem for Steady {
     }
 
     /// Forgotten only once it is done: after a failure the owner has the lock still, and
-    /// would be right to rely on it.
+    /// would be right to rely on it. Not where its file is gone, with which it went.
     async fn unlock(&self, call: &Call, at: &At, lock: &Lock) -> Result<()> {
-        steadily!(self.0, call, Repeat::Safe, |link| link.remote.unlock(call, at, lock))?;
-        self.0.locks().gave_up(at, lock);
-        Ok(())
+        let unlocked = steadily!(self.0, call, Repeat::Safe, |link| link.remote.unlock(call, at, lock));
+        if !matches!(&unlocked, Err(error) if error.kind() != ErrorKind::Stale) {
+            self.0.locks().gave_up(at, lock);
+        }
+        unlocked
     }
 
     async fn batch(&self, call: &Call, requests: Vec<Request>) -> Vec<Result<Reply>> {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     LOCKS_PER_SESSION_MAX, ONCE_RING, PIECE_BYTES_MAX, PIECE_PART_BYTES, PROOF_BYTES_MAX, RPC_ANSWER_GRACE,
-    RPC_CALLS_MAX, RPC_LENT_BYTES_MAX, SESSION_OPENS_MAX, TAGS_BYTES_MAX,
+    RPC_CALLS_MAX, RPC_LENT_BYTES_MAX, SESSION_OPENS_MAX,
 };
 
 /// Threads that take the kernel's requests on a mount.
@@ -43,6 +43,8 @@ pub const MOUNT_SYNCS_MAX: usize = 48;
 /// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's
 /// one connection, and whoever holds the lock needs room to give it up.
 pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
+/// Locks that a user's line is asked to give up at one moment though nobody waits for it.
+pub const MOUNT_UNLOCKS_AT_ONCE: usize = 16;
 /// How long a mount rests before it tries again to give up a lock that nobody holds any more.
 pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
 /// How long an unmount waits for the kernel to let go: it does at once, unless another mount
@@ -98,13 +100,10 @@ pub const REPEATS_KEPT_MAX: usize = 128 << 10;
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.
 pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
-/// Hints that a mount's watcher has not dealt with yet: calls that were refused, of which more say nothing new, and directories
-/// that were narrowed through the mount.
-pub const MOUNT_HINTS_MAX: usize = 64;
+/// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
+pub const MOUNT_REFUSALS_MAX: usize = 64;
 /// Files of a mount of which it is known what failed last.
 pub const MOUNT_FAILURES_KEPT: usize = 256;
-/// Bytes of one file's user attributes that a mount looks through.
-pub const MOUNT_TAGS_BYTES_MAX: usize = 16 * TAGS_BYTES_MAX;
 /// ACLs that a mount has shown and may be given back edited.
 pub const MOUNT_EDITIONS_KEPT: usize = 256;
 /// How long a mount that is asked how it is waits for its node.
@@ -149,6 +148,8 @@ const _: () = assert!(
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
 // Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
-const _: () =
-    assert!(MOUNT_CALLS_MAX + MOUNT_SYNCS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX < RPC_CALLS_MAX);
+const _: () = assert!(
+    MOUNT_CALLS_MAX + MOUNT_SYNCS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX + MOUNT_UNLOCKS_AT_ONCE
+        < RPC_CALLS_MAX
+);
 const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

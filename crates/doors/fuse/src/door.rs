@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 use weft_core::attr::{Attr, Kind, Wcc};
 use weft_core::form::{Ack, At, Call, Door as Way, FileSystem, Origin, Wire};
 use weft_core::proof::Caller;
 use weft_core::{
-    CallerId, Clock, Deadline, Error, FileId, Name, Result, SessionId, Time, TraceId, VolumeId, limits,
+    CallerId, Clock, ContainerId, Deadline, Error, FileId, Name, Result, SessionId, Time, TraceId, VolumeId,
+    limits,
 };
 
 use crate::abi::reply::{AttrOut, EntryOut, STAT_BLOCK_BYTES};
@@ -27,9 +28,9 @@ use crate::handles::Handles;
 use crate::look::Unwatched;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
+use crate::passing::Doubtful;
 use crate::pipes::Piped;
 use crate::remembered::Remembered;
-use crate::watch::Hint;
 use crate::{Away, CallSource, LocalUser, OVERFLOW_ID, doors, nodes};
 use lockers::Lockers;
 
@@ -61,10 +62,14 @@ pub(crate) struct Door {
     /// Whether changes by others are being pushed, so that what the kernel keeps may be
     /// believed for long.
     pub(crate) watching: AtomicBool,
-    /// What the watcher is to look at.
-    pub(crate) hints: mpsc::Sender<Hint>,
+    /// Containers that turned a call away, for the watcher to drop from the cache.
+    pub(crate) refused: mpsc::Sender<Option<ContainerId>>,
     /// Open files that the kernel keeps pages of, though nobody tells of their changes.
     pub(crate) unwatched: Unwatched,
+    /// Directories that may not be passed any more.
+    pub(crate) doubtful: Doubtful,
+    /// Of locks that are given up unasked.
+    unlocks: Semaphore,
     /// Whether it was shut: nothing that is asked for through it is to be kept.
     shut: AtomicBool,
     trace: AtomicU64,
@@ -124,13 +129,13 @@ pub(crate) type Outcome = std::result::Result<Reply, Failure>;
 
 impl Door {
     /// Makes a user's door, the mount's door of that number, with what is open at it and what is remembered of it. What the
-    /// watcher is to look at goes by `hints`.
+    /// watcher is to drop comes by `refused`.
     pub(crate) fn new(
         mounted: Arc<Mounted>,
         number: u64,
         user: LocalUser,
         (handles, remembered): (Handles, Arc<Remembered>),
-        hints: mpsc::Sender<Hint>,
+        refused: mpsc::Sender<Option<ContainerId>>,
     ) -> Self {
         let LocalUser { fs, calls, uid, gid, away } = user;
         let trace = AtomicU64::new(mounted.clock.now().nanos() as u64);
@@ -148,8 +153,10 @@ impl Door {
             uid,
             gid,
             away,
-            hints,
+            refused,
             unwatched: Unwatched::default(),
+            doubtful: Doubtful::default(),
+            unlocks: Semaphore::new(limits::MOUNT_UNLOCKS_AT_ONCE),
             shut: AtomicBool::new(false),
             trace,
         }
@@ -452,11 +459,13 @@ impl Door {
         tokio::spawn(async move {
             let (numbers, nodes): (Vec<u64>, Vec<u64>) =
                 open.into_iter().map(|(number, handle)| (number, handle.node)).unzip();
-            self.tell_kernel(move |door| nodes.iter().for_each(|node| door.mounted.drop_kept(*node, true)))
-                .await;
-            for number in numbers {
-                self.unlock_all(number).await;
-            }
+            let drop = move |door: &Self| nodes.iter().for_each(|node| door.mounted.drop_kept(*node, true));
+            let unlock = async {
+                for number in numbers {
+                    self.unlock_all(number).await;
+                }
+            };
+            tokio::join!(self.tell_kernel(drop), unlock);
         });
     }
 

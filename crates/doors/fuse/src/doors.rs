@@ -25,9 +25,10 @@ use crate::door::Door;
 use crate::handles::{self, Handles};
 use crate::look::look_at_unwatched;
 use crate::mounted::Mounted;
+use crate::passing::look_at_doubtful;
 use crate::remembered::Remembered;
 use crate::takeover::Opened;
-use crate::watch::{Hint, Watcher};
+use crate::watch::Watcher;
 use crate::{LocalUser, OVERFLOW_ID};
 
 /// The doors of one mount.
@@ -151,7 +152,8 @@ impl Doors {
         if let Some(others) = &self.others
             && let Some(open) = others.read().by_uid.get(&uid)
         {
-            open.door.hint(Hint::Refused(None));
+            // A full queue means that dropping is under way already.
+            let _ = open.door.refused.try_send(None);
         }
     }
 
@@ -249,9 +251,10 @@ fn open(
     held: (Handles, Arc<Remembered>),
     ended: watch::Receiver<bool>,
 ) -> Arc<Door> {
-    let (hints, hinted) = mpsc::channel(limits::MOUNT_HINTS_MAX);
-    let door = Arc::new(Door::new(mounted.clone(), number, user, held, hints));
+    let (refused, refusals) = mpsc::channel(limits::MOUNT_REFUSALS_MAX);
+    let door = Arc::new(Door::new(mounted.clone(), number, user, held, refused));
     tokio::spawn(look_at_unwatched(door.clone(), ended.clone()));
-    tokio::spawn(Watcher::new(door.clone(), hinted, ended).run());
+    tokio::spawn(look_at_doubtful(door.clone(), ended.clone()));
+    tokio::spawn(Watcher::new(door.clone(), refusals, ended).run());
     door
 }

@@ -12,7 +12,7 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `doors` whose they are, `door` what each means in the form, `mounted` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
-//! was read beyond what it asked, `watch` what it must be told, `look` what nobody tells, `room` how much is held at once, `remembered` what another process goes on with if this one
+//! was read beyond what it asked, `watch` what it must be told, `look` what nobody tells, `passing` what may not be passed any more, `room` how much is held at once, `remembered` what another process goes on with if this one
 //! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
@@ -50,6 +50,7 @@ mod mounted;
 mod mounter;
 mod nodes;
 mod onward;
+mod passing;
 mod pending;
 mod pipes;
 mod remembered;
@@ -360,7 +361,7 @@ impl Mount {
     }
 
     /// Has a user of this machine use the mount as who they say they are, in place of anyone or of who they said
-    /// before: what they had open as that one is closed.
+    /// before: what they had open as that one is closed. To be called on the runtime that serves the mount.
     ///
     /// `Unsupported` if the mount is not shared, `NotPermitted` for the uid that serves it and for [`OVERFLOW_ID`], `Busy` if
     /// [`limits::MOUNT_USERS_MAX`] use it.
@@ -368,7 +369,8 @@ impl Mount {
         self.doors.admit(user)
     }
 
-    /// Has a user of this machine be anyone again, and closes what they have open. Returns whether they were admitted.
+    /// Has a user of this machine be anyone again, and closes what they have open. Returns whether they were admitted. To be
+    /// called on the runtime that serves the mount.
     ///
     /// `Unsupported` if the mount is not shared.
     pub fn dismiss(&self, uid: u32) -> Result<bool> {

@@ -9,6 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -79,56 +80,28 @@ impl Door {
         }
     }
 
-    /// Has the kernel show nothing more of those of open files that may not be read any more. A node that does not answer
-    /// leaves the rest as it is: nobody says that a right ended.
-    pub(crate) async fn end_unseen(self: &Arc<Self>, open: Vec<Open>) {
-        let mut gone = Vec::new();
-        for (node, file, rights) in open {
-            match self.shows_still((node, file), rights, &self.call()).await {
-                Ok(Shows::Still(_)) => {}
-                Ok(shows) => gone.push((node, shows)),
-                Err(error) if refuses(error.kind()) => gone.push((node, Shows::NoMore)),
-                Err(_) => break,
+    /// Has the kernel show nothing more of open files that may not be read any more, of those nodes that are asked for. Of
+    /// what nobody tells, [`look_at_unwatched`] does. A node that does not answer leaves the rest as it is: nobody says that
+    /// a right ended.
+    pub(crate) async fn end_unseen(self: &Arc<Self>, which: impl Fn(u64) -> bool, patience: Duration) {
+        let mut open = self.handles.each_node();
+        open.retain(|(node, file, _)| which(*node) && self.is_watched(file.volume()));
+        for some in open.chunks(LOOKS_AT_ONCE) {
+            let mut gone = Vec::new();
+            let mut looks = looks(self, some, patience);
+            while let Some(looked) = looks.join_next().await {
+                match looked {
+                    Ok((_, Ok(Shows::Still(_)))) | Err(_) => {}
+                    Ok((_, Err(error))) if is_away(error.kind()) => return,
+                    Ok((node, shows)) => gone.push((node, shows.unwrap_or(Shows::NoMore))),
+                }
             }
-        }
-        if !gone.is_empty() {
-            self.mounted.fresh.drop_all();
-            self.tell_kernel(|door| gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows)))
-                .await;
-        }
-    }
-
-    /// Has the kernel forget the names of those of some directories that may not be passed any more and, where a policy
-    /// changed, of all: one of each container is asked about then.
-    pub(crate) async fn drop_names_not_passed(self: &Arc<Self>, some: HashSet<u64>, policies: bool) {
-        let mut not_passed = Vec::new();
-        for node in some {
-            if !self.may_pass(node).await {
-                not_passed.push(node);
+            if !gone.is_empty() {
+                self.mounted.fresh.drop_all();
+                let drop =
+                    |door: &Self| gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows));
+                self.tell_kernel(drop).await;
             }
-        }
-        let by_container = if policies { self.mounted.nodes.came_to() } else { HashMap::new() };
-        for of_one in by_container.into_values() {
-            if !self.may_pass(of_one[0]).await {
-                not_passed.extend(of_one);
-            }
-        }
-        if !not_passed.is_empty() {
-            let ways = move |door: &Self| {
-                let ways = not_passed.into_iter().filter_map(|node| door.mounted.nodes.way_to(node));
-                ways.for_each(|(directory, name)| door.mounted.device.expire_name(directory, &name));
-            };
-            self.tell_kernel(ways).await;
-        }
-    }
-
-    /// Returns whether a directory may be passed, as far as the node says.
-    async fn may_pass(&self, node: u64) -> bool {
-        let Ok(file) = self.mounted.nodes.file(node) else { return true };
-        let want = Want { attr: true, rights: true };
-        match self.fs.walk(&self.call(), &At::id(file), want).await {
-            Ok(walked) => walked.rights.is_some_and(|rights| rights.contains(Rights::TRAVERSE)),
-            Err(error) => !refuses(error.kind()),
         }
     }
 
@@ -154,7 +127,7 @@ impl Door {
 type Open = (u64, FileId, Rights);
 
 /// How many files are looked at at once.
-const LOOKS_AT_ONCE: usize = 16;
+pub(crate) const LOOKS_AT_ONCE: usize = 16;
 
 /// Looks at what is open at a door, until it is shut.
 pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receiver<bool>) {
@@ -178,15 +151,21 @@ pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receive
     }
 }
 
-async fn look_at(door: &Arc<Door>, files: &[Open], seen: &mut Seen) {
+/// Begins to look at some, all at once.
+fn looks(door: &Arc<Door>, files: &[Open], patience: Duration) -> JoinSet<(u64, Result<Shows>)> {
     let mut looks = JoinSet::new();
     for (node, file, rights) in files.iter().copied() {
         let door = door.clone();
         looks.spawn(async move {
-            let call = door.call_within(limits::MOUNT_UNWATCHED_LOOK);
+            let call = door.call_within(patience);
             (node, door.shows_still((node, file), rights, &call).await)
         });
     }
+    looks
+}
+
+async fn look_at(door: &Arc<Door>, files: &[Open], seen: &mut Seen) {
+    let mut looks = looks(door, files, limits::MOUNT_UNWATCHED_LOOK);
     while let Some(looked) = looks.join_next().await {
         // A panic was printed, and the next look is a second away.
         let Ok((node, shows)) = looked else { continue };
@@ -246,8 +225,13 @@ impl Found {
     }
 }
 
+/// Whether a failure says that nobody answered.
+fn is_away(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Unavailable | ErrorKind::Deadline)
+}
+
 /// Whether a failure says that the file may not be seen, or is gone.
-fn refuses(kind: ErrorKind) -> bool {
+pub(crate) fn refuses(kind: ErrorKind) -> bool {
     matches!(
         kind,
         ErrorKind::Denied

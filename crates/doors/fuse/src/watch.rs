@@ -35,19 +35,10 @@ use weft_core::{ContainerId, ErrorKind, FileId, Name, limits};
 use crate::abi::opcode;
 use crate::abi::request::Header;
 use crate::door::Door;
-use crate::look::Shows;
 use crate::remembered::Head;
 
 /// A position that surely lies ahead: it is answered with the present one.
 const AHEAD: ChangeSeq = ChangeSeq(u64::MAX >> 1);
-
-/// What a door has its watcher look at, beside what the feed tells.
-pub(crate) enum Hint {
-    /// A call on a file of this container, or of any, was refused.
-    Refused(Option<ContainerId>),
-    /// Who may pass a directory was changed through this mount.
-    Narrowed(u64),
-}
 
 impl Door {
     /// Notes that a request was refused for want of a right, so that what the kernel
@@ -66,12 +57,8 @@ impl Door {
             }
             _ => return,
         };
-        self.hint(Hint::Refused(container));
-    }
-
-    /// Has the watcher look at something. A full queue means that it is at it already.
-    pub(crate) fn hint(&self, hint: Hint) {
-        let _ = self.hints.try_send(hint);
+        // A full queue means that dropping is under way already.
+        let _ = self.refused.try_send(container);
     }
 }
 
@@ -117,9 +104,7 @@ impl Door {
         loop {
             tokio::time::sleep(limits::MOUNT_LISTING_KEPT).await;
             self.tell_kernel(Self::drop_open_listings).await;
-            let mut open = self.handles.each_node();
-            open.retain(|(_, file, _)| self.is_watched(file.volume()));
-            self.end_unseen(open).await;
+            self.end_unseen(|_| true, self.mounted.patience).await;
         }
     }
 }
@@ -133,7 +118,7 @@ fn moves(change: &Change) -> bool {
 /// Follows a mount until it ends.
 pub(crate) struct Watcher {
     door: Arc<Door>,
-    hints: mpsc::Receiver<Hint>,
+    refused: mpsc::Receiver<Option<ContainerId>>,
     ended: watch::Receiver<bool>,
     since: ChangeSeq,
     due: Due,
@@ -147,40 +132,39 @@ pub(crate) struct Watcher {
 /// goes on trying what is refused must not cost everybody's cache each time.
 #[derive(Default)]
 struct Due {
-    /// Whatever of open files may not be seen any more, and all attributes.
+    /// All attributes, and whatever of open files may not be seen any more.
     look: bool,
-    /// The same of some files, by their nodes.
+    /// Whatever of open files may not be seen any more, of all of them and of some, by their nodes.
+    open: bool,
     files: HashSet<u64>,
-    /// The names of directories that may not be passed any more, of some and of those that a change of policy is about.
-    directories: HashSet<u64>,
-    policies: bool,
     /// One container's nodes, or all.
     drop: Option<Option<ContainerId>>,
 }
 
 impl Due {
     fn is_any(&self) -> bool {
-        self.look
-            || self.policies
-            || self.drop.is_some()
-            || !self.files.is_empty()
-            || !self.directories.is_empty()
+        self.look || self.open || self.drop.is_some() || !self.files.is_empty()
     }
 
-    /// Notes what a change makes doubtful of a node that the kernel knows.
+    /// Notes what a change makes doubtful of what the kernel knows.
     fn note(&mut self, change: &Change, door: &Door) {
-        self.policies |= change.kind == ChangeKind::Policy;
-        let Some(node) = door.mounted.nodes.node(change.file) else { return };
-        let is_directory = door.mounted.nodes.may_be_directory(node);
-        match change.kind {
-            ChangeKind::Rename if moves(change) && is_directory => {
-                self.look = true;
-                self.directories.insert(node);
+        let (nodes, is_own) = (&door.mounted.nodes, change.session == door.who().1);
+        let node = nodes.node(change.file);
+        match (change.kind, node) {
+            // Of which container it is, is not known where the kernel does not know what it was set at.
+            (ChangeKind::Policy, node) => {
+                door.doubt_passing(nodes.came_to(node.and_then(|node| nodes.container(node))));
             }
-            ChangeKind::Rename if moves(change) => drop(self.files.insert(node)),
-            // What this mount changes it hints at where it matters.
-            ChangeKind::Attr if is_directory && change.session != door.who().1 => {
-                self.directories.insert(node);
+            (ChangeKind::Rename, Some(node)) if moves(change) && nodes.may_be_directory(node) => {
+                self.open = true;
+                // What this mount itself moved, it knows where it is.
+                self.look |= !is_own;
+                door.doubt_passing([node]);
+            }
+            (ChangeKind::Rename, Some(node)) if moves(change) => drop(self.files.insert(node)),
+            // What this mount changes it doubts where it matters.
+            (ChangeKind::Attr, Some(node)) if !is_own && nodes.may_be_directory(node) => {
+                door.doubt_passing([node]);
             }
             _ => {}
         }
@@ -195,11 +179,15 @@ impl Due {
 }
 
 impl Watcher {
-    pub(crate) fn new(door: Arc<Door>, hints: mpsc::Receiver<Hint>, ended: watch::Receiver<bool>) -> Self {
+    pub(crate) fn new(
+        door: Arc<Door>,
+        refused: mpsc::Receiver<Option<ContainerId>>,
+        ended: watch::Receiver<bool>,
+    ) -> Self {
         let now = Instant::now();
         // Up to where the process before this one has told.
         let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
-        Self { door, hints, ended, since, due: Due::default(), drop_from: now, ask_from: now }
+        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -223,10 +211,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
-                Some(hint) = self.hints.recv() => match hint {
-                    Hint::Refused(container) => self.due.add(container),
-                    Hint::Narrowed(directory) => drop(self.due.directories.insert(directory)),
-                },
+                Some(container) = self.refused.recv() => self.due.add(container),
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
                     Err(error) => self.lost(error.kind()).await,
@@ -298,18 +283,15 @@ impl Watcher {
         let due = std::mem::take(&mut self.due);
         self.drop_from = Instant::now() + limits::MOUNT_DROP_REST;
         if due.look {
-            self.look_again().await;
-        } else if !due.files.is_empty() {
-            let mut open = self.door.handles.each_node();
-            open.retain(|(node, ..)| due.files.contains(node));
-            self.door.end_unseen(open).await;
+            self.drop_attributes().await;
+        }
+        if due.look || due.open || !due.files.is_empty() {
+            let all = due.look || due.open;
+            // What is not answered soon is looked at by the next sweep; the feed goes on meanwhile.
+            self.door.end_unseen(|node| all || due.files.contains(&node), limits::MOUNT_ANSWERS_WITHIN).await;
         }
         if let Some(container) = due.drop {
             self.drop_nodes(container).await;
-        }
-        // Of a shared mount the kernel keeps no names.
-        if !self.door.mounted.is_shared {
-            self.door.drop_names_not_passed(due.directories, due.policies).await;
         }
     }
 
@@ -323,20 +305,10 @@ impl Watcher {
     }
 
     /// Something changed that may not be seen from here; perhaps the right to see.
-    async fn look_again(&self) {
+    async fn drop_attributes(&self) {
         self.door.mounted.fresh.drop_all();
-        let mut gone = Vec::new();
-        for (node, file, rights) in self.door.handles.each_node() {
-            match self.door.shows_still((node, file), rights, &self.door.call()).await {
-                Ok(Shows::Still(_)) => {}
-                shows => gone.push((node, shows.unwrap_or(Shows::NoMore))),
-            }
-        }
         let drop = move |door: &Door| {
             let kept = if door.mounted.is_shared { Vec::new() } else { door.mounted.nodes.all(None) };
-            for (node, shows) in gone {
-                door.drop_shown(node, shows);
-            }
             kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
             door.drop_open_listings();
         };

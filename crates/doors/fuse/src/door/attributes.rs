@@ -12,7 +12,6 @@ use crate::abi::request::SetAttrIn;
 use crate::abi::{fattr, mode, reply};
 use crate::ahead::Moving;
 use crate::errno::Failure;
-use crate::watch::Hint;
 
 /// Bytes in one of the blocks that `statfs` counts.
 const SPACE_BLOCK_BYTES: u32 = 4096;
@@ -81,8 +80,7 @@ impl Door {
             Ok(change) => {
                 self.changed(changing, node, &change.file);
                 if may_narrow(set, &change.value) {
-                    // Later: its name cannot be dropped during this call.
-                    self.hint(Hint::Narrowed(node));
+                    self.doubt_passing([node]);
                 }
                 Ok(change.value)
             }

@@ -240,9 +240,10 @@ impl Door {
     pub(super) async fn release(self: &Arc<Self>, number: u64) -> Outcome {
         // First, whatever becomes of its locks: those of a file that is not open are given up by the next process as well.
         let Some(handle) = self.handles.remove(number) else { return refuse(Errno::BADF) };
+        // While the node has the file, which with its last name may go with this.
+        self.unlock_all(number).await;
         // Nobody is told how it ended, and nobody waits: `close(2)` has returned long ago.
         drop(handle);
-        self.unlock_all(number).await;
         done()
     }
 

@@ -43,6 +43,8 @@ struct Through {
     asked: Asked,
     /// Where these are remembered.
     noted: Noted,
+    /// Held while it gives up.
+    turn: Arc<tokio::sync::Mutex<()>>,
     held: HeldLocks,
     /// Where each lock is that it holds.
     noted_held: HashMap<(LockScope, LockKind), Noted>,
@@ -200,14 +202,27 @@ impl Lockers {
     }
 
     /// Notes that what a locker may hold is to be given up, whether or not the file is open still that it asked through last,
-    /// unless it asked again meanwhile.
-    pub(crate) fn forget_handle(&self, locker: Locker, asked: Asked) {
+    /// unless it asked again meanwhile. Returns whether that was not noted before.
+    pub(crate) fn forget_handle(&self, locker: Locker, asked: Asked) -> bool {
         let mut table = self.table();
-        if let Some(through) = table.lockers.get_mut(&locker).filter(|through| through.asked == asked) {
-            let handle = std::mem::replace(&mut through.handle, NO_HANDLE);
-            through.noted.set(HANDLE, NO_HANDLE);
-            table.leave(handle, locker);
-        }
+        let through = table.lockers.get_mut(&locker).filter(|through| through.asked == asked);
+        let Some(through) = through.filter(|through| through.handle != NO_HANDLE) else { return false };
+        let handle = std::mem::replace(&mut through.handle, NO_HANDLE);
+        through.noted.set(HANDLE, NO_HANDLE);
+        table.leave(handle, locker);
+        true
+    }
+
+    /// Returns when a locker asked last, if what it may hold is to be given up.
+    pub(crate) fn is_to_give_up(&self, locker: Locker) -> Option<Asked> {
+        let table = self.table();
+        let through = table.lockers.get(&locker).filter(|through| through.handle == NO_HANDLE)?;
+        Some(through.asked)
+    }
+
+    /// Returns what is held by whoever gives up what a locker may hold; `None` if it may hold nothing.
+    pub(crate) fn turn(&self, locker: Locker) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.table().lockers.get(&locker).map(|through| through.turn.clone())
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -229,7 +244,8 @@ impl Table {
             }
             None => {
                 let (held, noted_held) = (HeldLocks::default(), HashMap::new());
-                let through = Through { pid, handle, asked, noted: note(locker), held, noted_held };
+                let (noted, turn) = (note(locker), Arc::default());
+                let through = Through { pid, handle, asked, noted, turn, held, noted_held };
                 self.lockers.insert(locker, through);
             }
         }

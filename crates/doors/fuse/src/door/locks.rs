@@ -52,6 +52,10 @@ impl Door {
         }
         let lock = wanted(asked)?;
         let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
+        if let Some(asked) = self.lockers.is_to_give_up(locker) {
+            // First: what it asks for now must not go with what it held until a close.
+            self.give_up(locker, asked).await?;
+        }
         self.lockers.ask(locker, asked.pid, asked.handle);
         if wait {
             self.wait_for(&at, &lock).await?
@@ -59,8 +63,11 @@ impl Door {
             self.take(&at, &lock).await?
         }
         if self.is_shut() {
-            // Its open file was closed meanwhile, and nobody gives it up any more.
-            self.fs.unlock(&self.call(), &at, &lock).await?;
+            // Its open file was closed meanwhile, what it held by then was given up, and nobody else gives this up.
+            self.lockers.ask(locker, asked.pid, asked.handle);
+            if let Some(asked) = self.lockers.asked(locker) {
+                self.giving_up(locker, asked).end().await?;
+            }
             return refuse(Errno::BADF);
         }
         if let Some(taken) = taken {
@@ -140,46 +147,62 @@ impl Door {
     /// Gives up what was locked through open files that are not open: a process before this one did not get to it.
     pub(crate) fn give_up_forgotten(self: &Arc<Self>) {
         for (locker, asked) in self.lockers.forgotten(|handle| self.handles.find(handle).is_ok()) {
-            drop(self.giving_up(locker, asked));
+            self.lockers.forget_handle(locker, asked);
+            tokio::spawn(self.clone().give_up_later(locker, asked));
         }
     }
 
+    /// Begins to give up what a locker may hold, which goes on by itself if it is not waited for.
     fn giving_up(self: &Arc<Self>, locker: Locker, asked: Asked) -> GivingUp {
         GivingUp { door: self.clone(), locker, asked, is_done: false }
     }
 
-    /// Gives up all that a locker may hold. It is forgotten only once that is done.
-    async fn give_up(&self, locker: Locker, asked: Asked) -> Result<(), Error> {
-        let all = LockScope::Range(LockRange { at: 0, length: 0 });
-        let scope = if locker.whole { LockScope::Whole } else { all };
-        let lock = lock_of(locker.owner, LockKind::Exclusive, scope);
-        match self.fs.unlock(&self.call(), &At::id(locker.file), &lock).await {
-            // With the file its locks went.
-            Err(error) if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => {
-                return Err(error);
+    /// Gives up all that a locker may hold, unless it asked again meanwhile. It is forgotten only once that is done. Of one
+    /// locker one at a time, and to its end whoever waits: what comes to the node later would take what was asked for since.
+    async fn give_up(self: &Arc<Self>, locker: Locker, asked: Asked) -> Result<(), Error> {
+        let door = self.clone();
+        let given_up = tokio::spawn(async move {
+            let Some(turn) = door.lockers.turn(locker) else { return Ok(()) };
+            let _turn = turn.lock().await;
+            if door.lockers.asked(locker) != Some(asked) {
+                return Ok(());
             }
-            _ => self.lockers.gave_up(locker, asked),
-        }
-        Ok(())
+            let all = LockScope::Range(LockRange { at: 0, length: 0 });
+            let scope = if locker.whole { LockScope::Whole } else { all };
+            let lock = lock_of(locker.owner, LockKind::Exclusive, scope);
+            match door.fs.unlock(&door.call(), &At::id(locker.file), &lock).await {
+                // With the file its locks went.
+                Err(error) if !matches!(error.kind(), ErrorKind::Stale | ErrorKind::NotFound) => Err(error),
+                _ => {
+                    door.lockers.gave_up(locker, asked);
+                    Ok(())
+                }
+            }
+        });
+        given_up.await.unwrap_or_else(|error| Err(Error::internal("it was stopped").caused_by(error)))
     }
 
-    /// Tries until it is done, however long the node is away: its session holds on to the lock as well. A node that answers
-    /// and refuses has ended that session once it is idle.
+    /// Tries until it is done, however long the node is away or refuses: while its session lives on, so does the lock, and
+    /// once that has ended the node says that there is none.
     async fn give_up_later(self: Arc<Self>, locker: Locker, asked: Asked) {
         let mut refused_for = Duration::ZERO;
-        while refused_for < limits::SESSION_IDLE {
-            tokio::time::sleep(limits::MOUNT_UNLOCK_REST).await;
-            // Who asked again holds what it was given since.
-            if self.lockers.asked(locker) != Some(asked) {
-                return;
-            }
+        // Who asked again has given up before.
+        while self.lockers.asked(locker) == Some(asked) {
+            let is_old = refused_for >= limits::SESSION_IDLE;
+            tokio::time::sleep(if is_old { limits::SESSION_IDLE } else { limits::MOUNT_UNLOCK_REST }).await;
+            let Ok(_permit) = self.unlocks.acquire().await else { return };
             match self.give_up(locker, asked).await {
                 Ok(()) => return,
                 Err(error) if is_away(&error) => refused_for = Duration::ZERO,
-                Err(_) => refused_for += limits::MOUNT_UNLOCK_REST,
+                Err(error) => {
+                    refused_for += limits::MOUNT_UNLOCK_REST;
+                    if refused_for == limits::SESSION_IDLE {
+                        let file = locker.file;
+                        tracing::error!(%file, %error, "a lock that nobody holds any more cannot be given up");
+                    }
+                }
             }
         }
-        tracing::error!(file = %locker.file, "a lock stays that nobody holds any more");
     }
 
     /// Returns the process that holds a lock; 0 if it is none of this mount's.
@@ -214,9 +237,11 @@ impl Drop for GivingUp {
         if self.is_done {
             return;
         }
-        self.door.lockers.forget_handle(self.locker, self.asked);
+        let is_first = self.door.lockers.forget_handle(self.locker, self.asked);
         // A runtime that stops takes the mount with it.
-        if let Ok(runtime) = Handle::try_current() {
+        if let Ok(runtime) = Handle::try_current()
+            && is_first
+        {
             runtime.spawn(self.door.clone().give_up_later(self.locker, self.asked));
         }
     }

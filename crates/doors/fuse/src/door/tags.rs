@@ -5,8 +5,8 @@ use bytes::{BufMut, Bytes};
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use weft_core::attr::{TagEdit, TagMust, TagName};
-use weft_core::form::{At, Guard};
-use weft_core::{Error, ErrorKind, limits};
+use weft_core::form::Guard;
+use weft_core::{Error, limits};
 
 use super::own::{Own, too_large, unchangeable};
 use super::{Door, Outcome, done, refuse};
@@ -50,36 +50,50 @@ impl Door {
         if let Some(own) = Own::named(&name) {
             return sized(self.own(node, own).await?.into_bytes(), size);
         }
-        let tags = self.all_tags(&self.at(node)?).await?;
-        let value = tags.into_iter().find(|(other, _)| *other == name).ok_or(Errno::NODATA)?.1;
-        sized(value.to_vec(), size)
+        let mut value = None;
+        self.each_tag(node, |other, found| {
+            value = (*other == name).then_some(found);
+            value.is_none()
+        })
+        .await?;
+        sized(value.ok_or(Errno::NODATA)?.to_vec(), size)
     }
 
     pub(super) async fn list_tags(&self, node: u64, size: u32) -> Outcome {
         let mut names = Vec::new();
-        let tags = self.all_tags(&self.at(node)?).await?;
-        for (name, _) in tags.into_iter().filter(|(name, _)| Own::named(name).is_none()) {
-            names.put_slice(PREFIX);
-            names.put_slice(name.as_bytes());
-            names.put_u8(0);
-        }
+        self.each_tag(node, |name, _| {
+            if Own::named(name).is_none() {
+                names.put_slice(PREFIX);
+                names.put_slice(name.as_bytes());
+                names.put_u8(0);
+            }
+            names.len() <= limits::TAGS_BYTES_MAX
+        })
+        .await?;
         sized(names, size)
     }
 
-    /// Returns all user attributes of a file. A share's can have more than one that Weft keeps.
-    async fn all_tags(&self, at: &At) -> Result<Vec<(TagName, Bytes)>, Failure> {
-        let (mut tags, mut from, mut bytes) = (Vec::new(), None, 0);
+    /// Shows the user attributes of a file, for as long as more are asked for.
+    async fn each_tag(
+        &self,
+        node: u64,
+        mut show: impl FnMut(&TagName, Bytes) -> bool,
+    ) -> Result<(), Failure> {
+        let (at, mut from) = (self.at(node)?, None::<TagName>);
         loop {
-            let page = self.fs.tags(&self.call(), at, from).await?;
-            bytes += page.tags.iter().map(|(name, value)| name.as_bytes().len() + value.len()).sum::<usize>();
-            if bytes > limits::MOUNT_TAGS_BYTES_MAX {
-                let many = "the file has more user attributes than a mount looks through";
-                return Err(too_large(Error::new(ErrorKind::TooLarge, many)));
+            let page = self.fs.tags(&self.call(), &at, from.clone()).await?;
+            for (name, value) in page.tags {
+                if !show(&name, value) {
+                    return Ok(());
+                }
             }
-            tags.extend(page.tags);
             match page.next {
+                // They come in the order of their names.
+                Some(next) if from.as_ref().is_some_and(|from| next <= *from) => {
+                    return Err(Error::internal("the node tells of user attributes without end").into());
+                }
                 Some(next) => from = Some(next),
-                None => return Ok(tags),
+                None => return Ok(()),
             }
         }
     }

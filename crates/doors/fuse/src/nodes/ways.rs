@@ -1,8 +1,7 @@
 //! By which names the kernel came to directories.
 //!
-//! The kernel walks by names that it keeps and asks nobody whether a directory may still be passed. Where one may not, its own
-//! name is dropped: with it go those below, and who walks there again asks for each. That takes the name, which only who asked
-//! for it knows: a change of rights is told of by the file alone.
+//! Where one may not be passed any more its own name is dropped ([`crate::passing`]). That takes the name, which only who asked for
+//! it knows: a change of rights is told of by the file alone.
 //!
 //! What a process before this one learnt is not known here, and believed for as long as any name is.
 
@@ -66,16 +65,13 @@ impl Nodes {
         }
     }
 
-    /// Returns the directories that the kernel came to by names, those of each container together.
-    pub(crate) fn came_to(&self) -> HashMap<ContainerId, Vec<u64>> {
+    /// Returns the directories of a container, or of all, that the kernel came to by names.
+    pub(crate) fn came_to(&self, container: Option<ContainerId>) -> Vec<u64> {
         let table = self.lock();
-        let mut by_container = HashMap::<_, Vec<_>>::new();
-        for number in table.ways.by_node.keys() {
-            if let Some(container) = table.nodes.get(number).and_then(|node| node.container) {
-                by_container.entry(container).or_default().push(*number);
-            }
-        }
-        by_container
+        let of = |number: &u64| table.nodes.get(number).and_then(|node| node.container);
+        let here =
+            |number: &&u64| container.is_none_or(|container| of(number).is_none_or(|of| of == container));
+        table.ways.by_node.keys().filter(here).copied().collect()
     }
 
     /// Returns by which name the kernel came to a directory last, if that is known.

@@ -287,6 +287,26 @@ fn a_close_that_could_not_give_a_lock_up_has_it_given_up_later_though_another_de
     drop(here);
 }
 
+/// What it is given then must not go with what it held before, nor that stay.
+#[test]
+fn who_locks_again_after_a_close_that_gave_nothing_up_holds_the_new_lock_alone() {
+    if !can_mount("who_locks_again_after_a_close_that_gave_nothing_up_holds_the_new_lock_alone") {
+        return;
+    }
+    let bed = faulty(1);
+    let again = bed.mount_again("alice", 2);
+    let (here, there) = (open(bed.join("f")), open(again.join("f")));
+    let copy = here.try_clone().expect("duplicated");
+    lock(&here, Kind::Write, 0, 10, false).expect("free");
+    drop(copy);
+    lock(&here, Kind::Write, 100, 10, false).expect("free");
+    lock(&there, Kind::Write, 0, 10, false).expect("the close gave it up");
+    assert_eq!(number(lock(&there, Kind::Write, 100, 10, false)), Some(Errno::AGAIN));
+    // For longer than what is given up later takes.
+    std::thread::sleep(limits::MOUNT_UNLOCK_REST * 2);
+    assert_eq!(number(lock(&there, Kind::Write, 100, 10, false)), Some(Errno::AGAIN));
+}
+
 #[test]
 fn an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close() {
     if !can_mount("an_unlock_that_failed_leaves_the_lock_to_be_given_up_by_the_close") {
