@@ -268,7 +268,7 @@ mod tests {
         let mut goes = |shows, after| seen.is_to_go(7, shows, now + after).is_some();
         let away = || Err(Error::new(ErrorKind::Unavailable, "it is away"));
         for _ in 0..3 {
-            goes(Ok(STILL), std::time::Duration::ZERO);
+            goes(Ok(STILL), Duration::ZERO);
         }
         let deadline = limits::CALL_DEADLINE;
         assert!(!goes(away(), deadline / 2));

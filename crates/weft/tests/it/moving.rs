@@ -258,11 +258,29 @@ fn change(top: &Path, dice: &mut Dice) {
     }
 }
 
+/// That one of them goes changes the other's file.
+#[test]
+fn names_of_one_file_that_all_become_something_else_do_so_in_one_run() {
+    let mut node = Node::start();
+    node.make_dir("shared");
+    node.run(&["share", "shared", "/share"]).ok();
+    for to in ["weft:/managed", "weft:/share/in"] {
+        node.sh("mkdir from; echo x > from/a; ln from/a from/b; ln from/a from/c; ln from/a from/d");
+        node.run(&["sync", "from", to]).ok();
+        node.sh("rm from/[abc]; ln -s nowhere from/a; mkfifo from/b; mkdir from/c");
+        node.run(&["sync", "--delete", "from", to]).ok();
+        assert_eq!(node.run(&["sync", "--delete", "-n", "from", to]).ok(), "");
+        node.sh("rm -r from");
+    }
+    node.stop();
+}
+
 /// Whatever is on either side, the one is made like the other, in one run; and a second has nothing to do.
 #[test]
 fn a_sync_makes_one_side_like_the_other_and_then_has_nothing_to_do() {
     let node = Node::start();
     let seed = seed_or_fresh();
+    println!("again with WEFT_SEED={seed}");
     let mut dice = Dice::new(seed);
     let (up, down) = (node.make_dir("up"), node.make_dir("down"));
     for round in 0..if full() { 200 } else { 12 } {

@@ -87,7 +87,7 @@ fn dbench_meets_no_error() {
         // Of some answers that it did not expect it only speaks.
         let wrong: Vec<_> =
             said.lines().filter(|line| line.contains("failed") || line.contains("expected")).collect();
-        assert!(wrong.is_empty() && said.contains("Throughput"), "{tree}: {said}");
+        assert!(wrong.is_empty() && said.contains("Throughput"), "{tree}: {said}\n{wrong:?}");
         // Its directories it leaves, wherever it runs.
         scene.node.sh(&format!("rm -r {}/clients", place.display()));
     }

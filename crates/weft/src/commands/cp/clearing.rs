@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use weft_client::tree::{Found, Walk};
 use weft_core::attr::{Attr, Kind};
-use weft_core::form::{At, Expect, Guard};
+use weft_core::form::{At, Expect, Guard, VersionIs, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, RelPath, Result};
 use weft_sys::{Folder, Sort};
 
@@ -106,9 +106,24 @@ impl Job<'_> {
         self.wanted.delete && self.report.failures() == 0
     }
 
-    /// Removes a name of something other than a directory.
+    /// Removes a name of something other than a directory: of what was seen there, and nothing that took its name
+    /// meanwhile.
     pub async fn remove_name(&self, at: &At, there: &Attr) -> Result<()> {
-        let guard = Guard { ctime: Some(there.ctime), ..Guard::NONE };
+        match self.remove_seen(at, there).await {
+            Err(error) if error.kind() == ErrorKind::Precondition && there.links > 1 => {
+                let now = self.client.fs().walk(&self.applied(), at, Want::default()).await?.attr;
+                // Another of its names went, as by this very copy.
+                match lost_names_alone(there, &now) {
+                    true => self.remove_seen(at, &now).await,
+                    false => Err(error),
+                }
+            }
+            removed => removed,
+        }
+    }
+
+    async fn remove_seen(&self, at: &At, seen: &Attr) -> Result<()> {
+        let guard = Guard { version: Some(VersionIs::Is(seen.version)), ctime: Some(seen.ctime) };
         self.client.fs().remove(&self.applied(), at, Expect::NotDirectory, &guard).await.map(drop)
     }
 
@@ -199,6 +214,12 @@ impl Job<'_> {
         }
         Ok(true)
     }
+}
+
+/// Whether a file is what it was but for names that it had. In a share that makes another version of it.
+fn lost_names_alone(before: &Attr, now: &Attr) -> bool {
+    let Attr { links, used, ctime, version, change, .. } = *now;
+    links < before.links && *now == Attr { links, used, ctime, version, change, ..*before }
 }
 
 /// A directory stands where something else is to be.

@@ -5,7 +5,7 @@ use std::fmt::Display;
 
 use weft_client::copy::{There, To, is_up};
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime};
-use weft_core::form::{At, Expect, Guard, LinkTarget, New, Request, SyncScope, VersionIs, Want};
+use weft_core::form::{At, Guard, LinkTarget, New, Request, SyncScope, Want};
 use weft_core::{Error, ErrorKind, FileId, Name, Result, Time, limits};
 
 use super::{FILLED_WITH, Job};
@@ -159,12 +159,12 @@ impl Job<'_> {
             return self.report.would(shown);
         }
         let at = self.at(to)?;
-        if let (New::Symlink(_), Some(Attr { kind: Kind::Symlink, ctime, version, .. })) = (&new, &there) {
-            // That link and nothing that took its name meanwhile.
-            let seen = Guard { version: Some(VersionIs::Is(*version)), ctime: Some(*ctime) };
-            fs.remove(&self.applied(), &at, Expect::NotDirectory, &seen).await?;
-        } else if let (true, Some(there)) = (self.wanted.alike, &there) {
-            self.clear_for(&at, there).await?;
+        match (&new, &there) {
+            (New::Symlink(_), Some(there)) if there.kind == Kind::Symlink => {
+                self.remove_name(&at, there).await?
+            }
+            (_, Some(there)) if self.wanted.alike => self.clear_for(&at, there).await?,
+            _ => {}
         }
         if new == New::Fifo {
             set.mode = Some(mode);
