@@ -1,13 +1,15 @@
-//! pjdfstest, which asks what POSIX says of files, over a mount that users of the machine share: root holds all rights
-//! there, three others those of who writes, and the container's mode bits count by class.
+//! pjdfstest, which asks what POSIX says of files, where the container's mode bits count by class: over a mount that users of
+//! the machine share, on which root holds all rights and three others those of who writes; and over one that the kernel
+//! keeps things of, as the ordinary user whose it is.
 //!
-//! Needs root, to be several users.
+//! The first needs root, to be several users.
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use weft_conformance::run::brought;
+use weft_conformance::run::{brought, have};
 
 use crate::node::Node;
 use crate::shared_mounts::Shared;
@@ -28,6 +30,12 @@ const LEFT_OUT: [(&str, &str); 2] = [
     ("::erofs_", "it would mount what it is run on anew, read-only, as no user may"),
     ("link::link_count_max", "it asks for the most names that a file may have, which FUSE does not tell"),
 ];
+
+/// What ends either way on a mount that the kernel keeps things of, and why.
+const EITHER: [(&str, &str); 1] = [(
+    "open::etxtbsy",
+    "Linux leaves it to a file system that cuts while it opens to refuse that of a program that runs, and tells it of none",
+)];
 
 struct Scene {
     // It goes first.
@@ -56,28 +64,31 @@ impl Scene {
         Self { shared, node }
     }
 
-    /// Runs the suite, and returns how each of its tests ended.
+    /// Runs the suite as all users, and returns how each of its tests ended.
     fn run(&self, program: &Path) -> BTreeMap<String, String> {
-        let elsewhere = self.node.make_dir("elsewhere");
-        let entries: Vec<_> = OTHERS.iter().map(|user| format!("[\"{user}\", \"{user}\"]")).collect();
-        let settings = self.node.write(
-            "pjdfstest.toml",
-            format!(
-                "features = {{ posix_fallocate = {{}}, rename_ctime = {{}}, utimensat = {{}}, utime_now = {{}} }}\n\
-                 settings = {{ naptime = 0.02, allow_remount = false }}\n\
-                 dummy_auth = {{ entries = [{}] }}\n",
-                entries.join(", ")
-            ),
-        );
-        let mut command = Command::new(program);
-        command.arg("-c").arg(settings).arg("-p").arg(self.shared.at()).arg("-s").arg(elsewhere);
-        command.current_dir(self.shared.at()).env("RUST_BACKTRACE", "0");
-        let said = self.node.feed_command(&mut command, b"");
-        let all = format!("{}{}", said.out, said.err);
-        let ended: BTreeMap<_, _> = all.lines().filter_map(ended).collect();
-        assert!(all.contains(&format!(" {} total", ended.len())), "{all}");
-        ended
+        run(&self.node, Command::new(program), self.shared.at(), &OTHERS.map(|user| (user, user)))
     }
+}
+
+/// Has the suite look at a directory, and become these users, of these groups, where it is root.
+fn run(node: &Node, mut suite: Command, at: &Path, users: &[(&str, &str)]) -> BTreeMap<String, String> {
+    let elsewhere = node.make_dir("elsewhere");
+    let entries: Vec<_> = users.iter().map(|(user, group)| format!("[\"{user}\", \"{group}\"]")).collect();
+    let settings = node.write(
+        "pjdfstest.toml",
+        format!(
+            "features = {{ posix_fallocate = {{}}, rename_ctime = {{}}, utimensat = {{}}, utime_now = {{}} }}\n\
+             settings = {{ naptime = 0.02, allow_remount = false }}\n\
+             dummy_auth = {{ entries = [{}] }}\n",
+            entries.join(", ")
+        ),
+    );
+    suite.arg("-c").arg(settings).arg("-p").arg(at).arg("-s").arg(elsewhere);
+    let said = node.feed_command(suite.current_dir(at).env("RUST_BACKTRACE", "0"), b"");
+    let all = format!("{}{}", said.out, said.err);
+    let ended: BTreeMap<_, _> = all.lines().filter_map(ended).collect();
+    assert!(all.contains(&format!(" {} total", ended.len())), "{all}");
+    ended
 }
 
 /// Returns the name of a test and how it ended, if a line says that.
@@ -116,4 +127,28 @@ fn what_pjdfstest_asks_of_posix_holds_on_a_shared_mount() {
     let others: Vec<_> = ended.iter().filter(|(name, how)| *how != expected(name)).collect();
     assert!(others.is_empty(), "{others:#?}");
     assert!(ended.len() > 390, "{}", ended.len());
+}
+
+/// Whoever is not root is asked less: what takes root to look at is left out.
+#[test]
+fn what_pjdfstest_asks_of_posix_as_an_ordinary_user_holds_on_a_mount_that_the_kernel_keeps_things_of() {
+    const TEST: &str = "pjdfstest::as_an_ordinary_user";
+    if !have(TEST, &["fusermount3"]) {
+        return;
+    }
+    let Some(program) = brought(TEST, "bin/pjdfstest") else { return };
+    let mut node = Node::start();
+    node.run(&["mkdir", "/posix"]).ok();
+    node.run(&["acl", "set", "/posix", "--modes", "classes"]).ok();
+    let at = node.mount("mnt").join("posix");
+    // Who runs the node need not reach where it lies.
+    let here = node.write("pjdfstest", std::fs::read(program).expect("it can be read"));
+    std::fs::set_permissions(&here, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let ended = run(&node, node.as_user(here), &at, &OTHERS.map(|user| (user, user)));
+    let asked: Vec<_> = ended.iter().filter(|(_, how)| *how != "skipped").collect();
+    let other =
+        |name: &str, how: &str| how != expected(name) && EITHER.iter().all(|(either, _)| name != *either);
+    let others: Vec<_> = asked.iter().filter(|(name, how)| other(name, how)).collect();
+    assert!(others.is_empty(), "{others:#?}");
+    assert!(asked.len() > 250, "{}", asked.len());
 }
