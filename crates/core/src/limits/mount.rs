@@ -37,13 +37,13 @@ pub const MOUNT_AHEAD_KEPT: Duration = Duration::from_secs(1);
 /// file that was lent, of which a process may have a thousand.
 pub const MOUNT_AHEAD_WINDOWS: usize = 64;
 /// Requests of a mount that wait for their answer, waits for locks and for the disk apart.
-pub const MOUNT_CALLS_MAX: usize = 400;
+pub const MOUNT_CALLS_MAX: usize = 320;
 /// Programs of a mount whose bytes a node brings to its disk at one moment; others wait for theirs.
 pub const MOUNT_SYNCS_MAX: usize = 48;
 /// Programs of a mount that wait for a lock; one more is refused. Each is a call on the mount's
 /// one connection, and whoever holds the lock needs room to give it up.
 pub const MOUNT_LOCK_WAITS_MAX: usize = 512;
-/// Locks that a user's line is asked to give up at one moment though nobody waits for it.
+/// Locks that a user's line is asked to give up at one moment.
 pub const MOUNT_UNLOCKS_AT_ONCE: usize = 16;
 /// How long a mount rests before it tries again to give up a lock that nobody holds any more.
 pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
@@ -65,6 +65,8 @@ pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 /// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
+/// Open files or directories that a mount looks at at one moment, for each of the four reasons that it has to.
+pub const MOUNT_LOOKS_AT_ONCE: usize = 16;
 /// How often a mount looks at open files of such a volume, and for how long it waits to be answered.
 pub const MOUNT_UNWATCHED_LOOK: Duration = Duration::from_secs(1);
 /// The same in a mount that several users share: what one of them was told, the kernel would show to all.
@@ -149,7 +151,12 @@ const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
 // Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
 const _: () = assert!(
-    MOUNT_CALLS_MAX + MOUNT_SYNCS_MAX + MOUNT_LOCK_WAITS_MAX + MOUNT_READERS_MAX + MOUNT_UNLOCKS_AT_ONCE
+    MOUNT_CALLS_MAX
+        + MOUNT_SYNCS_MAX
+        + MOUNT_LOCK_WAITS_MAX
+        + MOUNT_READERS_MAX
+        + MOUNT_UNLOCKS_AT_ONCE
+        + 4 * MOUNT_LOOKS_AT_ONCE
         < RPC_CALLS_MAX
 );
 const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

@@ -254,8 +254,8 @@ impl Door {
     pub(crate) fn patience(&self, opcode: u32) -> Duration {
         match opcode {
             _ if abi::opcode::syncs(opcode) => self.mounted.patience.max(limits::MOUNT_SYNC_WITHIN),
-            // Two calls: nobody is to be told that he has not got the lock that was taken by the first.
-            abi::opcode::SETLK => 2 * self.mounted.patience,
+            // Four calls: nobody is to be told that he has not got the lock that was taken by one of the first.
+            abi::opcode::SETLK => 4 * self.mounted.patience,
             _ => self.mounted.patience,
         }
     }

@@ -86,13 +86,13 @@ impl Door {
     pub(crate) async fn end_unseen(self: &Arc<Self>, which: impl Fn(u64) -> bool, patience: Duration) {
         let mut open = self.handles.each_node();
         open.retain(|(node, file, _)| which(*node) && self.is_watched(file.volume()));
-        for some in open.chunks(LOOKS_AT_ONCE) {
-            let mut gone = Vec::new();
+        for some in open.chunks(limits::MOUNT_LOOKS_AT_ONCE) {
+            let (mut gone, mut away) = (Vec::new(), false);
             let mut looks = looks(self, some, patience);
             while let Some(looked) = looks.join_next().await {
                 match looked {
                     Ok((_, Ok(Shows::Still(_)))) | Err(_) => {}
-                    Ok((_, Err(error))) if is_away(error.kind()) => return,
+                    Ok((_, Err(error))) if is_away(error.kind()) => away = true,
                     Ok((node, shows)) => gone.push((node, shows.unwrap_or(Shows::NoMore))),
                 }
             }
@@ -101,6 +101,9 @@ impl Door {
                 let drop =
                     |door: &Self| gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows));
                 self.tell_kernel(drop).await;
+            }
+            if away {
+                return;
             }
         }
     }
@@ -126,9 +129,6 @@ impl Door {
 /// An open file: its node, which it is, and the rights it was opened with.
 type Open = (u64, FileId, Rights);
 
-/// How many files are looked at at once.
-pub(crate) const LOOKS_AT_ONCE: usize = 16;
-
 /// Looks at what is open at a door, until it is shut.
 pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receiver<bool>) {
     let mut seen = Seen::default();
@@ -139,7 +139,7 @@ pub(crate) async fn look_at_unwatched(door: Arc<Door>, mut ended: watch::Receive
             if open.is_empty() {
                 door.unwatched.came.notified().await;
             }
-            for some in open.chunks(LOOKS_AT_ONCE) {
+            for some in open.chunks(limits::MOUNT_LOOKS_AT_ONCE) {
                 look_at(&door, some, &mut seen).await;
             }
             tokio::time::sleep(limits::MOUNT_UNWATCHED_LOOK).await;

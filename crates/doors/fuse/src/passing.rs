@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use weft_core::Rights;
 use weft_core::form::{At, Want};
+use weft_core::{Rights, limits};
 
 use crate::door::Door;
-use crate::look::{LOOKS_AT_ONCE, refuses};
+use crate::look::refuses;
 
 /// Directories that are to be looked at.
 #[derive(Default)]
@@ -68,7 +68,7 @@ pub(crate) async fn look_at_doubtful(door: Arc<Door>, mut ended: watch::Receiver
             if doubtful.is_empty() {
                 door.doubtful.came.notified().await;
             }
-            for some in doubtful.chunks(LOOKS_AT_ONCE) {
+            for some in doubtful.chunks(limits::MOUNT_LOOKS_AT_ONCE) {
                 let mut looks = JoinSet::new();
                 for node in some.iter().copied() {
                     let door = door.clone();

@@ -13,7 +13,8 @@
 //!   a file moved elsewhere    ─▶ its pages, where it is open and may not be read there
 //!   a directory's own rights  ─▶ its name and with it those below, if it may not be passed any more
 //!   policy                    ─▶ everything: rights are checked anew on next use; names, as above
-//!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more
+//!   number rose, nothing seen ─▶ attributes, listings; pages of open files that may not be read any more; names of the topmost
+//!                                directory of each container, if it may not be passed any more
 //!   a read or write refused   ─▶ the container's nodes and pages (mappings fault, then fail)
 //!   feed lost                 ─▶ everything
 //!   each 20 s                 ─▶ listings of open directories: who begins one anew is shown nothing older, whatever was not told
@@ -230,6 +231,7 @@ impl Watcher {
         self.door.watching.store(true, Ordering::Relaxed);
         if since == AHEAD {
             // What changed before the feed's place was known was not told.
+            self.door.doubt_passing(self.door.mounted.nodes.tops());
             self.drop_nodes(None).await;
             return self.told_up_to(next);
         }
@@ -283,11 +285,12 @@ impl Watcher {
         let due = std::mem::take(&mut self.due);
         self.drop_from = Instant::now() + limits::MOUNT_DROP_REST;
         if due.look {
+            self.door.doubt_passing(self.door.mounted.nodes.tops());
             self.drop_attributes().await;
         }
         if due.look || due.open || !due.files.is_empty() {
             let all = due.look || due.open;
-            // What is not answered soon is looked at by the next sweep; the feed goes on meanwhile.
+            // What is not answered soon the next sweep looks at: the feed is not followed meanwhile.
             self.door.end_unseen(|node| all || due.files.contains(&node), limits::MOUNT_ANSWERS_WITHIN).await;
         }
         if let Some(container) = due.drop {

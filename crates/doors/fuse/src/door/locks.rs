@@ -57,14 +57,22 @@ impl Door {
             self.give_up(locker, asked).await?;
         }
         self.lockers.ask(locker, asked.pid, asked.handle);
-        if wait {
-            self.wait_for(&at, &lock).await?
-        } else {
-            self.take(&at, &lock).await?
+        loop {
+            if wait {
+                self.wait_for(&at, &lock).await?
+            } else {
+                self.take(&at, &lock).await?
+            }
+            // A close by another thread gives up, or is yet to give up, what its process held until then.
+            let Some(before) = self.lockers.is_to_give_up(locker) else { break };
+            self.give_up(locker, before).await?;
+            self.lockers.ask(locker, asked.pid, asked.handle);
+        }
+        if self.lockers.asked(locker).is_none() {
+            self.lockers.ask(locker, asked.pid, asked.handle);
         }
         if self.is_shut() {
-            // Its open file was closed meanwhile, what it held by then was given up, and nobody else gives this up.
-            self.lockers.ask(locker, asked.pid, asked.handle);
+            // Its open file was closed meanwhile, and nobody else gives this up.
             if let Some(asked) = self.lockers.asked(locker) {
                 self.giving_up(locker, asked).end().await?;
             }
@@ -154,7 +162,9 @@ impl Door {
 
     /// Begins to give up what a locker may hold, which goes on by itself if it is not waited for.
     fn giving_up(self: &Arc<Self>, locker: Locker, asked: Asked) -> GivingUp {
-        GivingUp { door: self.clone(), locker, asked, is_done: false }
+        // At once: who asks again waits until it is done.
+        let is_first = self.lockers.forget_handle(locker, asked);
+        GivingUp { door: self.clone(), locker, asked, is_first, is_done: false }
     }
 
     /// Gives up all that a locker may hold, unless it asked again meanwhile. It is forgotten only once that is done. Of one
@@ -162,6 +172,7 @@ impl Door {
     async fn give_up(self: &Arc<Self>, locker: Locker, asked: Asked) -> Result<(), Error> {
         let door = self.clone();
         let given_up = tokio::spawn(async move {
+            let _permit = door.unlocks.acquire().await;
             let Some(turn) = door.lockers.turn(locker) else { return Ok(()) };
             let _turn = turn.lock().await;
             if door.lockers.asked(locker) != Some(asked) {
@@ -182,18 +193,20 @@ impl Door {
         given_up.await.unwrap_or_else(|error| Err(Error::internal("it was stopped").caused_by(error)))
     }
 
-    /// Tries until it is done, however long the node is away or refuses: while its session lives on, so does the lock, and
-    /// once that has ended the node says that there is none.
+    /// Tries until it is done, however long the node is away or refuses: while its session lives on, so does the lock. The
+    /// session of a user who was let go, and whom the node does not hear any more, has ended once it was idle.
     async fn give_up_later(self: Arc<Self>, locker: Locker, asked: Asked) {
         let mut refused_for = Duration::ZERO;
         // Who asked again has given up before.
         while self.lockers.asked(locker) == Some(asked) {
             let is_old = refused_for >= limits::SESSION_IDLE;
             tokio::time::sleep(if is_old { limits::SESSION_IDLE } else { limits::MOUNT_UNLOCK_REST }).await;
-            let Ok(_permit) = self.unlocks.acquire().await else { return };
             match self.give_up(locker, asked).await {
                 Ok(()) => return,
                 Err(error) if is_away(&error) => refused_for = Duration::ZERO,
+                Err(error) if is_old && self.is_shut() && is_unheard(&error) => {
+                    return self.lockers.gave_up(locker, asked);
+                }
                 Err(error) => {
                     refused_for += limits::MOUNT_UNLOCK_REST;
                     if refused_for == limits::SESSION_IDLE {
@@ -218,6 +231,8 @@ struct GivingUp {
     door: Arc<Door>,
     locker: Locker,
     asked: Asked,
+    /// Whether nobody else is at it.
+    is_first: bool,
     is_done: bool,
 }
 
@@ -234,17 +249,19 @@ impl GivingUp {
 
 impl Drop for GivingUp {
     fn drop(&mut self) {
-        if self.is_done {
-            return;
-        }
-        let is_first = self.door.lockers.forget_handle(self.locker, self.asked);
         // A runtime that stops takes the mount with it.
-        if let Ok(runtime) = Handle::try_current()
-            && is_first
+        if !self.is_done
+            && self.is_first
+            && let Ok(runtime) = Handle::try_current()
         {
             runtime.spawn(self.door.clone().give_up_later(self.locker, self.asked));
         }
     }
+}
+
+/// Whether a failure says that the node hears nothing more by the caller's proof.
+fn is_unheard(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Expired | ErrorKind::Revoked | ErrorKind::Unauthenticated)
 }
 
 /// Whether a failure says that no node answered.

@@ -74,6 +74,14 @@ impl Nodes {
         table.ways.by_node.keys().filter(here).copied().collect()
     }
 
+    /// Returns the topmost directory of each container that the kernel came to: with its name go all below.
+    pub(crate) fn tops(&self) -> Vec<u64> {
+        let table = self.lock();
+        let of = |number: &u64| table.nodes.get(number).and_then(|node| node.container);
+        let ways = table.ways.by_node.iter();
+        ways.filter(|(number, (above, _))| of(number) != of(above)).map(|(number, _)| *number).collect()
+    }
+
     /// Returns by which name the kernel came to a directory last, if that is known.
     pub(crate) fn way_to(&self, node: u64) -> Option<Way> {
         self.lock().ways.by_node.get(&node).cloned()

@@ -10,13 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::Pid;
 use weft_core::form::FileSystem;
 use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{Kind, be_interrupted, in_the_way, is_child, lock, say, start, until};
+use crate::raw::{Kind, be_interrupted, in_the_way, is_child, is_in, lock, say, start, until};
 use crate::told::get;
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
@@ -118,7 +117,9 @@ fn syncs_that_wait_for_a_disk_that_hangs_hold_up_no_other_call() {
         let syncs: Vec<_> = files.iter().map(|file| scope.spawn(|| sync(file))).collect();
         until("all of them wait", || begun.lock().expect("no panic").len() == many);
         let threads = begun.lock().expect("no panic").clone();
-        until("all of them wait in the kernel", || threads.iter().all(|thread| syncs_a_file(*thread)));
+        until("all of them wait in the kernel", || {
+            threads.iter().all(|thread| is_in(*thread, libc::SYS_fsync))
+        });
         let others = scope.spawn(|| (0..100).try_for_each(|n| fs::write(bed.join(&format!("g{n}")), "x")));
         until("others go on", || others.is_finished());
         others.join().expect("no panic").expect("others go on");
@@ -129,12 +130,6 @@ fn syncs_that_wait_for_a_disk_that_hangs_hold_up_no_other_call() {
             sync.join().expect("no panic").expect("the disk goes on");
         }
     });
-}
-
-/// Returns whether a thread of this process is in `fsync`.
-fn syncs_a_file(thread: Pid) -> bool {
-    let call = fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()));
-    call.is_ok_and(|call| call.split(' ').next() == Some(&libc::SYS_fsync.to_string()))
 }
 
 /// A disk that hangs until this goes.

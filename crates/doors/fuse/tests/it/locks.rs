@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -13,7 +14,7 @@ use weft_core::limits;
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
 use crate::raw::{
-    Kind, SOON, be_interrupted, in_the_way, is_child, lock, lock_description, say, start, until,
+    Kind, SOON, be_interrupted, in_the_way, is_child, is_in, lock, lock_description, say, start, until,
 };
 
 fn open(path: impl AsRef<Path>) -> File {
@@ -137,6 +138,28 @@ mounted! {
             waiter.join().expect("no panic").expect("taken");
         });
         assert_eq!(number(lock(&here, Kind::Write, 0, 10, false)), Some(Errno::AGAIN));
+    }
+
+    fn a_lock_that_was_waited_for_while_another_descriptor_was_closed_ends_with_its_file(bed) {
+        let again = bed.mount_again("alice", 2);
+        let (here, there) = (open(bed.join("f")), open(again.join("f")));
+        lock(&there, Kind::Write, 0, 10, false).expect("free");
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let here = &here;
+            let waiter = scope.spawn(move || {
+                tell.send(rustix::thread::gettid()).expect("it is heard");
+                lock(here, Kind::Write, 0, 10, true)
+            });
+            let thread = told.recv().expect("it begins");
+            until("it waits", || is_in(thread, libc::SYS_fcntl));
+            drop(here.try_clone().expect("duplicated"));
+            lock(&there, Kind::None, 0, 0, false).expect("given up");
+            waiter.join().expect("no panic").expect("it is given");
+        });
+        assert_eq!(number(lock(&there, Kind::Write, 0, 10, false)), Some(Errno::AGAIN));
+        drop(here);
+        until("the lock is free", || lock(&there, Kind::Write, 0, 10, false).is_ok());
     }
 
     fn two_who_wait_for_each_other_are_told_of_the_deadlock(bed) {

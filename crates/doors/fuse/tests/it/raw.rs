@@ -9,6 +9,8 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::process::Pid;
+
 /// How long anything here may take before it counts as hanging.
 pub const SOON: Duration = Duration::from_secs(10);
 
@@ -222,6 +224,12 @@ impl Drop for Part {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Returns whether a thread of this process is in a system call.
+pub fn is_in(thread: Pid, call: i64) -> bool {
+    let said = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()));
+    said.is_ok_and(|said| said.split(' ').next() == Some(&call.to_string()))
 }
 
 /// Waits until something is so, which must be soon.

@@ -109,16 +109,18 @@ impl Job<'_> {
     /// Removes a name of something other than a directory: of what was seen there, and nothing that took its name
     /// meanwhile.
     pub async fn remove_name(&self, at: &At, there: &Attr) -> Result<()> {
-        match self.remove_seen(at, there).await {
-            Err(error) if error.kind() == ErrorKind::Precondition && there.links > 1 => {
-                let now = self.client.fs().walk(&self.applied(), at, Want::default()).await?.attr;
-                // Another of its names went, as by this very copy.
-                match lost_names_alone(there, &now) {
-                    true => self.remove_seen(at, &now).await,
-                    false => Err(error),
-                }
+        let mut seen = *there;
+        loop {
+            let failed = match self.remove_seen(at, &seen).await {
+                Err(error) if error.kind() == ErrorKind::Precondition => error,
+                removed => return removed,
+            };
+            let now = self.client.fs().walk(&self.applied(), at, Want::default()).await?.attr;
+            // Another of its names went, as by this very copy.
+            if !lost_names_alone(&seen, &now) {
+                return Err(failed);
             }
-            removed => removed,
+            seen = now;
         }
     }
 
