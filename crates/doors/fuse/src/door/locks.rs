@@ -41,36 +41,15 @@ impl Door {
         wait: bool,
         taken: Option<Arc<AtomicBool>>,
     ) -> Outcome {
-        let at = self.at(node)?;
+        let (at, wants) = (self.at(node)?, wanted(asked)?);
+        let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
         if asked.kind == lock::UNLOCK {
-            let given_up = wanted(asked)?;
             // First: the next process would hold on to what somebody else was given since.
-            let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
-            self.lockers.released(locker, given_up.scope);
-            self.fs.unlock(&self.call(), &at, &given_up).await?;
+            self.lockers.released(locker, wants.scope);
+            self.fs.unlock(&self.call(), &at, &wants).await?;
             return done();
         }
-        let lock = wanted(asked)?;
-        let locker = Locker { file: at.base, owner: asked.owner, whole: asked.flock };
-        if let Some(asked) = self.lockers.is_to_give_up(locker) {
-            // First: what it asks for now must not go with what it held until a close.
-            self.give_up(locker, asked).await?;
-        }
-        self.lockers.ask(locker, asked.pid, asked.handle);
-        loop {
-            if wait {
-                self.wait_for(&at, &lock).await?
-            } else {
-                self.take(&at, &lock).await?
-            }
-            // A close by another thread gives up, or is yet to give up, what its process held until then.
-            let Some(before) = self.lockers.is_to_give_up(locker) else { break };
-            self.give_up(locker, before).await?;
-            self.lockers.ask(locker, asked.pid, asked.handle);
-        }
-        if self.lockers.asked(locker).is_none() {
-            self.lockers.ask(locker, asked.pid, asked.handle);
-        }
+        self.obtain(locker, &wants, asked, wait).await?;
         if self.is_shut() {
             // Its open file was closed meanwhile, and nobody else gives this up.
             if let Some(asked) = self.lockers.asked(locker) {
@@ -81,9 +60,40 @@ impl Door {
         if let Some(taken) = taken {
             taken.store(true, Ordering::Release);
         }
-        self.lockers.took(locker, lock.scope, lock.kind);
+        self.lockers.took(locker, wants.scope, wants.kind);
         self.look_again(node, asked.handle).await;
         done()
+    }
+
+    /// Has a locker be given a lock, and notes that it may hold it. What it is to give up, of a close before this or by
+    /// another thread meanwhile, it gives up first: the lock must not go with that, nor that stay.
+    async fn obtain(
+        self: &Arc<Self>,
+        locker: Locker,
+        lock: &Lock,
+        asked: &LockIn,
+        wait: bool,
+    ) -> Result<(), Failure> {
+        let at = At::id(locker.file);
+        loop {
+            if let Some(before) = self.lockers.is_to_give_up(locker) {
+                self.give_up(locker, before).await?;
+            }
+            self.lockers.ask(locker, asked.pid, asked.handle);
+            if wait {
+                self.wait_for(&at, lock).await?;
+            } else {
+                self.take(&at, lock).await?;
+            }
+            if self.lockers.is_to_give_up(locker).is_none() {
+                break;
+            }
+        }
+        if self.lockers.asked(locker).is_none() {
+            // A close meanwhile gave up what it held until then.
+            self.lockers.ask(locker, asked.pid, asked.handle);
+        }
+        Ok(())
     }
 
     /// Has nothing be shown of a file that was kept from before a lock was given: who held it
