@@ -18,11 +18,16 @@ pub struct Small(PathBuf);
 impl Small {
     /// Mounts one where a node will make its directory; `None` if that cannot be.
     pub fn mount(test: &str, node: &Node, size: &str) -> Option<Self> {
+        Self::mount_at(test, node, "data", size)
+    }
+
+    /// The same where something else of the node's is.
+    fn mount_at(test: &str, node: &Node, name: &str, size: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             not_run(test, "only root can mount a tmpfs");
             return None;
         }
-        let at = node.make_dir("data");
+        let at = node.make_dir(name);
         let options = format!("size={size},mode=0711");
         let status = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&at).status();
         if !status.is_ok_and(|status| status.success()) {
@@ -158,6 +163,66 @@ fn a_full_disk_is_told_at_each_door_and_recovers() {
         assert!(http.bytes(name) == *bytes, "{name} has changed");
     }
     assert!(fs::metadata(node.data()).is_ok());
+}
+
+/// What programs do with a directory whose disk they fill: what was there is read on, and once something was removed there is
+/// room again, for what is made anew and for what is appended.
+const FILLS: &str = r#"
+cd "$TREE"
+seq 200000 >kept
+sync kept
+cp kept "$SCRATCH"
+i=0
+while dd if=/dev/zero of=full$i bs=1M count=8 conv=fsync 2>"$SCRATCH/said"; do i=$((i + 1)); test $i -lt 50; done
+grep -q 'No space left on device' "$SCRATCH/said"
+cmp kept "$SCRATCH/kept"
+rm full*
+tries=0
+until cp kept again 2>"$SCRATCH/said" && sync again 2>"$SCRATCH/said"; do
+  tries=$((tries + 1)); test $tries -lt 100; sleep 0.3
+done
+cmp again "$SCRATCH/kept"
+echo more >>kept
+sync kept
+test "$(tail -n 1 kept)" = more
+test "$(ls)" = 'again
+kept'
+"#;
+
+/// One mount stands through it all.
+fn is_filled_and_goes_on(node: &mut Node, tree: &str) {
+    let (mount, scratch) = (node.mount("mnt"), node.make_dir("scratch"));
+    let tree = mount.join(tree);
+    node.sh(&format!("export TREE={} SCRATCH={}\n{FILLS}", tree.display(), scratch.display()));
+}
+
+#[test]
+fn a_mount_over_a_full_disk_goes_on_once_there_is_room() {
+    const TEST: &str = "full::mount";
+    if !have(TEST, &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::unstarted();
+    let Some(_small) = Small::mount(TEST, &node, "64m") else { return };
+    for text in ["space", "full", "os error 28"] {
+        node.allow(text);
+    }
+    node.up();
+    node.run(&["mkdir", "/in"]).ok();
+    is_filled_and_goes_on(&mut node, "in");
+}
+
+#[test]
+fn a_mount_over_a_share_on_a_full_disk_goes_on_once_there_is_room() {
+    const TEST: &str = "full::share";
+    if !have(TEST, &["fusermount3"]) {
+        return;
+    }
+    let mut node = Node::unstarted();
+    let Some(_small) = Small::mount_at(TEST, &node, "shared", "64m") else { return };
+    node.up();
+    node.run(&["share", "shared", "/in"]).ok();
+    is_filled_and_goes_on(&mut node, "in");
 }
 
 /// Programs that ask how much room there is are told of the directory they write to.
