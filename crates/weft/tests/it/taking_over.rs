@@ -114,10 +114,11 @@ fn load(node: &Node, at: &Path) -> Load {
     Load::start(node, "taking_over.py", PROGRAMS, &[at], &NAMES)
 }
 
-fn large(node: &Node) {
+/// Puts a large file where the programs look for it.
+fn large(node: &Node, tree: &str) {
     let bytes = noise(8, 9 << 20);
     node.write("large", &bytes);
-    node.run(&["cp", "large", "weft:/large"]).ok();
+    node.run(&["cp", "large", &format!("weft:/{tree}/large")]).ok();
     let scratch = node.make_dir("scratch");
     node.sh("sha256sum large | cut -d' ' -f1 > scratch/large.sum");
     assert!(scratch.join("large.sum").exists());
@@ -125,18 +126,32 @@ fn large(node: &Node) {
 
 #[test]
 fn programs_on_a_mount_notice_nothing_of_its_process_being_killed_again_and_again() {
-    if !have("taking_over::killed", &["python3", "fusermount3"]) {
-        return;
+    if have("taking_over::killed", &["python3", "fusermount3"]) {
+        let node = Node::start();
+        node.run(&["mkdir", "/managed"]).ok();
+        killed_again_and_again(node, "managed", if full() { 100 } else { 10 });
     }
-    let mut node = Node::start();
-    large(&node);
+}
+
+#[test]
+fn nor_do_those_on_a_share() {
+    if have("taking_over::share", &["python3", "fusermount3"]) {
+        let node = Node::start();
+        node.make_dir("shared");
+        node.run(&["share", "shared", "/share"]).ok();
+        killed_again_and_again(node, "share", if full() { 100 } else { 5 });
+    }
+}
+
+/// Kills the process of a mount so many times under programs in a tree.
+fn killed_again_and_again(mut node: Node, tree: &str, rounds: u32) {
+    large(&node, tree);
     let mount = Kept::mount(&node, "mnt");
-    let mut load = load(&node, &mount.at);
+    let mut load = load(&node, &mount.at.join(tree));
     load.goes_on(GOES_ON);
     let seed = seed_or_fresh();
     let mut dice = Dice::new(seed);
     println!("again at these moments with WEFT_SEED={seed}");
-    let rounds = if full() { 100 } else { 10 };
     let mut slowest = Duration::ZERO;
     for round in 0..rounds {
         let moment = limits::MOUNT_SERVED_WELL + Duration::from_micros(dice.roll(400_000));
