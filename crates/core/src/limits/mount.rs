@@ -149,7 +149,7 @@ const _: () = assert!(
 );
 const _: () =
     assert!(MOUNT_HANDOVER_BYTES < MOUNT_WRITE_BYTES_MAX && MOUNT_WRITE_BYTES_MAX <= PIECE_BYTES_MAX);
-// Beside calls and waits: what readers have just begun, the watch, locks given up unasked.
+// Beside calls and waits: what readers have just begun, locks given up, looks; the rest is for the watch and what is read ahead.
 const _: () = assert!(
     MOUNT_CALLS_MAX
         + MOUNT_SYNCS_MAX

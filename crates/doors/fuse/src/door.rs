@@ -68,7 +68,7 @@ pub(crate) struct Door {
     pub(crate) unwatched: Unwatched,
     /// Directories that may not be passed any more.
     pub(crate) doubtful: Doubtful,
-    /// Of locks that are given up unasked.
+    /// Turns of those that give up all that somebody locked.
     unlocks: Semaphore,
     /// Whether it was shut: nothing that is asked for through it is to be kept.
     shut: AtomicBool,

@@ -226,7 +226,7 @@ impl Found {
 }
 
 /// Whether a failure says that nobody answered.
-fn is_away(kind: ErrorKind) -> bool {
+pub(crate) fn is_away(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::Unavailable | ErrorKind::Deadline)
 }
 

@@ -66,14 +66,14 @@ impl Scene {
 
     /// Runs the suite as all users, and returns how each of its tests ended.
     fn run(&self, program: &Path) -> BTreeMap<String, String> {
-        run(&self.node, Command::new(program), self.shared.at(), &OTHERS.map(|user| (user, user)))
+        run(&self.node, Command::new(program), self.shared.at())
     }
 }
 
-/// Has the suite look at a directory, and become these users, of these groups, where it is root.
-fn run(node: &Node, mut suite: Command, at: &Path, users: &[(&str, &str)]) -> BTreeMap<String, String> {
+/// Has the suite look at a directory, and become the others where it is root.
+fn run(node: &Node, mut suite: Command, at: &Path) -> BTreeMap<String, String> {
     let elsewhere = node.make_dir("elsewhere");
-    let entries: Vec<_> = users.iter().map(|(user, group)| format!("[\"{user}\", \"{group}\"]")).collect();
+    let entries: Vec<_> = OTHERS.iter().map(|user| format!("[\"{user}\", \"{user}\"]")).collect();
     let settings = node.write(
         "pjdfstest.toml",
         format!(
@@ -144,7 +144,7 @@ fn what_pjdfstest_asks_of_posix_as_an_ordinary_user_holds_on_a_mount_that_the_ke
     // Who runs the node need not reach where it lies.
     let here = node.write("pjdfstest", std::fs::read(program).expect("it can be read"));
     std::fs::set_permissions(&here, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
-    let ended = run(&node, node.as_user(here), &at, &OTHERS.map(|user| (user, user)));
+    let ended = run(&node, node.as_user(here), &at);
     let asked: Vec<_> = ended.iter().filter(|(_, how)| *how != "skipped").collect();
     let other =
         |name: &str, how: &str| how != expected(name) && EITHER.iter().all(|(either, _)| name != *either);

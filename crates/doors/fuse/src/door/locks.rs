@@ -16,6 +16,7 @@ use super::{Door, Outcome, done, refuse};
 use crate::abi::request::LockIn;
 use crate::abi::{lock, reply};
 use crate::errno::Failure;
+use crate::look::is_away;
 use crate::remembered::Remembered;
 
 impl Door {
@@ -213,7 +214,7 @@ impl Door {
             tokio::time::sleep(if is_old { limits::SESSION_IDLE } else { limits::MOUNT_UNLOCK_REST }).await;
             match self.give_up(locker, asked).await {
                 Ok(()) => return,
-                Err(error) if is_away(&error) => refused_for = Duration::ZERO,
+                Err(error) if is_away(error.kind()) => refused_for = Duration::ZERO,
                 Err(error) if is_old && self.is_shut() && is_unheard(&error) => {
                     return self.lockers.gave_up(locker, asked);
                 }
@@ -272,11 +273,6 @@ impl Drop for GivingUp {
 /// Whether a failure says that the node hears nothing more by the caller's proof.
 fn is_unheard(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Expired | ErrorKind::Revoked | ErrorKind::Unauthenticated)
-}
-
-/// Whether a failure says that no node answered.
-fn is_away(error: &Error) -> bool {
-    matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Deadline)
 }
 
 /// Returns the locks that programs on the mount hold, as they are remembered, for the file system to hold on to.

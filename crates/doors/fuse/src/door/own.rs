@@ -16,6 +16,7 @@ use weft_core::{DomainId, Error, ErrorKind, OneLine, Rights, limits};
 use super::{Door, Outcome, done};
 use crate::editions::Shown;
 use crate::errno::Failure;
+use crate::look::is_away;
 
 /// One of the names; `user.` stands before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,9 +141,7 @@ impl Door {
         let answer = self.fs.walk(&call, &self.root(), Want::default()).await;
         let node = match &answer {
             Ok(_) => "answers",
-            Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Deadline) => {
-                "does not answer"
-            }
+            Err(error) if is_away(error.kind()) => "does not answer",
             Err(error) if is_refusal(error.kind()) => "refuses",
             Err(_) => "fails",
         };

@@ -181,10 +181,7 @@ impl Part {
         let mut found = None;
         until("the child waits", || {
             let mut tasks = std::fs::read_dir(&tasks).into_iter().flatten().flatten();
-            let waiting = tasks.find(|task| {
-                let call = std::fs::read_to_string(task.path().join("syscall")).unwrap_or_default();
-                call.starts_with(&format!("{number} "))
-            });
+            let waiting = tasks.find(|task| is_task_in(&task.path(), number));
             found = waiting.and_then(|task| task.file_name().to_str()?.parse().ok());
             found.is_some()
         });
@@ -228,8 +225,12 @@ impl Drop for Part {
 
 /// Returns whether a thread of this process is in a system call.
 pub fn is_in(thread: Pid, call: i64) -> bool {
-    let said = std::fs::read_to_string(format!("/proc/self/task/{}/syscall", thread.as_raw_nonzero()));
-    said.is_ok_and(|said| said.split(' ').next() == Some(&call.to_string()))
+    is_task_in(Path::new(&format!("/proc/self/task/{}", thread.as_raw_nonzero())), call)
+}
+
+fn is_task_in(task: &Path, call: i64) -> bool {
+    let said = std::fs::read_to_string(task.join("syscall")).unwrap_or_default();
+    said.starts_with(&format!("{call} "))
 }
 
 /// Waits until something is so, which must be soon.
