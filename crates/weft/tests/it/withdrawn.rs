@@ -76,12 +76,13 @@ fn ends(scene: &Scene, rights: &str, number: &str) {
     }
     let (why, opened) = (reads.ask("why"), reads.ask("open d/f"));
     assert!(opened == number || opened == "EACCES", "{opened}");
-    at_once("the mapping", || {
-        match places().all(|at| maps.ask_for_life(&format!("touch d/f {at}")).is_some()) {
-            true => Err("all of it is still there".into()),
-            false => Ok(()),
-        }
-    });
+    for at in places() {
+        at_once("the mapping", || match maps.ask(&format!("child d/f {at}")) {
+            said if said == "SIGBUS" => Ok(()),
+            said => Err(format!("{said} at {at}")),
+        });
+    }
+    assert!(maps.ask_for_life("touch d/f 0").is_none());
     assert_eq!(maps.end().signal(), Some(Signal::BUS.as_raw()));
     let told = why.as_str().is_some_and(|why| why.starts_with("failed: read\n"));
     assert!(told, "{why}");
@@ -157,7 +158,8 @@ fn a_file_that_a_group_may_read_ends_for_who_leaves_the_group_where_it_is_open_a
         places().all(|at| reads.ask(&format!("read d/f {at}")) == "ENOENT")
     });
     until_within(within, "the mapping faults", || {
-        places().any(|at| maps.ask_for_life(&format!("touch d/f {at}")).is_none())
+        places().all(|at| maps.ask(&format!("child d/f {at}")) == "SIGBUS")
     });
+    assert!(maps.ask_for_life("touch d/f 0").is_none());
     assert_eq!(maps.end().signal(), Some(Signal::BUS.as_raw()));
 }

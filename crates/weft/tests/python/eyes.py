@@ -11,6 +11,7 @@ Each line of standard input is a word and a name, and is answered by one line of
   tree              the names and bytes that are there, everything opened anew
   read NAME AT      a byte of the open file
   touch NAME AT     a byte of the mapping
+  child NAME AT     the same by a child of its own, or what signal ended that
   edit NAME         opens a file to be read and written, and keeps it
   write NAME AT     writes a byte of that
   open NAME         whether it can be opened anew
@@ -52,6 +53,16 @@ def hold(name):
     if name == "f":
         held["times"] = times()
     return "held"
+
+
+def child(name, at):
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(PATIENCE_SECONDS)
+        held[name][1][int(at)]
+        os._exit(0)
+    ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return "there" if ended == 0 else signal.Signals(-ended).name
 
 
 def edit(name):
@@ -109,6 +120,7 @@ ACTS = {
     "tree": tree,
     "read": lambda name, at: "%d" % len(os.pread(held[name][0], 1, int(at))),
     "touch": lambda name, at: held[name][1][int(at)],
+    "child": child,
     "edit": edit,
     "write": lambda name, at: "%d" % os.pwrite(held[name][0], b"!", int(at)),
     "open": opened,
