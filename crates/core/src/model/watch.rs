@@ -58,8 +58,8 @@ impl Act<'_> {
             return Ok(None);
         }
         let mut page = Changes { changes: Vec::new(), next: ChangeSeq(self.state.changes_made) };
-        let records = self.state.changes.iter().filter(|record| record.change.seq > since);
-        for record in records {
+        let from = self.state.changes.partition_point(|record| record.change.seq <= since);
+        for record in self.state.changes.range(from..) {
             if page.changes.len() == limits::CHANGES_PAGE_MAX {
                 page.next = page.changes.last().map_or(page.next, |change| change.seq);
                 break;
