@@ -65,7 +65,7 @@ pub const MOUNT_BELIEVED: Duration = Duration::from_secs(1);
 pub const MOUNT_BELIEVED_WATCHED: Duration = Duration::from_secs(30);
 /// The same of a volume that has no feed: local programs change what is exported, and nobody tells.
 pub const MOUNT_BELIEVED_UNWATCHED: Duration = Duration::ZERO;
-/// Open files or directories that a mount looks at at one moment, for each of the four reasons that it has to.
+/// Open files or directories that a mount looks at at one moment, for each of the five reasons that it has to.
 pub const MOUNT_LOOKS_AT_ONCE: usize = 16;
 /// How often a mount looks at open files of such a volume, and for how long it waits to be answered.
 pub const MOUNT_UNWATCHED_LOOK: Duration = Duration::from_secs(1);
@@ -100,6 +100,8 @@ pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * PROOF_BYTES_MAX;
 pub const REPEATS_KEPT_MAX: usize = 128 << 10;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
+/// How long after a change came that the kernel was shown already it is told of it all the same.
+pub const MOUNT_TOLD_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.
 pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
 /// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.
@@ -156,7 +158,7 @@ const _: () = assert!(
         + MOUNT_LOCK_WAITS_MAX
         + MOUNT_READERS_MAX
         + MOUNT_UNLOCKS_AT_ONCE
-        + 4 * MOUNT_LOOKS_AT_ONCE
+        + 5 * MOUNT_LOOKS_AT_ONCE
         < RPC_CALLS_MAX
 );
 const _: () = assert!(2 * (MOUNT_CALLS_MAX + MOUNT_READERS_MAX) <= ONCE_RING);

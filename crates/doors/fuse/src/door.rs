@@ -414,14 +414,20 @@ impl Door {
         tokio::spawn(async move { door.expire(node, true).await });
     }
 
-    /// Notes what came of a change made through this mount.
+    /// Notes what came of a change made through this mount, and has the kernel drop what somebody else's made old, later.
     fn changed(self: &Arc<Self>, changing: Changing<'_>, node: u64, change: &Wcc) {
+        if self.came_to(changing, node, change) {
+            self.expire_later(node);
+        }
+    }
+
+    /// Notes what came of a change made through this mount. Returns whether somebody else's came between, so that what the
+    /// kernel keeps is to expire.
+    fn came_to(&self, changing: Changing<'_>, node: u64, change: &Wcc) -> bool {
         let stale = self.mounted.nodes.changed(node, change);
         let after = change.after.as_ref().filter(|after| self.is_told(after.id.volume()));
         changing.came_to(after, self.mounted.clock.tick());
-        if stale {
-            self.expire_later(node);
-        }
+        stale
     }
 
     /// Returns what a node was told to be a moment ago, if nothing is known to have come between.

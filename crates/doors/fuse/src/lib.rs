@@ -12,7 +12,7 @@
 //!
 //! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
 //! `doors` whose they are, `door` what each means in the form, `mounted` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
-//! was read beyond what it asked, `watch` what it must be told, `look` what nobody tells, `passing` what may not be passed any more, `room` how much is held at once, `remembered` what another process goes on with if this one
+//! was read beyond what it asked, `watch` what it must be told, `telling` when, `look` what nobody tells, `passing` what may not be passed any more, `room` how much is held at once, `remembered` what another process goes on with if this one
 //! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
 //! them afterwards.
 //!
@@ -58,6 +58,7 @@ mod room;
 mod session;
 mod signals;
 mod takeover;
+mod telling;
 mod watch;
 
 use std::os::fd::BorrowedFd;

@@ -85,7 +85,7 @@ pub(crate) struct Kept {
     /// There may be pages, of another version: they are to be dropped, and then
     /// [`Nodes::dropped`] is to be called.
     pub stale: bool,
-    /// The attributes are those of the file that was opened.
+    /// The attributes are those of the file that was opened, and not being dropped for older ones just now.
     pub attributes: bool,
 }
 
@@ -141,22 +141,10 @@ impl Nodes {
         (number, false)
     }
 
-    /// Notes what the kernel is told of a node. Returns whether its pages are of
-    /// another version: then they are to be dropped, and [`Nodes::dropped`] called.
+    /// Notes what the kernel is told of a node. Returns whether its pages are of another version, or may be, since such are being
+    /// dropped just now: then they are to be dropped, before it is told, and [`Nodes::dropped`] called.
     pub(crate) fn told(&self, number: u64, attr: &Attr) -> bool {
         self.lock().nodes.get_mut(&number).is_some_and(|node| node.told(attr))
-    }
-
-    /// The same for who must not be shown what is being dropped just now, by somebody who was told before.
-    pub(crate) fn told_to_be_sure(&self, number: u64, attr: &Attr) -> bool {
-        let mut table = self.lock();
-        let Some(node) = table.nodes.get_mut(&number) else { return false };
-        if node.told(attr) {
-            return true;
-        }
-        let dropping = node.dropping > 0;
-        node.dropping += u32::from(dropping);
-        dropping
     }
 
     /// Notes a change made through this mount, whose bytes the kernel has as well.
@@ -217,7 +205,7 @@ impl Nodes {
         let kept = Kept {
             pages: node.pages == Some(attr.version) && node.dropping == 0,
             stale: node.pages.is_some_and(|version| version != attr.version),
-            attributes: node.change == attr.change,
+            attributes: node.change == attr.change && node.dropping == 0,
         };
         node.pages = Some(attr.version);
         node.dropping += u32::from(kept.stale);
@@ -298,6 +286,11 @@ impl Nodes {
     /// Returns whether a node is known to have come to nothing since it was of this state.
     pub(crate) fn is_still(&self, number: u64, attr: &Attr) -> bool {
         self.lock().nodes.get(&number).is_some_and(|node| node.change == attr.change)
+    }
+
+    /// Returns whether a node is a file that was opened: then the kernel may keep pages of it.
+    pub(crate) fn was_opened(&self, number: u64) -> bool {
+        self.lock().nodes.get(&number).is_some_and(|node| node.pages.is_some())
     }
 
     /// Returns whether a file is known to have come to more since it was of this state.
@@ -405,11 +398,13 @@ impl Node {
             return false;
         }
         let other = self.pages.is_some_and(|version| version != attr.version);
-        if other {
-            self.pages = Some(attr.version);
+        // The page that was the last shows zeros to its end to who is told that the file is longer.
+        let stale = other || self.dropping > 0;
+        if stale {
+            self.pages = self.pages.map(|_| attr.version);
             self.dropping += 1;
         }
-        other
+        stale
     }
 }
 

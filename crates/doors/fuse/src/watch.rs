@@ -5,7 +5,8 @@
 //! volume's change feed and tells it. What is told of:
 //!
 //! ```text
-//!   change by another session ─▶ that name, its directory's listing, that node, its pages
+//!   change by another session ─▶ that name, its directory's listing, that node, its pages; later what was shown already
+//!                                ([`crate::telling`])
 //!   change by this one        ─▶ the note of its directory's listing: the kernel knows what was made, but where it failed to
 //!                                the program
 //!   a directory may have moved ─▶ listings, attributes, pages of open files that may not be read any more: below it other rights
@@ -37,6 +38,7 @@ use crate::abi::opcode;
 use crate::abi::request::Header;
 use crate::door::Door;
 use crate::remembered::Head;
+use crate::telling::Again;
 
 /// A position that surely lies ahead: it is answered with the present one.
 const AHEAD: ChangeSeq = ChangeSeq(u64::MAX >> 1);
@@ -123,6 +125,7 @@ pub(crate) struct Watcher {
     ended: watch::Receiver<bool>,
     since: ChangeSeq,
     due: Due,
+    again: Again,
     /// When something large may be dropped again.
     drop_from: Instant,
     /// When the feed may be asked again.
@@ -188,7 +191,8 @@ impl Watcher {
         let now = Instant::now();
         // Up to where the process before this one has told.
         let since = door.remembered().head(Head::Feed).checked_sub(1).map_or(AHEAD, ChangeSeq);
-        Self { door, refused, ended, since, due: Due::default(), drop_from: now, ask_from: now }
+        let (due, again) = (Due::default(), Again::default());
+        Self { door, refused, ended, since, due, again, drop_from: now, ask_from: now }
     }
 
     pub(crate) async fn run(mut self) {
@@ -203,7 +207,7 @@ impl Watcher {
     async fn follow(&mut self) {
         loop {
             let door = self.door.clone();
-            let (root, since) = (door.root(), self.since);
+            let (root, since, again) = (door.root(), self.since, self.again.from());
             let call = door.call_within(limits::CALL_DEADLINE);
             let answer = async {
                 sleep_until(self.ask_from).await;
@@ -212,6 +216,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
+                () = sleep_until(again), if self.again.is_any() => self.again.tell(&self.door).await,
                 Some(container) = self.refused.recv() => self.due.add(container),
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,
@@ -298,13 +303,17 @@ impl Watcher {
         }
     }
 
-    /// Tells the kernel of changes, in their order.
-    async fn tell(&self, changes: Vec<Change>) {
+    /// Tells the kernel of changes.
+    async fn tell(&mut self, changes: Vec<Change>) {
         if changes.is_empty() {
             return;
         }
         self.door.mounted.fresh.drop_all();
-        self.door.tell_kernel(move |door| changes.iter().for_each(|change| tell(door, change))).await;
+        if self.door.mounted.is_shared {
+            let tell = move |door: &Door| changes.iter().for_each(|change| tell_of_shared(door, change));
+            return self.door.tell_kernel(tell).await;
+        }
+        self.again.tell_others(&self.door, changes).await;
     }
 
     /// Something changed that may not be seen from here; perhaps the right to see.
@@ -329,37 +338,7 @@ impl Watcher {
     }
 }
 
-fn tell(door: &Door, change: &Change) {
-    if door.mounted.is_shared {
-        return tell_of_shared(door, change);
-    }
-    let name = |place: &Option<(FileId, Name)>| {
-        if let Some((directory, name)) = place
-            && let Some(node) = door.mounted.nodes.node(*directory)
-        {
-            // In this order: the name's waits, but on the newest kernels, for who lists the directory just now, whose answer is kept.
-            door.mounted.device.expire_name(node, name.as_bytes());
-            door.mounted.drop_kept(node, true);
-        }
-    };
-    let node = |pages: bool| {
-        if let Some(node) = door.mounted.nodes.node(change.file) {
-            // Who has a directory open may list it no more, or finds it elsewhere.
-            door.mounted.drop_kept(node, pages || door.mounted.nodes.is_open_directory(node));
-        }
-    };
-    match change.kind {
-        ChangeKind::Make | ChangeKind::Link | ChangeKind::Rename | ChangeKind::Remove => {
-            name(&change.place);
-            name(&change.to);
-            node(false);
-        }
-        ChangeKind::Attr => node(false),
-        ChangeKind::Write | ChangeKind::Policy => node(true),
-    }
-}
-
-/// The same of a shared mount, whose kernel keeps no names and no attributes. To drop a name would take it from
+/// Tells the kernel of a shared mount, which keeps no names and no attributes. To drop a name would take it from
 /// under whoever works below it.
 fn tell_of_shared(door: &Door, change: &Change) {
     if matches!(change.kind, ChangeKind::Write | ChangeKind::Policy)

@@ -217,19 +217,26 @@ impl Door {
             held.release();
         }
         handle.written.wrote(written.verifier);
-        self.changed(changing, handle.node, &written.file);
+        let stale = self.came_to(changing, handle.node, &written.file);
         if !self.is_watched(handle.file.id().volume()) {
             self.unwatched.shows(handle.node);
         }
-        if handle.past_cache {
+        match (handle.past_cache, stale) {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.
-            self.mounted.nodes.drops(handle.node);
-            self.expire_from(handle.node, written.at).await;
-        } else if written.at != at {
+            (true, false) => {
+                self.mounted.nodes.drops(handle.node);
+                self.expire_from(handle.node, written.at).await;
+            }
+            // The page that was the last before somebody else's change has zeros to its end as well.
+            (true, true) => self.expire(handle.node, true).await,
+            (false, true) => self.expire_later(handle.node),
             // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
-            self.mounted.nodes.drops(handle.node);
-            self.expire_later(handle.node);
+            (false, false) if written.at != at => {
+                self.mounted.nodes.drops(handle.node);
+                self.expire_later(handle.node);
+            }
+            (false, false) => {}
         }
         if let (true, Some(after)) = (marks & mark::WRITE_KILL_SUIDGID != 0, &written.file.after) {
             self.clear_set_id(handle.node, after).await;

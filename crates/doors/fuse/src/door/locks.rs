@@ -106,7 +106,7 @@ impl Door {
             Err(_) => None,
         };
         let pages = match attr {
-            Some(attr) if self.mounted.nodes.told_to_be_sure(node, &attr) => true,
+            Some(attr) if self.mounted.nodes.told(node, &attr) => true,
             Some(attr) if self.is_watched(attr.id.volume()) => false,
             // Of a volume that nobody tells of, one version may stand for two changes.
             _ => {

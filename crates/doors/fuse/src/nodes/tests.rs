@@ -25,7 +25,8 @@ pub(crate) fn attr(serial: u64, change: u64, version: u128) -> Attr {
     }
 }
 
-fn nodes() -> Nodes {
+/// Makes the table of a mount that the kernel was told nothing of yet.
+pub(crate) fn nodes() -> Nodes {
     Nodes::new(&attr(1, 0, 0), &Arc::new(Remembered::new().expect("memory")))
 }
 
@@ -67,16 +68,20 @@ fn attributes_of_another_version_say_that_pages_must_go_once() {
     nodes.opened(node, &attr(2, 1, 10));
     assert!(!nodes.told(node, &attr(2, 2, 10)), "a changed mode is no change of bytes");
     assert!(nodes.told(node, &attr(2, 3, 30)));
+    nodes.dropped(node);
     assert!(!nodes.told(node, &attr(2, 3, 30)));
     assert!(!nodes.told(node, &attr(2, 1, 10)), "an answer that was overtaken");
 }
 
 #[test]
-fn an_open_keeps_no_pages_while_they_are_being_dropped() {
+fn an_open_keeps_no_pages_and_no_attributes_while_they_are_being_dropped() {
     let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
-    let keeps = || nodes.opened(node, &attr(2, 2, 20)).pages;
+    let keeps = || match nodes.opened(node, &attr(2, 2, 20)) {
+        Kept { pages, stale: false, attributes } if pages == attributes => pages,
+        kept => panic!("{kept:?}"),
+    };
     // One open finds another version and drops; a second comes before that is done.
     assert!(nodes.opened(node, &attr(2, 2, 20)).stale);
     assert!(!keeps());
@@ -114,18 +119,18 @@ fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
 }
 
 #[test]
-fn who_must_be_sure_drops_what_is_being_dropped_for_another() {
+fn nobody_is_told_of_other_bytes_while_older_pages_are_being_dropped_for_another() {
     let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
-    assert!(!nodes.told_to_be_sure(node, &attr(2, 1, 10)), "nothing has changed");
+    assert!(!nodes.told(node, &attr(2, 1, 10)), "nothing has changed");
     assert!(nodes.told(node, &attr(2, 2, 20)), "the first is told, and drops");
-    assert!(nodes.told_to_be_sure(node, &attr(2, 2, 20)), "till it has, the second may be shown what was");
+    assert!(nodes.told(node, &attr(2, 2, 20)), "till it has, the second may be shown what was");
     nodes.dropped(node);
     assert!(!nodes.opened(node, &attr(2, 2, 20)).pages, "the second's are being dropped");
     nodes.dropped(node);
     assert!(nodes.opened(node, &attr(2, 2, 20)).pages);
-    assert!(!nodes.told_to_be_sure(node, &attr(2, 2, 20)));
+    assert!(!nodes.told(node, &attr(2, 2, 20)));
 }
 
 const NOW: Tick = Tick(1 << 40);

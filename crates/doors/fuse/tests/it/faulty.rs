@@ -41,6 +41,10 @@ pub struct Faulty {
     pub syncs: Arc<AtomicU64>,
     /// Whether what it tells of user attributes has no end.
     pub tags_without_end: bool,
+    /// How often bytes were read.
+    pub reads: Arc<AtomicU64>,
+    /// While it is set, its change feed tells of nothing yet.
+    pub tells_late: Arc<AtomicBool>,
     /// How often its change feed told of something.
     pub told: Arc<AtomicU64>,
     /// Whether a copy ends with an error once it has copied a half.
@@ -61,6 +65,8 @@ impl Faulty {
             syncs_late: Arc::default(),
             syncs: Arc::default(),
             tags_without_end: false,
+            reads: Arc::default(),
+            tells_late: Arc::default(),
             told: Arc::default(),
             copies_half: false,
         }
@@ -79,6 +85,7 @@ struct FaultyFile {
     lost: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
+    reads: Arc<AtomicU64>,
     syncs_late: Arc<AtomicBool>,
     syncs: Arc<AtomicU64>,
     stuck: bool,
@@ -188,9 +195,10 @@ impl FileSystem for Faulty {
         let slow = self.inner.walk(call, &At::root("slow-attr".try_into()?), Want::default()).await;
         let slow = slow.is_ok_and(|walked| walked.attr.id == opened.attr.id);
         let (inner, lost) = (opened.file, self.lost.clone());
-        let (asked, written) = (self.asked.clone(), self.written.clone());
+        let (asked, written, reads) = (self.asked.clone(), self.written.clone(), self.reads.clone());
         let (syncs_late, syncs) = (self.syncs_late.clone(), self.syncs.clone());
-        opened.file = Arc::new(FaultyFile { inner, lost, asked, written, syncs_late, syncs, stuck, slow });
+        opened.file =
+            Arc::new(FaultyFile { inner, lost, asked, written, reads, syncs_late, syncs, stuck, slow });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -238,6 +246,7 @@ impl FileSystem for Faulty {
             return pending().await;
         }
         let page = self.inner.watch(call, at, since).await?;
+        late(&self.tells_late).await;
         self.told.fetch_add(page.changes.len() as u64, Ordering::SeqCst);
         Ok(page)
     }
@@ -259,6 +268,7 @@ impl OpenFile for FaultyFile {
         self.inner.attr(call).await
     }
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         if self.stuck { pending().await } else { self.inner.read(call, range).await }
     }
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {

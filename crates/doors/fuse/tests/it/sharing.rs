@@ -6,6 +6,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
@@ -349,6 +350,50 @@ fn an_append_behind_anothers_shows_where_it_went() {
         let n = file.read_at(&mut bytes, 0).expect("read");
         bytes[..n] == expected
     });
+}
+
+/// Returns a mount, and a file whose newest bytes an open there has shown before the feed told of them; by now it has. With it comes
+/// how often bytes were read: no more since the kernel has those.
+fn shown_before_it_was_told(test: &str) -> Option<(Bed, File, Arc<AtomicU64>, u64)> {
+    if !can_mount(test) {
+        return None;
+    }
+    // On a busy machine it may be told of again too soon.
+    for _ in 0..10 {
+        let (late, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (tells_late, count) = (late.clone(), reads.clone());
+        let bed = Bed::with(
+            |inner| Arc::new(Faulty { tells_late, reads: count, ..Faulty::new(inner) }),
+            weft_core::limits::CALL_DEADLINE,
+        );
+        let length = || fs::metadata(bed.join("told")).expect("there").len();
+        bed.store("f", &[1; 10_000]);
+        bed.store("told", &[1; 10]);
+        two_pages_kept(&bed);
+        assert_eq!(length(), 10);
+        late.store(true, Ordering::SeqCst);
+        bed.store("f", &[2; 10_000]);
+        bed.store("told", &[1; 20]);
+        let file = File::open(bed.join("f")).expect("opened");
+        assert_eq!((byte(&file, 0), byte(&file, 5000)), (2, 2));
+        let (lags, before) = (length() == 10, reads.load(Ordering::SeqCst));
+        late.store(false, Ordering::SeqCst);
+        until("the feed has come", || length() == 20);
+        assert_eq!((byte(&file, 0), byte(&file, 5000)), (2, 2));
+        if lags && reads.load(Ordering::SeqCst) == before {
+            return Some((bed, file, reads, before));
+        }
+    }
+    panic!("what was shown is told of at once, or the feed does not lag");
+}
+
+#[test]
+fn what_an_open_has_shown_is_told_of_later_and_what_comes_after_it_at_once() {
+    const TEST: &str = "what_an_open_has_shown_is_told_of_later_and_what_comes_after_it_at_once";
+    let Some((bed, file, reads, before)) = shown_before_it_was_told(TEST) else { return };
+    until("it is read anew", || byte(&file, 5000) == 2 && reads.load(Ordering::SeqCst) > before);
+    bed.store("f", &[3; 10_000]);
+    until("the next change is shown", || (byte(&file, 0), byte(&file, 5000)) == (3, 3));
 }
 
 /// A child that reads a mapping until it faults: one that is shared, or as programs are mapped.

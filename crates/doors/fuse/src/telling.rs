@@ -1,0 +1,177 @@
+//! What the kernel is told of a page of changes by others: at once, or later of what it was shown already.
+//!
+//! A change may be told of late, when an open has shown it already. Whatever the kernel is told of a node while an answer about
+//! it is on its way has the kernel put that answer aside, and go on with the length that it knew before: where that happens to an
+//! `fstat`, and again to the read that follows and meets the file's end, a program is given zeros beyond an end that it was told.
+//! So a node is told of once a page, and a file that was shown as it is now only a while later ([`Again`]): to be sure, since
+//! what is shown is known by its number alone, and an older answer may have come after.
+//!
+//! ```text
+//!   names, directories after them, nodes  ─▶ at once
+//!   a file that was opened, other bytes   ─▶ looked at ─▶ another than was shown ─▶ at once
+//!                                                     └▶ as it was shown ─▶ later, once
+//! ```
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use weft_core::form::{At, Change, ChangeKind, Want};
+use weft_core::{FileId, limits};
+
+use crate::door::Door;
+use crate::nodes::Nodes;
+
+/// Nodes that the kernel is told of again.
+#[derive(Debug)]
+pub(crate) struct Again {
+    nodes: BTreeSet<u64>,
+    from: Instant,
+}
+
+impl Default for Again {
+    fn default() -> Self {
+        Self { nodes: BTreeSet::new(), from: Instant::now() }
+    }
+}
+
+impl Again {
+    fn add(&mut self, nodes: Vec<u64>) {
+        if self.nodes.is_empty() {
+            self.from = Instant::now() + limits::MOUNT_TOLD_AGAIN_AFTER;
+        }
+        self.nodes.extend(nodes);
+    }
+
+    /// Returns whether there is anything to be told.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.nodes.is_empty()
+    }
+
+    /// Returns when it is to be told.
+    pub(crate) fn from(&self) -> Instant {
+        self.from
+    }
+
+    /// Tells the kernel.
+    pub(crate) async fn tell(&mut self, door: &Arc<Door>) {
+        let nodes = std::mem::take(&mut self.nodes);
+        door.tell_kernel(move |door| nodes.iter().for_each(|node| door.mounted.drop_kept(*node, true))).await;
+    }
+
+    /// Tells the kernel of a page of changes, but of what it was shown already, which is added.
+    pub(crate) async fn tell_others(&mut self, door: &Arc<Door>, changes: Vec<Change>) {
+        let looked_at = to_be_looked_at(&changes, &door.mounted.nodes);
+        let apart: HashSet<FileId> = looked_at.iter().map(|(_, file)| *file).collect();
+        let shown = async {
+            let (shown, others) = look(door, looked_at).await;
+            if !others.is_empty() {
+                let tell =
+                    move |door: &Door| others.iter().for_each(|node| door.mounted.drop_kept(*node, true));
+                door.tell_kernel(tell).await;
+            }
+            shown
+        };
+        let (shown, ()) = tokio::join!(shown, door.tell_kernel(move |door| tell(door, &changes, &apart)));
+        self.add(shown);
+    }
+}
+
+/// Returns the files, with their nodes, of which the kernel may have been shown what became of them: those that were opened, and
+/// of which bytes alone changed. Of more than are looked at at one moment, some.
+fn to_be_looked_at(changes: &[Change], nodes: &Nodes) -> Vec<(u64, FileId)> {
+    let others: HashSet<FileId> =
+        changes.iter().filter(|change| change.kind != ChangeKind::Write).map(|change| change.file).collect();
+    let written: BTreeSet<FileId> =
+        changes.iter().map(|change| change.file).filter(|file| !others.contains(file)).collect();
+    let opened =
+        |file: FileId| nodes.node(file).filter(|node| nodes.was_opened(*node)).map(|node| (node, file));
+    written.into_iter().filter_map(opened).take(limits::MOUNT_LOOKS_AT_ONCE).collect()
+}
+
+/// Looks at files. Returns the nodes of those that are as they were shown, and of the others.
+async fn look(door: &Arc<Door>, files: Vec<(u64, FileId)>) -> (Vec<u64>, Vec<u64>) {
+    let mut others: BTreeSet<u64> = files.iter().map(|(node, _)| *node).collect();
+    let (mut looks, mut shown) = (JoinSet::new(), Vec::new());
+    for (node, file) in files {
+        let door = door.clone();
+        looks.spawn(async move {
+            let call = door.call_within(limits::MOUNT_ANSWERS_WITHIN);
+            (node, door.fs.walk(&call, &At::id(file), Want::default()).await)
+        });
+    }
+    while let Some(looked) = looks.join_next().await {
+        // What could not be looked at may be anything.
+        if let Ok((node, Ok(walked))) = looked
+            && door.mounted.nodes.is_still(node, &walked.attr)
+        {
+            others.remove(&node);
+            shown.push(node);
+        }
+    }
+    (shown, others.into_iter().collect())
+}
+
+/// Tells the kernel of changes in their order, of each node once, but of files that are told of apart. May wait, as
+/// [`crate::device::Device::expire_node`] does.
+fn tell(door: &Door, changes: &[Change], apart: &HashSet<FileId>) {
+    let (nodes, mut told, mut directories) = (&door.mounted.nodes, HashSet::new(), BTreeSet::new());
+    let of_pages = |change: &&Change| matches!(change.kind, ChangeKind::Write | ChangeKind::Policy);
+    let pages: HashSet<FileId> = changes.iter().filter(of_pages).map(|change| change.file).collect();
+    for change in changes {
+        let places = [&change.place, &change.to].into_iter().flatten().filter(|_| change.kind.is_of_names());
+        for (directory, name) in places {
+            if let Some(node) = nodes.node(*directory) {
+                door.mounted.device.expire_name(node, name.as_bytes());
+                directories.insert(node);
+            }
+        }
+        if let Some(node) = nodes.node(change.file).filter(|_| !apart.contains(&change.file))
+            && told.insert(node)
+        {
+            // Who has a directory open may list it no more, or finds it elsewhere.
+            let pages = pages.contains(&change.file) || nodes.is_open_directory(node);
+            door.mounted.drop_kept(node, pages);
+        }
+    }
+    // After their names, which wait, but on the newest kernels, for who lists a directory just now, whose answer is kept.
+    directories.iter().for_each(|node| door.mounted.drop_kept(*node, true));
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::form::ChangeSeq;
+    use weft_core::{CallerId, SessionId};
+
+    use super::*;
+    use crate::nodes::tests::{attr, nodes};
+
+    fn change(kind: ChangeKind, file: u64) -> Change {
+        let (file, caller, session) = (attr(file, 0, 0).id, CallerId(1), SessionId(1));
+        Change { seq: ChangeSeq(1), kind, file, place: None, to: None, caller, session }
+    }
+
+    #[test]
+    fn only_an_opened_file_of_which_bytes_alone_changed_is_looked_at_and_no_more_than_a_few() {
+        let nodes = nodes();
+        let node = |file| nodes.found(&attr(file, 1, 10)).0;
+        let opened = node(2);
+        nodes.opened(opened, &attr(2, 1, 10));
+        let _seen = node(3);
+        let written = |file| change(ChangeKind::Write, file);
+        let all = [written(2), written(2), written(3), written(4)];
+        assert_eq!(to_be_looked_at(&all, &nodes), [(opened, attr(2, 0, 0).id)]);
+        for kind in [ChangeKind::Attr, ChangeKind::Policy, ChangeKind::Remove] {
+            assert_eq!(to_be_looked_at(&[written(2), change(kind, 2)], &nodes), [], "{kind:?}");
+            assert_eq!(to_be_looked_at(&[change(kind, 2), written(2)], &nodes), [], "{kind:?}");
+        }
+        let many: Vec<_> = (10..100)
+            .map(|file| {
+                nodes.opened(node(file), &attr(file, 1, 10));
+                written(file)
+            })
+            .collect();
+        assert_eq!(to_be_looked_at(&many, &nodes).len(), limits::MOUNT_LOOKS_AT_ONCE);
+    }
+}
