@@ -100,6 +100,10 @@ pub const MOUNT_LOGIN_BYTES_MAX: usize = 2 * PROOF_BYTES_MAX;
 pub const REPEATS_KEPT_MAX: usize = 128 << 10;
 /// How long a mount rests between two pages of changes, so that its own come together.
 pub const MOUNT_WATCH_REST: Duration = Duration::from_millis(5);
+/// How long who is told of other bytes of a file waits for older pages to go that are being dropped for somebody else.
+pub const MOUNT_PAGES_GO_WITHIN: Duration = Duration::from_secs(1);
+/// How long a mount looks whether the kernel was shown what a change came to, before it is told of it.
+pub const MOUNT_LOOK_WITHIN: Duration = Duration::from_millis(100);
 /// How long after a change came that the kernel was shown already it is told of it all the same.
 pub const MOUNT_TOLD_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.

@@ -28,6 +28,7 @@ use crate::handles::Handles;
 use crate::look::Unwatched;
 use crate::marks;
 use crate::mounted::{Ids, Mounted};
+use crate::nodes::Told;
 use crate::passing::Doubtful;
 use crate::pipes::Piped;
 use crate::remembered::Remembered;
@@ -343,24 +344,22 @@ impl Door {
         }
     }
 
-    /// Counts a lookup and returns what the kernel is told of it, and whether pages it
-    /// keeps must go first. The name is believed as long as what it leads to: a name in a volume
+    /// Counts a lookup and returns what the kernel is told of it, and what that means for the
+    /// pages it keeps. The name is believed as long as what it leads to: a name in a volume
     /// that is not watched leads nowhere else.
-    fn entry_out(&self, attr: &Attr) -> (EntryOut, bool) {
-        let (node, stale) = self.mounted.nodes.found(attr);
+    fn entry_out(&self, attr: &Attr) -> (EntryOut, Told) {
+        let (node, told) = self.mounted.nodes.found(attr);
         let valid = self.valid(attr.id.volume());
         let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
-        (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, stale)
+        (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, told)
     }
 
     /// Counts a lookup of a name and answers it.
     async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way) -> Reply {
-        let (out, stale) = self.entry_out(attr);
+        let (out, told) = self.entry_out(attr);
         self.came_by(attr.kind, out.node, way);
-        if stale {
-            self.expire(out.node, true).await;
-        }
+        self.make_way(out.node, told).await;
         let undo = Undo { nodes: vec![out.node], ..Undo::default() };
         Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo }
     }
@@ -378,26 +377,39 @@ impl Door {
     }
 
     /// Has the kernel drop what it keeps of a node, and waits until it has. On a thread
-    /// of its own: the kernel may first wait for reads that are answered here. Pages are
-    /// dropped because the table of nodes said so, and it hears when they are.
+    /// of its own: the kernel may first wait for reads that are answered here.
     pub(crate) async fn expire(self: &Arc<Self>, node: u64, pages: bool) {
+        self.tell_kernel(move |door| door.mounted.drop_kept(node, pages)).await;
+    }
+
+    /// The same for the pages from a byte on, which become old by it.
+    async fn expire_from(self: &Arc<Self>, node: u64, at: u64) {
+        let time = self.mounted.nodes.becomes_stale(node);
         self.tell_kernel(move |door| {
-            door.mounted.drop_kept(node, pages);
-            if pages {
-                door.mounted.nodes.dropped(node);
-            }
+            door.mounted.nodes.moved(node);
+            door.mounted.device.expire_node(node, Some(at));
+            door.mounted.nodes.dropped_some(node, time);
         })
         .await;
     }
 
-    /// The same for the pages from a byte on.
-    async fn expire_from(self: &Arc<Self>, node: u64, at: u64) {
-        self.tell_kernel(move |door| {
-            door.mounted.nodes.moved(node);
-            door.mounted.device.expire_node(node, Some(at));
-            door.mounted.nodes.dropped(node);
-        })
-        .await;
+    /// Has pages go that are not of the state that the kernel is about to be told of.
+    async fn make_way(self: &Arc<Self>, node: u64, told: Told) {
+        match told {
+            Told::Shown => {}
+            Told::Stale => self.expire(node, true).await,
+            Told::Going(up_to) => self.wait_for_drop(node, up_to).await,
+        }
+    }
+
+    /// Waits until pages have gone that are being dropped for somebody else, and sends nothing itself: each such word has the kernel
+    /// put aside what it is being told. Not for long, since that may wait for a read that waits for this.
+    async fn wait_for_drop(self: &Arc<Self>, node: u64, up_to: u64) {
+        let gone = self.mounted.nodes.wait_until_gone(node, up_to);
+        if tokio::time::timeout(limits::MOUNT_PAGES_GO_WITHIN, gone).await.is_err() {
+            // Whoever was to drop them may be gone.
+            self.expire_later(node);
+        }
     }
 
     /// Tells the kernel something, on a thread of its own, which may wait, and waits until it was told.

@@ -19,6 +19,7 @@ use weft_core::form::{At, Call, Want};
 use weft_core::{ErrorKind, FileId, Result, Rights, limits};
 
 use crate::door::Door;
+use crate::nodes::Told;
 
 /// Open files of which the kernel may keep pages, though nobody tells of their changes.
 #[derive(Default)]
@@ -65,19 +66,11 @@ impl Door {
         let needed = opened_with & (Rights::READ | Rights::EXECUTE);
         let walked = self.fs.walk(call, &At::id(file), want).await?;
         let may = walked.rights.is_some_and(|rights| rights.intersects(needed) || needed.is_empty());
-        Ok(match (may, may && self.mounted.nodes.told(node, &walked.attr)) {
-            (false, _) => Shows::NoMore,
-            (true, true) => Shows::Another,
-            (true, false) => Shows::Still(walked.attr.version),
+        Ok(match may.then(|| self.mounted.nodes.told(node, &walked.attr)) {
+            None => Shows::NoMore,
+            Some(Told::Stale) => Shows::Another,
+            Some(Told::Shown | Told::Going(_)) => Shows::Still(walked.attr.version),
         })
-    }
-
-    /// Has the kernel drop the pages of an open file that do not show it any more.
-    pub(crate) fn drop_shown(&self, node: u64, shows: Shows) {
-        self.mounted.drop_kept(node, true);
-        if shows == Shows::Another {
-            self.mounted.nodes.dropped(node);
-        }
     }
 
     /// Has the kernel show nothing more of open files that may not be read any more, of those nodes that are asked for. Of
@@ -93,13 +86,12 @@ impl Door {
                 match looked {
                     Ok((_, Ok(Shows::Still(_)))) | Err(_) => {}
                     Ok((_, Err(error))) if is_away(error.kind()) => away = true,
-                    Ok((node, shows)) => gone.push((node, shows.unwrap_or(Shows::NoMore))),
+                    Ok((node, _)) => gone.push(node),
                 }
             }
             if !gone.is_empty() {
                 self.mounted.fresh.drop_all();
-                let drop =
-                    |door: &Self| gone.into_iter().for_each(|(node, shows)| door.drop_shown(node, shows));
+                let drop = |door: &Self| gone.into_iter().for_each(|node| door.mounted.drop_kept(node, true));
                 self.tell_kernel(drop).await;
             }
             if away {
@@ -119,10 +111,10 @@ impl Door {
 
     /// Has the kernel drop the pages, without waiting: it may have some to write back first. What it is given from now on
     /// is looked at again.
-    fn drop_unwatched(self: &Arc<Self>, node: u64, shows: Shows) {
+    fn drop_unwatched(self: &Arc<Self>, node: u64) {
         self.unwatched.lock().remove(&node);
         let door = self.clone();
-        tokio::task::spawn_blocking(move || door.drop_shown(node, shows));
+        tokio::task::spawn_blocking(move || door.mounted.drop_kept(node, true));
     }
 }
 
@@ -169,8 +161,8 @@ async fn look_at(door: &Arc<Door>, files: &[Open], seen: &mut Seen) {
     while let Some(looked) = looks.join_next().await {
         // A panic was printed, and the next look is a second away.
         let Ok((node, shows)) = looked else { continue };
-        if let Some(shows) = seen.is_to_go(node, shows, Instant::now()) {
-            door.drop_unwatched(node, shows);
+        if seen.is_to_go(node, shows, Instant::now()) {
+            door.drop_unwatched(node);
         }
     }
 }
@@ -197,19 +189,19 @@ impl Seen {
         self.0.retain(|node, _| open.contains(node));
     }
 
-    /// Notes what came of a look. Returns as what the kernel's pages are to go, if they are.
-    fn is_to_go(&mut self, node: u64, shows: Result<Shows>, now: Instant) -> Option<Shows> {
+    /// Notes what came of a look. Returns whether the kernel's pages are to go.
+    fn is_to_go(&mut self, node: u64, shows: Result<Shows>, now: Instant) -> bool {
         let found = self.0.entry(node).or_insert(Found { version: None, looks: 0, answered: now });
         let shows = match shows {
             Ok(shows) => shows,
             Err(error) if refuses(error.kind()) => Shows::NoMore,
             // What may be shown nobody knows. A node that is slow does not get quicker by being asked for all of it again.
-            Err(_) => return (now - found.answered >= limits::CALL_DEADLINE).then_some(Shows::NoMore),
+            Err(_) => return now - found.answered >= limits::CALL_DEADLINE,
         };
         found.answered = now;
         match shows {
-            Shows::Still(version) => found.may_be_older(version).then_some(shows),
-            Shows::Another | Shows::NoMore => Some(shows),
+            Shows::Still(version) => found.may_be_older(version),
+            Shows::Another | Shows::NoMore => true,
         }
     }
 }
@@ -255,17 +247,17 @@ mod tests {
     #[test]
     fn pages_of_a_version_that_was_seen_twice_are_believed() {
         let (mut seen, now) = (Seen::default(), Instant::now());
-        let mut goes = |version| seen.is_to_go(7, Ok(Shows::Still(Version(version))), now).is_some();
+        let mut goes = |version| seen.is_to_go(7, Ok(Shows::Still(Version(version))), now);
         assert_eq!([1, 1, 1, 1].map(&mut goes), [true, true, false, false]);
         assert_eq!([2, 1, 1, 1].map(&mut goes), [true, true, true, false]);
         seen.keep(&[]);
-        assert!(seen.is_to_go(7, Ok(STILL), now).is_some(), "it was opened anew");
+        assert!(seen.is_to_go(7, Ok(STILL), now), "it was opened anew");
     }
 
     #[test]
     fn pages_of_which_nobody_says_anything_are_kept_for_as_long_as_a_call_may_take_and_no_longer() {
         let (mut seen, now) = (Seen::default(), Instant::now());
-        let mut goes = |shows, after| seen.is_to_go(7, shows, now + after).is_some();
+        let mut goes = |shows, after| seen.is_to_go(7, shows, now + after);
         let away = || Err(Error::new(ErrorKind::Unavailable, "it is away"));
         for _ in 0..3 {
             goes(Ok(STILL), Duration::ZERO);

@@ -59,7 +59,11 @@ impl Mounted {
         }
         self.fresh.drop_node(node);
         self.nodes.listing_is_old(node);
+        let up_to = pages.then(|| self.nodes.stale_up_to(node));
         self.device.expire_node(node, pages.then_some(0));
+        if let Some(up_to) = up_to {
+            self.nodes.dropped(node, up_to);
+        }
     }
 
     /// Makes it, of a root, of what the kernel and we can do, and of what is remembered.

@@ -10,13 +10,16 @@
 //!   anything else  ──────────────────────▶ pages must go before the answer does
 //! ```
 //!
-//! While they go, an open that comes in between is told to keep none. Of directories it keeps listings ([`listings`]), and by which
+//! While they go, an open that comes in between is told to keep none, and nobody is told of other bytes: the page that was the last
+//! shows zeros to its end to who is told that the file is longer. Of directories it keeps listings ([`listings`]), and by which
 //! names it came to them is kept for when they may not be passed any more ([`ways`]).
 
 use std::collections::HashMap;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
+use tokio::sync::Notify;
 use weft_core::attr::{Attr, Kind, SetAttr, SetTime, Version, Wcc};
 use weft_core::{ContainerId, FileId, Time};
 
@@ -35,6 +38,8 @@ mod ways;
 pub(crate) struct Nodes {
     table: Mutex<Table>,
     remembered: Arc<Remembered>,
+    /// Wakes those who wait for pages to go.
+    went: Notify,
 }
 
 /// Which field of a node's place holds its lookups; before it are the file's two numbers, after it
@@ -62,8 +67,12 @@ struct Node {
     /// The version its pages are of, or an older one if they were dropped since; `None`
     /// while it was never opened and so has none.
     pages: Option<Version>,
-    /// How often those pages are being dropped just now: till then they are not of the version.
-    dropping: u32,
+    /// How often pages of it became older than what the kernel is to show, and up to which of those times they have gone: while
+    /// there is a difference, its pages are not of the version.
+    stale: u64,
+    gone: u64,
+    /// Whether the kernel was told of a state since it was told that it changed elsewhere.
+    heard: bool,
     /// What was written to it through this mount.
     written: Arc<Written>,
     /// How often its bytes may have changed.
@@ -82,16 +91,28 @@ struct Node {
 pub(crate) struct Kept {
     /// The pages are those of the version that was opened.
     pub pages: bool,
-    /// There may be pages, of another version: they are to be dropped, and then
-    /// [`Nodes::dropped`] is to be called.
+    /// There may be pages, of another version: they are to be dropped.
     pub stale: bool,
-    /// The attributes are those of the file that was opened, and not being dropped for older ones just now.
+    /// Older pages are being dropped for somebody else, up to this time of theirs.
+    pub going: Option<u64>,
+    /// The attributes are those of the file that was opened.
     pub attributes: bool,
+}
+
+/// What it means for the pages that the kernel keeps that it is told of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// They are of that state, or there are none.
+    Shown,
+    /// They are of another version: they are to be dropped before it is told.
+    Stale,
+    /// Older ones are being dropped for somebody else, up to this time of theirs: that is to be waited for.
+    Going(u64),
 }
 
 impl Nodes {
     /// Makes the table of a mount whose root is this, with what is remembered of its nodes. Which state of them the
-    /// kernel shows nobody knows then: each counts as being dropped, until [`Nodes::dropped`] says that it was.
+    /// kernel shows nobody knows then: each counts as being dropped, until it was.
     pub(crate) fn new(root: &Attr, remembered: &Arc<Remembered>) -> Self {
         let [inode, generation] = numbers_of(root.id);
         remembered.set(Head::Root, inode);
@@ -108,7 +129,7 @@ impl Nodes {
         // The kernel never looks the root up and never forgets it.
         table.by_file.insert(root.id, ROOT_NODE);
         table.nodes.insert(ROOT_NODE, Node::new(root, u64::MAX, Noted::default()));
-        Self { table: Mutex::new(table), remembered: remembered.clone() }
+        Self { table: Mutex::new(table), remembered: remembered.clone(), went: Notify::new() }
     }
 
     /// Returns which file a node is. `ESTALE` for one the kernel was not told of.
@@ -121,9 +142,8 @@ impl Nodes {
         self.lock().by_file.get(&file).copied()
     }
 
-    /// Counts a lookup of a file. Returns its node, and whether the kernel's pages of
-    /// it are of another version: then they are to be dropped, and [`Nodes::dropped`] called.
-    pub(crate) fn found(&self, attr: &Attr) -> (u64, bool) {
+    /// Counts a lookup of a file. Returns its node, and what that means for pages of it.
+    pub(crate) fn found(&self, attr: &Attr) -> (u64, Told) {
         let mut table = self.lock();
         if let Some(number) = table.by_file.get(&attr.id).copied()
             && let Some(node) = table.nodes.get_mut(&number)
@@ -138,18 +158,16 @@ impl Nodes {
         let place = self.remembered.keep(Part::Nodes, [number, inode, generation, 1, 0, 0, 0, 0]);
         table.nodes.insert(number, Node::new(attr, 1, Noted::at(&self.remembered, place)));
         table.by_file.insert(attr.id, number);
-        (number, false)
+        (number, Told::Shown)
     }
 
-    /// Notes what the kernel is told of a node. Returns whether its pages are of another version, or may be, since such are being
-    /// dropped just now: then they are to be dropped, before it is told, and [`Nodes::dropped`] called.
-    pub(crate) fn told(&self, number: u64, attr: &Attr) -> bool {
-        self.lock().nodes.get_mut(&number).is_some_and(|node| node.told(attr))
+    /// Notes what the kernel is told of a node. Returns what that means for its pages.
+    pub(crate) fn told(&self, number: u64, attr: &Attr) -> Told {
+        self.lock().nodes.get_mut(&number).map_or(Told::Shown, |node| node.told(attr))
     }
 
     /// Notes a change made through this mount, whose bytes the kernel has as well.
-    /// Returns whether somebody else's change came between, so that its pages must go, and
-    /// [`Nodes::dropped`] be called.
+    /// Returns whether somebody else's change came between, so that its pages must go.
     pub(crate) fn changed(&self, number: u64, change: &Wcc) -> bool {
         let mut table = self.lock();
         let Some(node) = table.nodes.get_mut(&number) else { return false };
@@ -158,23 +176,59 @@ impl Nodes {
         let ours_alone = change.before.is_some_and(|before| before.change == node.change);
         let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
         node.pages = node.pages.map(|_| after.version);
-        node.dropping += u32::from(stale);
+        node.stale += u64::from(stale);
         node.came_to(after);
         stale
     }
 
-    /// Notes that the kernel is about to drop pages for another reason.
-    pub(crate) fn drops(&self, number: u64) {
+    /// Notes that pages became old for another reason. Returns which time of theirs that is.
+    pub(crate) fn becomes_stale(&self, number: u64) -> u64 {
+        let mut table = self.lock();
+        let Some(node) = table.nodes.get_mut(&number) else { return 0 };
+        node.stale += 1;
+        node.stale
+    }
+
+    /// Returns how often pages of a node became old: up to which time of theirs they will have gone once the kernel has dropped all of
+    /// them from now on.
+    pub(crate) fn stale_up_to(&self, number: u64) -> u64 {
+        self.lock().nodes.get(&number).map_or(0, |node| node.stale)
+    }
+
+    /// Notes that the kernel is being told that a node has changed: it has heard of no state since.
+    pub(crate) fn changed_elsewhere(&self, number: u64) {
         if let Some(node) = self.lock().nodes.get_mut(&number) {
-            node.dropping += 1;
+            node.heard = false;
         }
     }
 
-    /// Notes that the kernel has dropped pages that were said to be of another version. Until
-    /// then an open may keep none: what it would keep is what is being dropped.
-    pub(crate) fn dropped(&self, number: u64) {
+    /// Notes that the kernel has dropped all that were old by then. Until then an open may keep none: what it would keep is what is being dropped.
+    pub(crate) fn dropped(&self, number: u64, up_to: u64) {
         if let Some(node) = self.lock().nodes.get_mut(&number) {
-            node.dropping = node.dropping.saturating_sub(1);
+            node.gone = node.gone.max(up_to);
+        }
+        self.went.notify_waiters();
+    }
+
+    /// Notes that the kernel has dropped the pages that became old at one time, and no others.
+    pub(crate) fn dropped_some(&self, number: u64, time: u64) {
+        if let Some(node) = self.lock().nodes.get_mut(&number)
+            && node.gone + 1 == time
+        {
+            node.gone = time;
+        }
+        self.went.notify_waiters();
+    }
+
+    /// Waits until old pages of a node have gone, up to a time of theirs.
+    pub(crate) async fn wait_until_gone(&self, number: u64, up_to: u64) {
+        loop {
+            let mut went = pin!(self.went.notified());
+            went.as_mut().enable();
+            if self.lock().nodes.get(&number).is_none_or(|node| node.gone >= up_to) {
+                return;
+            }
+            went.await;
         }
     }
 
@@ -200,15 +254,17 @@ impl Nodes {
     pub(crate) fn opened(&self, number: u64, attr: &Attr) -> Kept {
         let mut table = self.lock();
         let Some(node) = table.nodes.get_mut(&number) else {
-            return Kept { pages: false, stale: false, attributes: true };
+            return Kept { pages: false, stale: false, going: None, attributes: true };
         };
         let kept = Kept {
-            pages: node.pages == Some(attr.version) && node.dropping == 0,
+            pages: node.pages == Some(attr.version) && node.going().is_none(),
             stale: node.pages.is_some_and(|version| version != attr.version),
-            attributes: node.change == attr.change && node.dropping == 0,
+            going: node.going(),
+            attributes: node.change == attr.change,
         };
         node.pages = Some(attr.version);
-        node.dropping += u32::from(kept.stale);
+        node.stale += u64::from(kept.stale);
+        node.heard = true;
         node.came_to(attr);
         kept
     }
@@ -288,9 +344,10 @@ impl Nodes {
         self.lock().nodes.get(&number).is_some_and(|node| node.change == attr.change)
     }
 
-    /// Returns whether a node is a file that was opened: then the kernel may keep pages of it.
-    pub(crate) fn was_opened(&self, number: u64) -> bool {
-        self.lock().nodes.get(&number).is_some_and(|node| node.pages.is_some())
+    /// Returns whether a node is a file that was opened, so that the kernel may keep pages of it, and whose state it has heard of
+    /// since it was told that it changed elsewhere.
+    pub(crate) fn may_be_shown(&self, number: u64) -> bool {
+        self.lock().nodes.get(&number).is_some_and(|node| node.pages.is_some() && node.heard)
     }
 
     /// Returns whether a file is known to have come to more since it was of this state.
@@ -327,7 +384,9 @@ impl Node {
             container: Some(container),
             change,
             pages: None,
-            dropping: 0,
+            stale: 0,
+            gone: 0,
+            heard: false,
             written,
             moves: Arc::default(),
             held: None,
@@ -347,7 +406,9 @@ impl Node {
             container: None,
             change: 0,
             pages: None,
-            dropping: 1,
+            stale: 1,
+            gone: 0,
+            heard: false,
             written: Arc::new(Written::remembered(written, noted.clone())),
             moves: Arc::default(),
             held: None,
@@ -384,6 +445,7 @@ impl Node {
             // The kernel is about to hear of this state, perhaps before the feed tells of the change.
             self.moves.count();
             self.listing.is_old();
+            self.heard = true;
         }
         self.change = attr.change;
         self.hold_fifo(attr);
@@ -393,18 +455,19 @@ impl Node {
         true
     }
 
-    fn told(&mut self, attr: &Attr) -> bool {
-        if !self.came_to(attr) {
-            return false;
+    /// Returns up to which time old pages are being dropped, if they are.
+    fn going(&self) -> Option<u64> {
+        (self.gone < self.stale).then_some(self.stale)
+    }
+
+    fn told(&mut self, attr: &Attr) -> Told {
+        let is_newest = self.came_to(attr);
+        if is_newest && self.pages.is_some_and(|version| version != attr.version) {
+            self.pages = Some(attr.version);
+            self.stale += 1;
+            return Told::Stale;
         }
-        let other = self.pages.is_some_and(|version| version != attr.version);
-        // The page that was the last shows zeros to its end to who is told that the file is longer.
-        let stale = other || self.dropping > 0;
-        if stale {
-            self.pages = self.pages.map(|_| attr.version);
-            self.dropping += 1;
-        }
-        stale
+        self.going().map_or(Told::Shown, Told::Going)
     }
 }
 

@@ -88,9 +88,6 @@ impl Mounted {
 
     /// Has the kernel drop all that it keeps of nodes. May wait for what is read of them just now, which is answered here.
     pub(crate) fn drop_unsure(&self, nodes: &[u64]) {
-        for node in nodes {
-            self.drop_kept(*node, true);
-            self.nodes.dropped(*node);
-        }
+        nodes.iter().for_each(|node| self.drop_kept(*node, true));
     }
 }

@@ -12,52 +12,41 @@
 //!                                                     └▶ as it was shown ─▶ later, once
 //! ```
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
 use weft_core::form::{At, Change, ChangeKind, Want};
 use weft_core::{FileId, limits};
 
 use crate::door::Door;
 use crate::nodes::Nodes;
 
-/// Nodes that the kernel is told of again.
-#[derive(Debug)]
-pub(crate) struct Again {
-    nodes: BTreeSet<u64>,
-    from: Instant,
-}
-
-impl Default for Again {
-    fn default() -> Self {
-        Self { nodes: BTreeSet::new(), from: Instant::now() }
-    }
-}
+/// Nodes that the kernel is told of again, and when.
+#[derive(Debug, Default)]
+pub(crate) struct Again(HashMap<u64, Instant>);
 
 impl Again {
-    fn add(&mut self, nodes: Vec<u64>) {
-        if self.nodes.is_empty() {
-            self.from = Instant::now() + limits::MOUNT_TOLD_AGAIN_AFTER;
-        }
-        self.nodes.extend(nodes);
+    /// Adds nodes. What is added anew waits anew.
+    fn add(&mut self, nodes: Vec<u64>, now: Instant) {
+        self.0.extend(nodes.into_iter().map(|node| (node, now + limits::MOUNT_TOLD_AGAIN_AFTER)));
     }
 
-    /// Returns whether there is anything to be told.
-    pub(crate) fn is_any(&self) -> bool {
-        !self.nodes.is_empty()
+    /// Returns when the kernel is to be told, if of anything.
+    pub(crate) fn from(&self) -> Option<Instant> {
+        self.0.values().min().copied()
     }
 
-    /// Returns when it is to be told.
-    pub(crate) fn from(&self) -> Instant {
-        self.from
+    /// Returns the nodes whose time has come.
+    fn take(&mut self, now: Instant) -> Vec<u64> {
+        self.0.extract_if(|_, from| *from <= now).map(|(node, _)| node).collect()
     }
 
-    /// Tells the kernel.
+    /// Tells the kernel of those whose time has come.
     pub(crate) async fn tell(&mut self, door: &Arc<Door>) {
-        let nodes = std::mem::take(&mut self.nodes);
-        door.tell_kernel(move |door| nodes.iter().for_each(|node| door.mounted.drop_kept(*node, true))).await;
+        let nodes = self.take(Instant::now());
+        door.tell_kernel(move |door| nodes.iter().for_each(|node| tell_of(door, *node, true))).await;
     }
 
     /// Tells the kernel of a page of changes, but of what it was shown already, which is added.
@@ -67,26 +56,25 @@ impl Again {
         let shown = async {
             let (shown, others) = look(door, looked_at).await;
             if !others.is_empty() {
-                let tell =
-                    move |door: &Door| others.iter().for_each(|node| door.mounted.drop_kept(*node, true));
+                let tell = move |door: &Door| others.iter().for_each(|node| tell_of(door, *node, true));
                 door.tell_kernel(tell).await;
             }
             shown
         };
         let (shown, ()) = tokio::join!(shown, door.tell_kernel(move |door| tell(door, &changes, &apart)));
-        self.add(shown);
+        self.add(shown, Instant::now());
     }
 }
 
-/// Returns the files, with their nodes, of which the kernel may have been shown what became of them: those that were opened, and
-/// of which bytes alone changed. Of more than are looked at at one moment, some.
+/// Returns the files, with their nodes, of which the kernel may have been shown what became of them: those that were opened, and of
+/// which it has heard since it was told of a change; of which bytes alone changed. Of more than are looked at at one moment, some.
 fn to_be_looked_at(changes: &[Change], nodes: &Nodes) -> Vec<(u64, FileId)> {
     let others: HashSet<FileId> =
         changes.iter().filter(|change| change.kind != ChangeKind::Write).map(|change| change.file).collect();
     let written: BTreeSet<FileId> =
         changes.iter().map(|change| change.file).filter(|file| !others.contains(file)).collect();
     let opened =
-        |file: FileId| nodes.node(file).filter(|node| nodes.was_opened(*node)).map(|node| (node, file));
+        |file: FileId| nodes.node(file).filter(|node| nodes.may_be_shown(*node)).map(|node| (node, file));
     written.into_iter().filter_map(opened).take(limits::MOUNT_LOOKS_AT_ONCE).collect()
 }
 
@@ -97,12 +85,13 @@ async fn look(door: &Arc<Door>, files: Vec<(u64, FileId)>) -> (Vec<u64>, Vec<u64
     for (node, file) in files {
         let door = door.clone();
         looks.spawn(async move {
-            let call = door.call_within(limits::MOUNT_ANSWERS_WITHIN);
+            let call = door.call_within(limits::MOUNT_LOOK_WITHIN);
             (node, door.fs.walk(&call, &At::id(file), Want::default()).await)
         });
     }
-    while let Some(looked) = looks.join_next().await {
-        // What could not be looked at may be anything.
+    let until = Instant::now() + limits::MOUNT_LOOK_WITHIN;
+    // What is not looked at by then may be anything.
+    while let Ok(Some(looked)) = timeout_at(until, looks.join_next()).await {
         if let Ok((node, Ok(walked))) = looked
             && door.mounted.nodes.is_still(node, &walked.attr)
         {
@@ -111,6 +100,12 @@ async fn look(door: &Arc<Door>, files: Vec<(u64, FileId)>) -> (Vec<u64>, Vec<u64
         }
     }
     (shown, others.into_iter().collect())
+}
+
+/// Tells the kernel that a node has changed.
+fn tell_of(door: &Door, node: u64, pages: bool) {
+    door.mounted.nodes.changed_elsewhere(node);
+    door.mounted.drop_kept(node, pages);
 }
 
 /// Tells the kernel of changes in their order, of each node once, but of files that are told of apart. May wait, as
@@ -132,7 +127,7 @@ fn tell(door: &Door, changes: &[Change], apart: &HashSet<FileId>) {
         {
             // Who has a directory open may list it no more, or finds it elsewhere.
             let pages = pages.contains(&change.file) || nodes.is_open_directory(node);
-            door.mounted.drop_kept(node, pages);
+            tell_of(door, node, pages);
         }
     }
     // After their names, which wait, but on the newest kernels, for who lists a directory just now, whose answer is kept.
@@ -153,6 +148,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_shown_is_told_of_again_a_while_after_it_was_the_last_time() {
+        let (mut again, begun, while_) = (Again::default(), Instant::now(), limits::MOUNT_TOLD_AGAIN_AFTER);
+        assert_eq!(again.from(), None);
+        again.add(vec![1, 2], begun);
+        again.add(vec![2], begun + while_ / 2);
+        assert_eq!(again.from(), Some(begun + while_));
+        assert_eq!((again.take(begun + while_), again.take(begun + while_)), (vec![1], vec![]));
+        assert_eq!((again.from(), again.take(begun + while_ * 2)), (Some(begun + while_ * 3 / 2), vec![2]));
+        assert_eq!(again.from(), None);
+    }
+
+    #[test]
     fn only_an_opened_file_of_which_bytes_alone_changed_is_looked_at_and_no_more_than_a_few() {
         let nodes = nodes();
         let node = |file| nodes.found(&attr(file, 1, 10)).0;
@@ -166,6 +173,10 @@ mod tests {
             assert_eq!(to_be_looked_at(&[written(2), change(kind, 2)], &nodes), [], "{kind:?}");
             assert_eq!(to_be_looked_at(&[change(kind, 2), written(2)], &nodes), [], "{kind:?}");
         }
+        nodes.changed_elsewhere(opened);
+        assert_eq!(to_be_looked_at(&all, &nodes), [], "it has heard nothing since it was told");
+        nodes.told(opened, &attr(2, 2, 10));
+        assert_eq!(to_be_looked_at(&all, &nodes).len(), 1);
         let many: Vec<_> = (10..100)
             .map(|file| {
                 nodes.opened(node(file), &attr(file, 1, 10));

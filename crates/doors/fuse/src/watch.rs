@@ -216,7 +216,7 @@ impl Watcher {
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
-                () = sleep_until(again), if self.again.is_any() => self.again.tell(&self.door).await,
+                () = sleep_until(again.unwrap_or(self.ask_from)), if again.is_some() => self.again.tell(&self.door).await,
                 Some(container) = self.refused.recv() => self.due.add(container),
                 answer = answer => match answer {
                     Ok(page) => self.take_in(page).await,

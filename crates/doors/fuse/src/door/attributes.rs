@@ -19,9 +19,8 @@ const SPACE_BLOCK_BYTES: u32 = 4096;
 impl Door {
     pub(super) async fn get_attr(self: &Arc<Self>, node: u64, handle: Option<u64>) -> Outcome {
         let attr = self.attr(node, handle).await?;
-        if self.mounted.nodes.told(node, &attr) {
-            self.expire(node, true).await;
-        }
+        let told = self.mounted.nodes.told(node, &attr);
+        self.make_way(node, told).await;
         Ok(self.attributes(&attr))
     }
 

@@ -20,7 +20,7 @@ use crate::buffers::Lent;
 use crate::errno::Failure;
 use crate::handles::{self, Handle};
 use crate::marks;
-use crate::nodes::Kept;
+use crate::nodes::{Kept, Told};
 use crate::onward;
 
 /// The two questions `lseek` puts to a file system.
@@ -38,9 +38,19 @@ impl Door {
         // change must see it. Not while cutting: then the kernel holds the file.
         match (kept, truncate) {
             // The kernel cuts its pages as well.
-            (Kept { stale: true, .. }, true) => self.mounted.nodes.dropped(node),
+            (Kept { stale: true, .. }, true) => {
+                let up_to = self.mounted.nodes.stale_up_to(node);
+                self.mounted.nodes.dropped(node, up_to);
+            }
             (Kept { stale: true, .. }, false) => self.expire(node, true).await,
-            (Kept { attributes: false, .. }, false) => self.expire(node, false).await,
+            (Kept { going, attributes, .. }, false) => {
+                if let Some(up_to) = going {
+                    self.wait_for_drop(node, up_to).await;
+                }
+                if !attributes {
+                    self.expire(node, false).await;
+                }
+            }
             _ => {}
         }
         if kill_privileges && truncate {
@@ -60,9 +70,9 @@ impl Door {
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
         let _unsettled = self.mounted.fresh.unsettle();
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
-        let (entry, stale) = self.entry_out(&opened.attr);
+        let (entry, told) = self.entry_out(&opened.attr);
         let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
-        if stale || kept.stale {
+        if told == Told::Stale || kept.stale {
             self.expire_later(entry.node);
         }
         let (handle, shown) = self.keep_open(entry.node, flags, opened.file, rights);
@@ -201,7 +211,8 @@ impl Door {
         let handle = self.handles.find(handle)?;
         // What comes from a mapping has its place already, also in a file that is
         // appended to.
-        let append = flags & open::APPEND != 0 && marks & mark::WRITE_CACHE == 0;
+        let is_mapped = marks & mark::WRITE_CACHE != 0;
+        let append = flags & open::APPEND != 0 && !is_mapped;
         let place = if append { WriteAt::End } else { WriteAt::Offset(at) };
         let _moving = Moving::new(handle.moves.clone());
         let (mut data, held) = match lent {
@@ -221,19 +232,17 @@ impl Door {
         if !self.is_watched(handle.file.id().volume()) {
             self.unwatched.shows(handle.node);
         }
-        match (handle.past_cache, stale) {
+        // What comes from a mapping holds the page that it comes from.
+        match (handle.past_cache && !is_mapped, stale) {
             // Before the answer tells of the new length: who read the last page while this was under way may have
             // brought it back as it was, with zeros to its end, and not every kernel drops that again.
-            (true, false) => {
-                self.mounted.nodes.drops(handle.node);
-                self.expire_from(handle.node, written.at).await;
-            }
+            (true, false) => self.expire_from(handle.node, written.at).await,
             // The page that was the last before somebody else's change has zeros to its end as well.
             (true, true) => self.expire(handle.node, true).await,
             (false, true) => self.expire_later(handle.node),
             // Somebody else appended meanwhile: the kernel keeps these bytes in a wrong place.
             (false, false) if written.at != at => {
-                self.mounted.nodes.drops(handle.node);
+                self.mounted.nodes.becomes_stale(handle.node);
                 self.expire_later(handle.node);
             }
             (false, false) => {}

@@ -138,10 +138,8 @@ impl Door {
         let Some(attr) = entry.attr.as_ref().filter(shown) else {
             return listing.add(None, inode, kind, name, next);
         };
-        let (out, stale) = self.entry_out(attr);
-        if stale {
-            self.expire(out.node, true).await;
-        }
+        let (out, told) = self.entry_out(attr);
+        self.make_way(out.node, told).await;
         let fitted = listing.add(Some(&out), inode, kind, name, next);
         if fitted {
             undo.nodes.push(out.node);

@@ -17,6 +17,7 @@ use crate::abi::request::LockIn;
 use crate::abi::{lock, reply};
 use crate::errno::Failure;
 use crate::look::is_away;
+use crate::nodes::Told;
 use crate::remembered::Remembered;
 
 impl Door {
@@ -106,11 +107,12 @@ impl Door {
             Err(_) => None,
         };
         let pages = match attr {
-            Some(attr) if self.mounted.nodes.told(node, &attr) => true,
+            // What is being dropped for another may be shown till it is: it must not here.
+            Some(attr) if self.mounted.nodes.told(node, &attr) != Told::Shown => true,
             Some(attr) if self.is_watched(attr.id.volume()) => false,
             // Of a volume that nobody tells of, one version may stand for two changes.
             _ => {
-                self.mounted.nodes.drops(node);
+                self.mounted.nodes.becomes_stale(node);
                 true
             }
         };

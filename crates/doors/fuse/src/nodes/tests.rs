@@ -48,17 +48,24 @@ fn a_node_goes_when_every_lookup_is_forgotten_and_its_number_never_comes_again()
     assert!(nodes.file(ROOT_NODE).is_ok());
 }
 
+/// Has the kernel drop all pages of a node.
+fn drop_all(nodes: &Nodes, node: u64) {
+    nodes.dropped(node, nodes.stale_up_to(node));
+}
+
 #[test]
 fn own_writes_keep_pages_and_a_foreign_one_between_drops_them() {
     let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 5, 50));
     assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "the first open knows of no pages");
     assert!(!nodes.changed(node, &write(&attr(2, 5, 50), &attr(2, 6, 60))));
-    assert_eq!(nodes.opened(node, &attr(2, 6, 60)), Kept { pages: true, stale: false, attributes: true });
+    let kept = Kept { pages: true, stale: false, going: None, attributes: true };
+    assert_eq!(nodes.opened(node, &attr(2, 6, 60)), kept);
     // Somebody else wrote between: 7 was never seen here.
     assert!(nodes.changed(node, &write(&attr(2, 7, 70), &attr(2, 8, 80))));
     // And between that and the next open.
-    assert_eq!(nodes.opened(node, &attr(2, 9, 90)), Kept { pages: false, stale: true, attributes: false });
+    let kept = Kept { pages: false, stale: true, going: Some(1), attributes: false };
+    assert_eq!(nodes.opened(node, &attr(2, 9, 90)), kept);
 }
 
 #[test]
@@ -66,34 +73,68 @@ fn attributes_of_another_version_say_that_pages_must_go_once() {
     let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
-    assert!(!nodes.told(node, &attr(2, 2, 10)), "a changed mode is no change of bytes");
-    assert!(nodes.told(node, &attr(2, 3, 30)));
-    nodes.dropped(node);
-    assert!(!nodes.told(node, &attr(2, 3, 30)));
-    assert!(!nodes.told(node, &attr(2, 1, 10)), "an answer that was overtaken");
+    assert_eq!(nodes.told(node, &attr(2, 2, 10)), Told::Shown, "a changed mode is no change of bytes");
+    assert_eq!(nodes.told(node, &attr(2, 3, 30)), Told::Stale);
+    assert_eq!(nodes.told(node, &attr(2, 3, 30)), Told::Going(1), "whoever comes meanwhile waits");
+    assert_eq!(nodes.told(node, &attr(2, 1, 10)), Told::Going(1), "an answer that was overtaken, too");
+    drop_all(&nodes, node);
+    assert_eq!(nodes.told(node, &attr(2, 3, 30)), Told::Shown);
+    assert_eq!(nodes.told(node, &attr(2, 1, 10)), Told::Shown, "an answer that was overtaken");
 }
 
 #[test]
-fn an_open_keeps_no_pages_and_no_attributes_while_they_are_being_dropped() {
+fn an_open_keeps_no_pages_while_they_are_being_dropped() {
     let nodes = nodes();
     let (node, _) = nodes.found(&attr(2, 1, 10));
     nodes.opened(node, &attr(2, 1, 10));
     let keeps = || match nodes.opened(node, &attr(2, 2, 20)) {
-        Kept { pages, stale: false, attributes } if pages == attributes => pages,
+        Kept { pages, stale: false, going, .. } if pages == going.is_none() => pages,
         kept => panic!("{kept:?}"),
     };
     // One open finds another version and drops; a second comes before that is done.
     assert!(nodes.opened(node, &attr(2, 2, 20)).stale);
     assert!(!keeps());
-    nodes.dropped(node);
+    drop_all(&nodes, node);
     assert!(keeps());
     // The same while a look, or a write after somebody else's, drops them.
-    assert!(nodes.told(node, &attr(2, 3, 30)));
+    assert_eq!(nodes.told(node, &attr(2, 3, 30)), Told::Stale);
+    let begun = nodes.stale_up_to(node);
     assert!(nodes.changed(node, &write(&attr(2, 4, 40), &attr(2, 5, 50))));
-    nodes.dropped(node);
+    nodes.dropped(node, begun);
     assert!(!nodes.opened(node, &attr(2, 5, 50)).pages, "one of two is under way still");
-    nodes.dropped(node);
+    drop_all(&nodes, node);
     assert!(nodes.opened(node, &attr(2, 5, 50)).pages);
+}
+
+#[test]
+fn a_drop_of_all_pages_makes_up_for_those_before_it_and_one_of_some_for_itself_alone() {
+    let nodes = nodes();
+    let (node, _) = nodes.found(&attr(2, 1, 10));
+    nodes.opened(node, &attr(2, 1, 10));
+    let keeps = || nodes.opened(node, &attr(2, 1, 10)).pages;
+    let [first, second] = [nodes.becomes_stale(node), nodes.becomes_stale(node)];
+    nodes.dropped_some(node, second);
+    assert!(!keeps(), "older ones are there still");
+    nodes.dropped_some(node, first);
+    assert!(!keeps(), "nobody knows that the second has");
+    drop_all(&nodes, node);
+    assert!(keeps());
+    nodes.dropped_some(node, nodes.becomes_stale(node));
+    assert!(keeps());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_pages_to_go_waits_for_those_that_were_old_by_then() {
+    let nodes = nodes();
+    let (node, _) = nodes.found(&attr(2, 1, 10));
+    let time = nodes.becomes_stale(node);
+    let waits = || tokio::time::timeout(Duration::from_secs(1), nodes.wait_until_gone(node, time));
+    assert!(waits().await.is_err());
+    let (begun, _) = (nodes.stale_up_to(node), nodes.becomes_stale(node));
+    let (waited, ()) = tokio::join!(waits(), async { nodes.dropped(node, begun) });
+    assert!(waited.is_ok() && waits().await.is_ok());
+    nodes.forget(node, u64::MAX);
+    assert!(waits().await.is_ok(), "nothing is there any more");
 }
 
 /// Returns whether a node moves while something is done.
@@ -118,21 +159,6 @@ fn every_state_that_the_kernel_is_told_of_moves_what_was_read_before_it() {
     assert!(moved(&moves, || nodes.moved(node)));
 }
 
-#[test]
-fn nobody_is_told_of_other_bytes_while_older_pages_are_being_dropped_for_another() {
-    let nodes = nodes();
-    let (node, _) = nodes.found(&attr(2, 1, 10));
-    nodes.opened(node, &attr(2, 1, 10));
-    assert!(!nodes.told(node, &attr(2, 1, 10)), "nothing has changed");
-    assert!(nodes.told(node, &attr(2, 2, 20)), "the first is told, and drops");
-    assert!(nodes.told(node, &attr(2, 2, 20)), "till it has, the second may be shown what was");
-    nodes.dropped(node);
-    assert!(!nodes.opened(node, &attr(2, 2, 20)).pages, "the second's are being dropped");
-    nodes.dropped(node);
-    assert!(nodes.opened(node, &attr(2, 2, 20)).pages);
-    assert!(!nodes.told(node, &attr(2, 2, 20)));
-}
-
 const NOW: Tick = Tick(1 << 40);
 
 #[test]
@@ -152,7 +178,7 @@ fn a_listing_is_shown_again_for_a_while_till_it_or_all_became_old_or_the_directo
     nodes.listing_is_old(other);
     nodes.told(directory, &attr(2, 5, 50));
     assert!(is_kept(), "that was known");
-    let told = || assert!(!nodes.told(directory, &attr(2, 6, 50)), "it has no pages");
+    let told = || assert_eq!(nodes.told(directory, &attr(2, 6, 50)), Told::Shown, "it has no pages");
     let drops: [&dyn Fn(); 3] = [&|| nodes.listing_is_old(directory), &|| nodes.listings_are_old(), &told];
     for (number, come) in drops.into_iter().enumerate() {
         list();

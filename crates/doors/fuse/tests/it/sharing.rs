@@ -7,6 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
 
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
@@ -15,7 +16,7 @@ use weft_core::form::{At, FileSystem, Guard, Replace};
 
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
-use crate::raw::{Mapping, is_child, say, start, until};
+use crate::raw::{Mapping, SOON, is_child, say, start, until};
 use crate::told;
 
 fn number<T>(answer: std::io::Result<T>) -> Option<Errno> {
@@ -152,7 +153,7 @@ mounted! {
         bed.allow(&[("bob", Rights::READING)]);
         assert!(number(file.write_at(&[9], 0)).is_some(), "the next write is refused");
         file.read_exact_at(&mut byte, 5000).expect("reading is still allowed");
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         bed.allow(&[]);
         until("reading what was kept is refused", || file.read_at(&mut byte, 5000).is_err());
         assert!(begun.elapsed().as_secs_f64() < 1.0, "it took {:?}", begun.elapsed());
@@ -350,6 +351,22 @@ fn an_append_behind_anothers_shows_where_it_went() {
         let n = file.read_at(&mut bytes, 0).expect("read");
         bytes[..n] == expected
     });
+}
+
+#[test]
+fn a_mapping_of_what_is_open_to_be_appended_to_is_written_back_at_once() {
+    if !can_mount("a_mapping_of_what_is_open_to_be_appended_to_is_written_back_at_once") {
+        return;
+    }
+    let bed = Bed::new();
+    bed.store("f", &[1; 10_000]);
+    let file = File::options().read(true).append(true).open(bed.join("f")).expect("opened");
+    let mapping = Mapping::new(&file, true);
+    let begun = Instant::now();
+    mapping.write(5000, 2);
+    mapping.sync();
+    assert!(begun.elapsed() < SOON, "it took {:?}", begun.elapsed());
+    assert_eq!((bed.stored("f")[5000], bed.stored("f").len()), (2, 10_000));
 }
 
 /// Returns a mount, and a file whose newest bytes an open there has shown before the feed told of them; by now it has. With it comes
