@@ -30,7 +30,8 @@ taken_away() {
   shift
   "$@"
   soon gone "$dir"
-  says '' find /tmp -name 'weft-mount-*'
+  # What it had to say stays, and would be shown here.
+  says '' find /tmp -name 'weft-mount-*' -exec tail --verbose {} +
 }
 # fails_with CODE WORDS COMMAND…: that is its exit code, and it says those words.
 fails_with() {
