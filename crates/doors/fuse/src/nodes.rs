@@ -202,7 +202,8 @@ impl Nodes {
         }
     }
 
-    /// Notes that the kernel has dropped all that were old by then. Until then an open may keep none: what it would keep is what is being dropped.
+    /// Notes that the kernel has dropped all that were old by then. Until it has an open may keep none: what it would keep is what is
+    /// being dropped.
     pub(crate) fn dropped(&self, number: u64, up_to: u64) {
         if let Some(node) = self.lock().nodes.get_mut(&number) {
             node.gone = node.gone.max(up_to);

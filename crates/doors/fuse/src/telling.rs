@@ -7,7 +7,7 @@
 //! what is shown is known by its number alone, and an older answer may have come after.
 //!
 //! ```text
-//!   names, directories after them, nodes  ─▶ at once
+//!   names and nodes, directories at last  ─▶ at once
 //!   a file that was opened, other bytes   ─▶ looked at ─▶ another than was shown ─▶ at once
 //!                                                     └▶ as it was shown ─▶ later, once
 //! ```
