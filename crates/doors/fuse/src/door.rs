@@ -436,10 +436,11 @@ impl Door {
     /// Notes what came of a change made through this mount. Returns whether somebody else's came between, so that what the
     /// kernel keeps is to expire.
     fn came_to(&self, changing: Changing<'_>, node: u64, change: &Wcc) -> bool {
-        let stale = self.mounted.nodes.changed(node, change);
         let after = change.after.as_ref().filter(|after| self.is_told(after.id.volume()));
         changing.came_to(after, self.mounted.clock.tick());
-        stale
+        // Only now, or each of the last two would wait for the other.
+        let more_come = self.mounted.fresh.is_changing(node);
+        self.mounted.nodes.changed(node, change, more_come)
     }
 
     /// Returns what a node was told to be a moment ago, if nothing is known to have come between.

@@ -163,6 +163,11 @@ impl Fresh {
         Changing { fresh: self, node, since: kept.moves, answer: None }
     }
 
+    /// Returns whether requests of this mount that change a file are under way.
+    pub(crate) fn is_changing(&self, node: u64) -> bool {
+        self.lock().changing.contains(&node)
+    }
+
     /// Drops everything: somebody else changed something, or nobody would tell.
     pub(crate) fn drop_all(&self) {
         self.lock().drop_all();

@@ -28,10 +28,12 @@ use crate::ahead::Moves;
 use crate::handles::Written;
 use crate::remembered::{Fields, Head, Noted, Part, Remembered, file_of, numbers_of};
 use listings::Listing;
+use unplaced::Unplaced;
 pub(crate) use ways::Way;
 use ways::Ways;
 
 mod listings;
+mod unplaced;
 mod ways;
 
 /// The nodes of one mount.
@@ -62,8 +64,9 @@ struct Node {
     lookups: u64,
     /// `None` until it is learnt.
     container: Option<ContainerId>,
-    /// The state the kernel's attributes are of.
+    /// The state the kernel's attributes are of, and how long the file is by them.
     change: u64,
+    size: u64,
     /// The version its pages are of, or an older one if they were dropped since; `None`
     /// while it was never opened and so has none.
     pages: Option<Version>,
@@ -73,6 +76,8 @@ struct Node {
     gone: u64,
     /// Whether the kernel was told of a state since it was told that it changed elsewhere.
     heard: bool,
+    /// Changes made through this mount that do not follow the state above.
+    unplaced: Unplaced,
     /// What was written to it through this mount.
     written: Arc<Written>,
     /// How often its bytes may have changed.
@@ -166,19 +171,24 @@ impl Nodes {
         self.lock().nodes.get_mut(&number).map_or(Told::Shown, |node| node.told(attr))
     }
 
-    /// Notes a change made through this mount, whose bytes the kernel has as well.
-    /// Returns whether somebody else's change came between, so that its pages must go.
-    pub(crate) fn changed(&self, number: u64, change: &Wcc) -> bool {
+    /// Notes a change made through this mount, whose bytes the kernel has as well, and whether the answers of more of them are to
+    /// come. Returns whether somebody else's change came between, so that its pages must go.
+    pub(crate) fn changed(&self, number: u64, change: &Wcc, more_come: bool) -> bool {
         let mut table = self.lock();
         let Some(node) = table.nodes.get_mut(&number) else { return false };
         node.moves.count();
-        let Some(after) = &change.after else { return false };
-        let ours_alone = change.before.is_some_and(|before| before.change == node.change);
-        let stale = !ours_alone && node.pages.is_some_and(|version| version != after.version);
-        node.pages = node.pages.map(|_| after.version);
-        node.stale += u64::from(stale);
-        node.came_to(after);
-        stale
+        let Some(after) = change.after else { return false };
+        node.unplaced.add(change.before.map_or(u64::MAX, |before| before.change), after);
+        while let Some(left) = node.unplaced.next(node.change) {
+            if left.change >= node.change {
+                node.pages = node.pages.map(|_| left.version);
+            }
+            node.came_to(&left);
+        }
+        if !node.unplaced.is_cut_off(more_come) {
+            return false;
+        }
+        node.unplaced.take_newest().is_some_and(|newest| node.told(&newest) == Told::Stale)
     }
 
     /// Notes that pages became old for another reason. Returns which time of theirs that is.
@@ -376,7 +386,7 @@ impl Nodes {
 
 impl Node {
     fn new(attr: &Attr, lookups: u64, noted: Noted) -> Self {
-        let Attr { id: file, kind, container, change, .. } = *attr;
+        let Attr { id: file, kind, container, change, size, .. } = *attr;
         let written = Arc::new(Written::noted_at(noted.clone()));
         let mut node = Self {
             file,
@@ -384,10 +394,12 @@ impl Node {
             lookups,
             container: Some(container),
             change,
+            size,
             pages: None,
             stale: 0,
             gone: 0,
             heard: false,
+            unplaced: Unplaced::default(),
             written,
             moves: Arc::default(),
             held: None,
@@ -406,10 +418,12 @@ impl Node {
             lookups,
             container: None,
             change: 0,
+            size: 0,
             pages: None,
             stale: 1,
             gone: 0,
             heard: false,
+            unplaced: Unplaced::default(),
             written: Arc::new(Written::remembered(written, noted.clone())),
             moves: Arc::default(),
             held: None,
@@ -448,7 +462,7 @@ impl Node {
             self.listing.is_old();
             self.heard = true;
         }
-        self.change = attr.change;
+        (self.change, self.size) = (attr.change, attr.size);
         self.hold_fifo(attr);
         if let Some(held) = &mut self.held {
             held.1 = *attr;
@@ -462,11 +476,16 @@ impl Node {
     }
 
     fn told(&mut self, attr: &Attr) -> Told {
+        // A file of a share gets another version once the tick of the disk's clock is over that it was written in. The kernel is told
+        // nothing new by that, and a look drops what may be of a moment before.
+        let says_the_same = (attr.change, attr.size) == (self.change, self.size);
         let is_newest = self.came_to(attr);
         if is_newest && self.pages.is_some_and(|version| version != attr.version) {
             self.pages = Some(attr.version);
-            self.stale += 1;
-            return Told::Stale;
+            if !says_the_same {
+                self.stale += 1;
+                return Told::Stale;
+            }
         }
         self.going().map_or(Told::Shown, Told::Going)
     }

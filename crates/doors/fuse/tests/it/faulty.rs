@@ -33,6 +33,8 @@ pub struct Faulty {
     pub asked: Arc<AtomicU64>,
     /// How often bytes were written.
     pub written: Arc<AtomicU64>,
+    /// While it is set, nobody is answered who has written at a file's beginning.
+    pub first_late: Arc<AtomicBool>,
     /// While it is set, a page of a directory that was asked for is not answered.
     pub lists_late: Arc<AtomicBool>,
     /// While it is set, no sync of a file is answered.
@@ -61,6 +63,7 @@ impl Faulty {
             busy: Arc::default(),
             asked: Arc::default(),
             written: Arc::default(),
+            first_late: Arc::default(),
             lists_late: Arc::default(),
             syncs_late: Arc::default(),
             syncs: Arc::default(),
@@ -85,6 +88,7 @@ struct FaultyFile {
     lost: Arc<AtomicU64>,
     asked: Arc<AtomicU64>,
     written: Arc<AtomicU64>,
+    first_late: Arc<AtomicBool>,
     reads: Arc<AtomicU64>,
     syncs_late: Arc<AtomicBool>,
     syncs: Arc<AtomicU64>,
@@ -197,8 +201,19 @@ impl FileSystem for Faulty {
         let (inner, lost) = (opened.file, self.lost.clone());
         let (asked, written, reads) = (self.asked.clone(), self.written.clone(), self.reads.clone());
         let (syncs_late, syncs) = (self.syncs_late.clone(), self.syncs.clone());
-        opened.file =
-            Arc::new(FaultyFile { inner, lost, asked, written, reads, syncs_late, syncs, stuck, slow });
+        let first_late = self.first_late.clone();
+        opened.file = Arc::new(FaultyFile {
+            inner,
+            lost,
+            asked,
+            written,
+            first_late,
+            reads,
+            syncs_late,
+            syncs,
+            stuck,
+            slow,
+        });
         Ok(opened)
     }
     async fn file(&self, call: &Call, id: FileId, need: Rights) -> Result<Arc<dyn OpenFile>> {
@@ -275,8 +290,11 @@ impl OpenFile for FaultyFile {
         self.inner.digests(call, block).await
     }
     async fn write(&self, call: &Call, at: WriteAt, data: &mut dyn Source) -> Result<Written> {
-        self.written.fetch_add(1, Ordering::SeqCst);
         let mut written = self.inner.write(call, at, data).await?;
+        self.written.fetch_add(1, Ordering::SeqCst);
+        if matches!(at, WriteAt::Offset(0)) {
+            late(&self.first_late).await;
+        }
         written.verifier = shifted(written.verifier, &self.lost);
         Ok(written)
     }

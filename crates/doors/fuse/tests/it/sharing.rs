@@ -369,6 +369,47 @@ fn a_mapping_of_what_is_open_to_be_appended_to_is_written_back_at_once() {
     assert_eq!((bed.stored("f")[5000], bed.stored("f").len()), (2, 10_000));
 }
 
+#[test]
+fn pages_of_a_mapping_that_are_written_back_at_once_are_kept_in_whichever_order_that_is_answered() {
+    const PAGES: u64 = 20;
+    if !can_mount(
+        "pages_of_a_mapping_that_are_written_back_at_once_are_kept_in_whichever_order_that_is_answered",
+    ) {
+        return;
+    }
+    let [written, reads]: [Arc<AtomicU64>; 2] = Default::default();
+    let late = Arc::new(AtomicBool::new(false));
+    let (first_late, counts) = (late.clone(), (written.clone(), reads.clone()));
+    let bed = Bed::with(
+        |inner| {
+            let (written, reads) = counts;
+            Arc::new(Faulty { first_late, written, reads, ..Faulty::new(inner) })
+        },
+        weft_core::limits::CALL_DEADLINE,
+    );
+    // Every other page, or the kernel sends them in one.
+    let places = || (0..PAGES).map(|page| page as usize * 8192);
+    bed.store("f", &[1; 8192 * PAGES as usize]);
+    let file = File::options().read(true).write(true).open(bed.join("f")).expect("opened");
+    let mapping = Mapping::new(&file, true);
+    places().for_each(|place| assert_eq!(mapping.read(place), 1));
+    let before = reads.load(Ordering::SeqCst);
+    for round in 2..7 {
+        late.store(true, Ordering::SeqCst);
+        let until_written = written.load(Ordering::SeqCst) + PAGES;
+        places().for_each(|place| mapping.write(place, round));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                until("all are written", || written.load(Ordering::SeqCst) == until_written);
+                late.store(false, Ordering::SeqCst);
+            });
+            mapping.sync();
+        });
+        assert!(places().all(|place| bed.stored("f")[place] == round));
+    }
+    assert_eq!(reads.load(Ordering::SeqCst), before, "the kernel keeps what it has written back itself");
+}
+
 /// Returns a mount, and a file whose newest bytes an open there has shown before the feed told of them; by now it has. With it comes
 /// how often bytes were read: no more since the kernel has those.
 fn shown_before_it_was_told(test: &str) -> Option<(Bed, File, Arc<AtomicU64>, u64)> {
