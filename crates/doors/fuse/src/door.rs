@@ -437,10 +437,10 @@ impl Door {
     /// kernel keeps is to expire.
     fn came_to(&self, changing: Changing<'_>, node: u64, change: &Wcc) -> bool {
         let after = change.after.as_ref().filter(|after| self.is_told(after.id.volume()));
-        changing.came_to(after, self.mounted.clock.tick());
-        // Only now, or each of the last two would wait for the other.
-        let more_come = self.mounted.fresh.is_changing(node);
-        self.mounted.nodes.changed(node, change, more_come)
+        self.mounted.nodes.changed(node, change, || {
+            changing.came_to(after, self.mounted.clock.tick());
+            self.mounted.fresh.is_changing(node)
+        })
     }
 
     /// Returns what a node was told to be a moment ago, if nothing is known to have come between.

@@ -7,6 +7,7 @@
 //! ```text
 //!   told attributes, version as before ──▶ pages still good
 //!   own write, nothing between  ─────────▶ pages good for the new version (the kernel has them)
+//!   one state, another version  ─────────▶ pages still good, until an open or a look
 //!   anything else  ──────────────────────▶ pages must go before the answer does
 //! ```
 //!
@@ -67,7 +68,7 @@ struct Node {
     /// The state the kernel's attributes are of, and how long the file is by them.
     change: u64,
     size: u64,
-    /// The version its pages are of, or an older one if they were dropped since; `None`
+    /// The version its pages are of, or an older one if they were dropped since, or another of the same state; `None`
     /// while it was never opened and so has none.
     pages: Option<Version>,
     /// How often pages of it became older than what the kernel is to show, and up to which of those times they have gone: while
@@ -107,7 +108,7 @@ pub(crate) struct Kept {
 /// What it means for the pages that the kernel keeps that it is told of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// They are of that state, or there are none.
+    /// They are of that state, as far as anybody can say, or there are none.
     Shown,
     /// They are of another version: they are to be dropped before it is told.
     Stale,
@@ -171,19 +172,18 @@ impl Nodes {
         self.lock().nodes.get_mut(&number).map_or(Told::Shown, |node| node.told(attr))
     }
 
-    /// Notes a change made through this mount, whose bytes the kernel has as well, and whether the answers of more of them are to
-    /// come. Returns whether somebody else's change came between, so that its pages must go.
-    pub(crate) fn changed(&self, number: u64, change: &Wcc, more_come: bool) -> bool {
+    /// Notes a change made through this mount, whose bytes the kernel has as well. `end` ends it, and says whether more of them are
+    /// under way: one after the other, or each of the last two would wait for the other. Returns whether somebody else's change came
+    /// between, so that its pages must go.
+    pub(crate) fn changed(&self, number: u64, change: &Wcc, end: impl FnOnce() -> bool) -> bool {
         let mut table = self.lock();
+        let more_come = end();
         let Some(node) = table.nodes.get_mut(&number) else { return false };
         node.moves.count();
         let Some(after) = change.after else { return false };
         node.unplaced.add(change.before.map_or(u64::MAX, |before| before.change), after);
         while let Some(left) = node.unplaced.next(node.change) {
-            if left.change >= node.change {
-                node.pages = node.pages.map(|_| left.version);
-            }
-            node.came_to(&left);
+            node.place(&left);
         }
         if !node.unplaced.is_cut_off(more_come) {
             return false;
@@ -276,7 +276,7 @@ impl Nodes {
         node.pages = Some(attr.version);
         node.stale += u64::from(kept.stale);
         node.heard = true;
-        node.came_to(attr);
+        node.is_shown(attr);
         kept
     }
 
@@ -395,11 +395,11 @@ impl Node {
             container: Some(container),
             change,
             size,
+            unplaced: Unplaced::after(change),
             pages: None,
             stale: 0,
             gone: 0,
             heard: false,
-            unplaced: Unplaced::default(),
             written,
             moves: Arc::default(),
             held: None,
@@ -423,7 +423,7 @@ impl Node {
             stale: 1,
             gone: 0,
             heard: false,
-            unplaced: Unplaced::default(),
+            unplaced: Unplaced::after(0),
             written: Arc::new(Written::remembered(written, noted.clone())),
             moves: Arc::default(),
             held: None,
@@ -470,16 +470,33 @@ impl Node {
         true
     }
 
+    /// Notes a change made through this mount that follows what it knows.
+    fn place(&mut self, left: &Attr) {
+        if left.change > self.change {
+            self.pages = self.pages.map(|_| left.version);
+        }
+        self.came_to(left);
+    }
+
+    /// Notes a state that others may have made, which the kernel is about to be told of. Returns what [`Node::came_to`] does.
+    fn is_shown(&mut self, attr: &Attr) -> bool {
+        if attr.change > self.change {
+            self.unplaced.begin(attr.change);
+        }
+        self.came_to(attr)
+    }
+
     /// Returns up to which time old pages are being dropped, if they are.
     fn going(&self) -> Option<u64> {
         (self.gone < self.stale).then_some(self.stale)
     }
 
     fn told(&mut self, attr: &Attr) -> Told {
-        // A file of a share gets another version once the tick of the disk's clock is over that it was written in. The kernel is told
-        // nothing new by that, and a look drops what may be of a moment before.
+        // Of one state a file gets another version when the last write that is under way ends, and on a share when the tick of the
+        // disk's clock is over that it was written in. The kernel is told nothing new by that, and what may be of a moment before,
+        // which there is on a share alone, a look drops.
         let says_the_same = (attr.change, attr.size) == (self.change, self.size);
-        let is_newest = self.came_to(attr);
+        let is_newest = self.is_shown(attr);
         if is_newest && self.pages.is_some_and(|version| version != attr.version) {
             self.pages = Some(attr.version);
             if !says_the_same {

@@ -242,12 +242,13 @@ impl OpenFile for ExportFile {
         let (any_of, what) = right_of(at);
         let write = async {
             let (lease, node) = self.lease(call, any_of).await?;
-            let before = self.before(call, &node).await?;
             // Two appends of one file never mix, whatever their pieces.
             let _tail = match at {
                 WriteAt::End => Some(self.tail(call).await?),
                 WriteAt::Offset(_) => None,
             };
+            // Not while it waits: what others do meanwhile would count as done by this.
+            let before = self.before(call, &node).await?;
             let mut went = Went::default();
             let pulled = self.pull(&lease, at, data, &mut went).await;
             let bytes = went.bytes;

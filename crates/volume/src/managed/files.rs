@@ -136,7 +136,8 @@ impl Files {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Shows, of a file that is being written, a version that says so.
+    /// Shows, of a file that is being written, a version that says so: another after each write that is begun, and once each of them is
+    /// noted.
     pub(super) fn overlay(&self, attr: &mut Attr) {
         if self.under_way.load(Ordering::Acquire) == 0 {
             return;
@@ -144,7 +145,9 @@ impl Files {
         let writing = self.held(attr.id.serial());
         if let Some(writing) = writing.filter(|writing| writing.under_way.load(Ordering::Acquire) > 0) {
             let begun = writing.begun.load(Ordering::Acquire);
-            attr.version = Version(1 << 127 | attr.version.0 & !u128::from(u64::MAX) | u128::from(begun));
+            // Both count up from little.
+            let moment = begun.rotate_left(32) ^ attr.change;
+            attr.version = Version(1 << 127 | attr.version.0 & !u128::from(u64::MAX) | u128::from(moment));
         }
     }
 }
@@ -225,10 +228,36 @@ impl Drop for Stroke<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
+    use weft_core::attr::Kind;
+    use weft_core::{CallerId, ContainerId, FileId, Time, VolumeId};
+
     use super::*;
 
     const ONE: ObjectId = ObjectId(1);
     const OTHER: ObjectId = ObjectId(2);
+
+    /// A file's attributes after a change, of a version of one start.
+    fn attr(change: u64) -> Attr {
+        Attr {
+            id: FileId::new(VolumeId(0), 7, 0),
+            kind: Kind::File,
+            mode: 0o644,
+            links: 1,
+            owner: CallerId(1),
+            group: CallerId(1),
+            size: 0,
+            used: 0,
+            atime: Time::EPOCH,
+            mtime: Time::EPOCH,
+            ctime: Time::EPOCH,
+            btime: Time::EPOCH,
+            version: Version(5 << 64 | u128::from(change)),
+            change,
+            container: ContainerId(0),
+        }
+    }
 
     #[test]
     fn a_file_is_known_as_long_as_somebody_holds_on_to_it() {
@@ -254,6 +283,27 @@ mod tests {
         assert!(files.unwritten(7, ONE).is_none());
         drop(stroke);
         assert!(files.unwritten(7, ONE).unwrap().still());
+    }
+
+    #[test]
+    fn what_is_being_written_has_another_version_after_each_write_that_is_begun_or_noted() {
+        let files = Files::default();
+        let writer = files.of(7);
+        let version = |change| {
+            let mut attr = attr(change);
+            files.overlay(&mut attr);
+            attr.version
+        };
+        let before = version(1);
+        let first = files.begin(&writer, ONE);
+        let begun = version(1);
+        let second = files.begin(&writer, ONE);
+        let both = version(1);
+        drop(first);
+        let noted = version(2);
+        drop(second);
+        assert_eq!(HashSet::from([before, begun, both, noted]).len(), 4);
+        assert_eq!(version(1), before);
     }
 
     #[test]

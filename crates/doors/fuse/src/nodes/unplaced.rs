@@ -9,37 +9,56 @@
 //!              or none is under way any more ─▶ somebody else's did
 //! ```
 //!
-//! Those of a share may say that they found one and the same state, since a program of the machine may write at any time and nothing
-//! is held there between the looks and the write: what they found is then older than what is known, and they are placed.
+//! Those of a share say what they found before they wrote, which several may do at once: what one found is older then than what is
+//! known, and it is placed if all since is this mount's own. What somebody else changes between its looks nobody can tell from it, and
+//! is found as any change of a share is. What found a state that others left behind since says nothing new, and goes with those that wait.
+//! The last that is under way may fail and say nothing: that something is missing is seen by what is told next of the file.
 
 use weft_core::attr::Attr;
+use weft_core::limits;
 
-/// Changes that wait for their place: the state that each found, and what it left.
-#[derive(Debug, Default)]
-pub(super) struct Unplaced(Vec<(u64, Attr)>);
+/// Changes that wait for their place.
+#[derive(Debug)]
+pub(super) struct Unplaced {
+    /// From which state on all that is known was made through this mount.
+    ours_from: u64,
+    /// The state that each found, and what it left.
+    waiting: Vec<(u64, Attr)>,
+}
 
-/// How many wait at most: all that the kernel sends of a mapping at once, and as many again.
-const UNPLACED_MAX: usize = 2 * weft_core::limits::MOUNT_BACKGROUND_MAX as usize;
+/// How many wait at most: as many as the kernel sends of a mapping at once, and as many again.
+const WAITING_MAX: usize = 2 * limits::MOUNT_BACKGROUND_MAX as usize;
 
 impl Unplaced {
-    /// Adds one.
-    pub(super) fn add(&mut self, found: u64, left: Attr) {
-        self.0.push((found, left));
+    /// Makes it, of a state that others made.
+    pub(super) fn after(state: u64) -> Self {
+        Self { ours_from: state, waiting: Vec::new() }
     }
 
-    /// Takes one that follows a state.
+    /// Notes that what is known came to a state that others may have made.
+    pub(super) fn begin(&mut self, state: u64) {
+        self.ours_from = state;
+    }
+
+    /// Adds one.
+    pub(super) fn add(&mut self, found: u64, left: Attr) {
+        self.waiting.push((found, left));
+    }
+
+    /// Takes one that follows what is known.
     pub(super) fn next(&mut self, known: u64) -> Option<Attr> {
-        let place = self.0.iter().position(|(found, _)| *found <= known)?;
-        Some(self.0.swap_remove(place).1)
+        let ours = self.ours_from..=known;
+        let place = self.waiting.iter().position(|(found, _)| ours.contains(found))?;
+        Some(self.waiting.swap_remove(place).1)
     }
 
     /// Returns whether any waits for what no answer will say: there is none to come, or too many wait.
     pub(super) fn is_cut_off(&self, more_come: bool) -> bool {
-        !self.0.is_empty() && (!more_come || self.0.len() > UNPLACED_MAX)
+        !self.waiting.is_empty() && (!more_come || self.waiting.len() > WAITING_MAX)
     }
 
     /// Takes all. Returns the newest.
     pub(super) fn take_newest(&mut self) -> Option<Attr> {
-        self.0.drain(..).map(|(_, left)| left).max_by_key(|left| left.change)
+        self.waiting.drain(..).map(|(_, left)| left).max_by_key(|left| left.change)
     }
 }
