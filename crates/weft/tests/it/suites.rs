@@ -86,8 +86,10 @@ fn dbench_meets_no_error() {
         let place = scene.mounts[0].join(tree);
         let said = scene.node.sh(&format!("dbench -D {} -t {seconds} 4", place.display()));
         // Of some answers that it did not expect it only speaks.
-        let wrong: Vec<_> =
+        let mut wrong: Vec<_> =
             said.lines().filter(|line| line.contains("failed") || line.contains("expected")).collect();
+        // It takes 0 for none, and that is the number of the first semaphore since the machine was started.
+        wrong.retain(|line| line.trim_end() != "failed to create barrier semaphore");
         assert!(wrong.is_empty() && said.contains("Throughput"), "{tree}: {said}\n{wrong:?}");
         // Its directories it leaves, wherever it runs.
         scene.node.sh(&format!("rm -r {}/clients", place.display()));
