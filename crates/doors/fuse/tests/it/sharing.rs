@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use weft_core::Rights;
 use weft_core::form::{At, FileSystem, Guard, Replace};
 
+use crate::asked_again::follow_at;
 use crate::bed::{Bed, can_mount, mounted};
 use crate::faulty::Faulty;
 use crate::raw::{Mapping, SOON, is_child, say, start, until};
@@ -390,6 +391,8 @@ fn pages_of_a_mapping_that_are_written_back_at_once_are_kept_in_whichever_order_
     // Every other page, or the kernel sends them in one.
     let places = || (0..PAGES).map(|page| page as usize * 8192);
     bed.store("f", &[1; 8192 * PAGES as usize]);
+    // What the feed tells late of that has pages go as well.
+    follow_at(&bed, bed.path());
     let file = File::options().read(true).write(true).open(bed.join("f")).expect("opened");
     let mapping = Mapping::new(&file, true);
     places().for_each(|place| assert_eq!(mapping.read(place), 1));
