@@ -185,10 +185,7 @@ impl Nodes {
         while let Some(left) = node.unplaced.next(node.change) {
             node.place(&left);
         }
-        if !node.unplaced.is_cut_off(more_come) {
-            return false;
-        }
-        node.unplaced.take_newest().is_some_and(|newest| node.told(&newest) == Told::Stale)
+        node.unplaced.cut_off(more_come).is_some_and(|newest| node.told(&newest) == Told::Stale)
     }
 
     /// Notes that pages became old for another reason. Returns which time of theirs that is.

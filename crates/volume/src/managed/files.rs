@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use weft_core::attr::{Attr, Version};
+use weft_core::attr::Version;
 use weft_core::{ObjectId, Tick};
 
 /// Files that somebody holds on to: writers, pinned opens, whoever is to settle them.
@@ -136,19 +136,19 @@ impl Files {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Shows, of a file that is being written, a version that says so: another after each write that is begun, and once each of them is
-    /// noted.
-    pub(super) fn overlay(&self, attr: &mut Attr) {
+    /// Returns what a file's version is shown as: of one that is being written another, which says so, after each write that is begun,
+    /// and once each of them is noted.
+    pub(super) fn shown(&self, serial: u64, version: Version, change: u64) -> Version {
         if self.under_way.load(Ordering::Acquire) == 0 {
-            return;
+            return version;
         }
-        let writing = self.held(attr.id.serial());
-        if let Some(writing) = writing.filter(|writing| writing.under_way.load(Ordering::Acquire) > 0) {
-            let begun = writing.begun.load(Ordering::Acquire);
-            // Both count up from little.
-            let moment = begun.rotate_left(32) ^ attr.change;
-            attr.version = Version(1 << 127 | attr.version.0 & !u128::from(u64::MAX) | u128::from(moment));
-        }
+        let writing = self.held(serial);
+        let Some(writing) = writing.filter(|writing| writing.under_way.load(Ordering::Acquire) > 0) else {
+            return version;
+        };
+        // Both count up from little.
+        let moment = writing.begun.load(Ordering::Acquire).rotate_left(32) ^ change;
+        Version(1 << 127 | version.0 & !u128::from(u64::MAX) | u128::from(moment))
     }
 }
 
@@ -230,34 +230,10 @@ impl Drop for Stroke<'_> {
 mod tests {
     use std::collections::HashSet;
 
-    use weft_core::attr::Kind;
-    use weft_core::{CallerId, ContainerId, FileId, Time, VolumeId};
-
     use super::*;
 
     const ONE: ObjectId = ObjectId(1);
     const OTHER: ObjectId = ObjectId(2);
-
-    /// A file's attributes after a change, of a version of one start.
-    fn attr(change: u64) -> Attr {
-        Attr {
-            id: FileId::new(VolumeId(0), 7, 0),
-            kind: Kind::File,
-            mode: 0o644,
-            links: 1,
-            owner: CallerId(1),
-            group: CallerId(1),
-            size: 0,
-            used: 0,
-            atime: Time::EPOCH,
-            mtime: Time::EPOCH,
-            ctime: Time::EPOCH,
-            btime: Time::EPOCH,
-            version: Version(5 << 64 | u128::from(change)),
-            change,
-            container: ContainerId(0),
-        }
-    }
 
     #[test]
     fn a_file_is_known_as_long_as_somebody_holds_on_to_it() {
@@ -289,11 +265,7 @@ mod tests {
     fn what_is_being_written_has_another_version_after_each_write_that_is_begun_or_noted() {
         let files = Files::default();
         let writer = files.of(7);
-        let version = |change| {
-            let mut attr = attr(change);
-            files.overlay(&mut attr);
-            attr.version
-        };
+        let version = |change| files.shown(7, Version(5 << 64 | u128::from(change)), change);
         let before = version(1);
         let first = files.begin(&writer, ONE);
         let begun = version(1);

@@ -178,7 +178,7 @@ impl<'a> View<'a> {
     /// Returns the attributes that the caller is shown.
     pub(super) fn attr(&self, node: &Node) -> Result<Attr> {
         let mut attr = inodes::attr(self.read, node.id, &node.inode)?;
-        self.volume.files.overlay(&mut attr);
+        attr.version = self.volume.files.shown(attr.id.serial(), attr.version, attr.change);
         if self.drops_into(node)? {
             attr = as_when_made(attr);
         }

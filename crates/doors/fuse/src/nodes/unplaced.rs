@@ -52,13 +52,11 @@ impl Unplaced {
         Some(self.waiting.swap_remove(place).1)
     }
 
-    /// Returns whether any waits for what no answer will say: there is none to come, or too many wait.
-    pub(super) fn is_cut_off(&self, more_come: bool) -> bool {
-        !self.waiting.is_empty() && (!more_come || self.waiting.len() > WAITING_MAX)
-    }
-
-    /// Takes all. Returns the newest.
-    pub(super) fn take_newest(&mut self) -> Option<Attr> {
+    /// Takes all if any waits for what no answer will say: there is none to come, or too many wait. Returns the newest.
+    pub(super) fn cut_off(&mut self, more_come: bool) -> Option<Attr> {
+        if more_come && self.waiting.len() <= WAITING_MAX {
+            return None;
+        }
         self.waiting.drain(..).map(|(_, left)| left).max_by_key(|left| left.change)
     }
 }
