@@ -11,6 +11,7 @@ mod trees;
 use std::ffi::OsStr;
 use std::fs;
 use std::process::{Command, Output};
+use std::thread;
 
 use weft_conformance::run::{self, brought, full};
 
@@ -62,11 +63,17 @@ fn fsx_finds_no_difference_in_its_operations_with_mappings() {
     let config = artifacts.path().join("fsx.toml");
     fs::write(&config, FSX_CONFIG).expect("written");
     let (count, seeds) = fsx_rounds();
-    for seed in seeds {
-        let bed = Bed::new();
+    let run = |seed: u32| {
+        let (bed, artifacts) = (Bed::new(), artifacts.path().join(seed.to_string()));
+        fs::create_dir(&artifacts).expect("it is ours");
         let mut command = Command::new(&fsx);
-        command.arg("-f").arg(&config).arg("-P").arg(artifacts.path());
+        command.arg("-f").arg(&config).arg("-P").arg(&artifacts);
         command.args(["-N", &count.to_string(), "-S", &seed.to_string()]).arg(bed.join("file"));
         succeed(&mut command);
-    }
+    };
+    thread::scope(|scope| {
+        for seed in seeds {
+            scope.spawn(move || run(seed));
+        }
+    });
 }
