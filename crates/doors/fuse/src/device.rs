@@ -146,13 +146,13 @@ impl Device {
 
     /// Tells the kernel that attributes of a node and, from a byte on, its pages may
     /// differ from what it keeps; only the attributes if no byte is named. May wait for
-    /// reads of the node that are under way.
-    pub(crate) fn expire_node(&self, node: u64, pages_from: Option<u64>) {
+    /// reads of the node that are under way. Returns whether it knows the node: one that it was not answered with yet, it does not.
+    pub(crate) fn expire_node(&self, node: u64, pages_from: Option<u64>) -> bool {
         let mut body = Vec::with_capacity(24);
         body.put_u64_ne(node);
         body.put_i64_ne(pages_from.map_or(-1, |at| i64::try_from(at).unwrap_or(i64::MAX)));
         body.put_i64_ne(0);
-        self.tell(notify::INVAL_INODE, &body);
+        self.tell(notify::INVAL_INODE, &body)
     }
 
     /// Tells the kernel that a name may mean something else now. May wait for changes
@@ -181,14 +181,17 @@ impl Device {
         }
     }
 
-    fn tell(&self, what: i32, body: &[u8]) {
+    /// Notifies the kernel. Returns whether it knows what it was told of.
+    fn tell(&self, what: i32, body: &[u8]) -> bool {
         let header = out_header(OUT_HEADER_BYTES + body.len(), what, 0);
+        let told = self.send(&[IoSlice::new(&header), IoSlice::new(body)]);
         // `ENOENT` says that the kernel keeps nothing of it: as good as told.
-        if let Err(error) = self.send(&[IoSlice::new(&header), IoSlice::new(body)])
+        if let Err(error) = told
             && !matches!(error, Errno::NOENT | Errno::NODEV | Errno::NOTDIR)
         {
             tracing::warn!(op = "notify", what, %error, "the kernel did not take a notification");
         }
+        told != Err(Errno::NOENT)
     }
 
     fn send(&self, parts: &[IoSlice<'_>]) -> std::result::Result<(), Errno> {

@@ -23,7 +23,7 @@ use crate::buffers::Lent;
 use crate::editions::Editions;
 use crate::errno::Failure;
 use crate::failures::{Asked, Failures};
-use crate::fresh::Changing;
+use crate::fresh::{Asking, Changing};
 use crate::handles::Handles;
 use crate::look::Unwatched;
 use crate::marks;
@@ -109,6 +109,25 @@ pub(crate) struct Undo {
     pub handle: Option<u64>,
     /// A directory that was.
     pub directory: Option<u64>,
+}
+
+/// What a reply is to give, which is taken back if the request is given up before it is answered.
+struct Given<'a> {
+    door: &'a Arc<Door>,
+    undo: Undo,
+}
+
+impl Given<'_> {
+    /// Returns what is to be taken back from now on if the kernel does not take the reply.
+    fn answered(mut self) -> Undo {
+        std::mem::take(&mut self.undo)
+    }
+}
+
+impl Drop for Given<'_> {
+    fn drop(&mut self) {
+        self.door.undo(std::mem::take(&mut self.undo));
+    }
 }
 
 impl From<Vec<u8>> for Reply {
@@ -346,22 +365,25 @@ impl Door {
 
     /// Counts a lookup and returns what the kernel is told of it, and what that means for the
     /// pages it keeps. The name is believed as long as what it leads to: a name in a volume
-    /// that is not watched leads nowhere else.
-    fn entry_out(&self, attr: &Attr) -> (EntryOut, Told) {
+    /// that is not watched leads nowhere else. Neither is where the kernel was told of changes by others since that was asked: of
+    /// what it did not know yet it took no notice.
+    fn entry_out(&self, attr: &Attr, asking: Asking) -> (EntryOut, Told) {
         let (node, told) = self.mounted.nodes.found(attr);
-        let valid = self.valid(attr.id.volume());
+        // Now that it is a node, whatever comes is told.
+        let is_overtaken = self.mounted.fresh.is_overtaken(asking);
+        let valid = if is_overtaken { Duration::ZERO } else { self.valid(attr.id.volume()) };
         let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
         (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, told)
     }
 
     /// Counts a lookup of a name and answers it.
-    async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way) -> Reply {
-        let (out, told) = self.entry_out(attr);
+    async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way, asking: Asking) -> Reply {
+        let (out, told) = self.entry_out(attr, asking);
+        let given = self.gives(Undo { nodes: vec![out.node], ..Undo::default() });
         self.came_by(attr.kind, out.node, way);
         self.make_way(out.node, told).await;
-        let undo = Undo { nodes: vec![out.node], ..Undo::default() };
-        Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo }
+        Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo: given.answered() }
     }
 
     /// Notes by which name the kernel is told of a directory; of a shared mount it keeps none.
@@ -387,7 +409,7 @@ impl Door {
         let time = self.mounted.nodes.becomes_stale(node);
         self.tell_kernel(move |door| {
             door.mounted.nodes.moved(node);
-            door.mounted.device.expire_node(node, Some(at));
+            door.mounted.expire_node(node, Some(at));
             door.mounted.nodes.dropped_some(node, time);
         })
         .await;
@@ -486,6 +508,11 @@ impl Door {
             };
             tokio::join!(self.tell_kernel(drop), unlock);
         });
+    }
+
+    /// Holds what a reply is to give while something is waited for before it.
+    fn gives(self: &Arc<Self>, undo: Undo) -> Given<'_> {
+        Given { door: self, undo }
     }
 
     /// Takes back what a reply gave that the kernel no longer waited for.

@@ -39,6 +39,8 @@ pub(crate) struct Fresh(Mutex<Kept>);
 struct Kept {
     /// How often something may have changed, or begun to change, that is kept or asked for just now.
     moves: u64,
+    /// How often that was by others.
+    moves_of_others: u64,
     /// How many changes of names, or of more of files than their answers say, are under way here.
     unsettled: usize,
     /// The nodes that changes are under way of here.
@@ -75,7 +77,10 @@ impl Listed {
 
 /// A question that the node is asked: its answer is kept if nothing moved meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking(u64);
+pub(crate) struct Asking {
+    moves: u64,
+    moves_of_others: u64,
+}
 
 /// A change of names, or of more of files than its answer says. Everything is dropped as it begins and once it is over, however
 /// that ends.
@@ -93,13 +98,20 @@ pub(crate) struct Changing<'a> {
 impl Fresh {
     /// Says that the node is about to be asked.
     pub(crate) fn ask(&self) -> Asking {
-        Asking(self.lock().moves)
+        let kept = self.lock();
+        Asking { moves: kept.moves, moves_of_others: kept.moves_of_others }
+    }
+
+    /// Returns whether others may have changed what was asked for since: the kernel was told of it, or is about to be, and keeps an
+    /// older answer that comes after.
+    pub(crate) fn is_overtaken(&self, asking: Asking) -> bool {
+        self.lock().moves_of_others != asking.moves_of_others
     }
 
     /// Keeps that a name is not there.
     pub(crate) fn is_missing(&self, asking: Asking, (directory, name): (u64, Bytes), now: Tick) {
         let mut kept = self.lock();
-        if kept.moves == asking.0 && kept.unsettled == 0 {
+        if kept.moves == asking.moves && kept.unsettled == 0 {
             keep(&mut kept.missing, KEPT_MAX, (directory, name), now);
         }
     }
@@ -122,7 +134,7 @@ impl Fresh {
     /// Keeps a page of a directory, and the directory's own attributes, which the kernel takes for old once it was read.
     pub(crate) fn is_listed(&self, asking: Asking, directory: u64, listed: Listed, now: Tick) {
         let mut kept = self.lock();
-        if kept.moves == asking.0 && kept.unsettled == 0 && kept.changing.is_empty() {
+        if kept.moves == asking.moves && kept.unsettled == 0 && kept.changing.is_empty() {
             kept.attrs.retain(|((other, _), _)| *other != directory);
             keep(&mut kept.attrs, KEPT_MAX, (directory, listed.page.dir), now);
             keep(&mut kept.listed, PAGES_MAX, (directory, listed), now);
@@ -170,7 +182,9 @@ impl Fresh {
 
     /// Drops everything: somebody else changed something, or nobody would tell.
     pub(crate) fn drop_all(&self) {
-        self.lock().drop_all();
+        let mut kept = self.lock();
+        kept.moves_of_others += 1;
+        kept.drop_all();
     }
 
     /// Drops what is kept of a node, and all pages.

@@ -60,9 +60,16 @@ impl Mounted {
         self.fresh.drop_node(node);
         self.nodes.listing_is_old(node);
         let up_to = pages.then(|| self.nodes.stale_up_to(node));
-        self.device.expire_node(node, pages.then_some(0));
+        self.expire_node(node, pages.then_some(0));
         if let Some(up_to) = up_to {
             self.nodes.dropped(node, up_to);
+        }
+    }
+
+    /// The same of attributes and, from a byte on, pages that the kernel alone keeps.
+    pub(crate) fn expire_node(&self, node: u64, pages_from: Option<u64>) {
+        if !self.device.expire_node(node, pages_from) {
+            self.nodes.is_unheard_of(node);
         }
     }
 

@@ -15,7 +15,7 @@
 //! shows zeros to its end to who is told that the file is longer. Of directories it keeps listings ([`listings`]), and by which
 //! names it came to them is kept for when they may not be passed any more ([`ways`]).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -56,6 +56,8 @@ struct Table {
     /// How often what the kernel keeps of listings became old, of all directories at once.
     listing_turns: u64,
     ways: Ways,
+    /// Nodes that the kernel was told of and did not know: it is about to be answered with them.
+    unheard_of: HashSet<u64>,
 }
 
 struct Node {
@@ -126,7 +128,8 @@ impl Nodes {
         let last = remembered.head(Head::LastNode).max(ROOT_NODE);
         let (nodes, by_file) = (HashMap::new(), HashMap::new());
         let ways = Ways::default();
-        let mut table = Table { nodes, by_file, next: last + 1, listing_turns: 0, ways };
+        let mut table =
+            Table { nodes, by_file, next: last + 1, listing_turns: 0, ways, unheard_of: HashSet::new() };
         for (place, fields) in remembered.each(Part::Nodes) {
             let node = Node::remembered(&fields, Noted::at(remembered, Some(place)));
             table.by_file.insert(node.file, fields[0]);
@@ -337,6 +340,20 @@ impl Nodes {
             table.by_file.remove(&file);
             table.ways.forget(number);
         }
+    }
+
+    /// Notes that the kernel did not know a node that it was told of, though it was looked up.
+    pub(crate) fn is_unheard_of(&self, number: u64) {
+        let mut table = self.lock();
+        if table.nodes.contains_key(&number) {
+            table.unheard_of.insert(number);
+        }
+    }
+
+    /// Returns the nodes that the kernel did not know when it was told of them, and that are nodes still.
+    pub(crate) fn take_unheard_of(&self) -> Vec<u64> {
+        let table = &mut *self.lock();
+        table.unheard_of.drain().filter(|number| table.nodes.contains_key(number)).collect()
     }
 
     /// Returns every node, or those of one container.

@@ -4,12 +4,14 @@
 //! it is on its way has the kernel put that answer aside, and go on with the length that it knew before: where that happens to an
 //! `fstat`, and again to the read that follows and meets the file's end, a program is given zeros beyond an end that it was told.
 //! So a node is told of once a page, and a file that was shown as it is now only a while later ([`Again`]): to be sure, since
-//! what is shown is known by its number alone, and an older answer may have come after.
+//! what is shown is known by its number alone, and an older answer may have come after. Of a node that it does not know the kernel
+//! takes no notice: the answer that brings it may be on its way, and show what was before, so that it is told of later as well.
 //!
 //! ```text
 //!   names and nodes, directories at last  ─▶ at once
 //!   a file that was opened, other bytes   ─▶ looked at ─▶ another than was shown ─▶ at once
 //!                                                     └▶ as it was shown ─▶ later, once
+//!   a node that the kernel does not know  ─▶ later, once
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -29,7 +31,7 @@ pub(crate) struct Again(HashMap<u64, Instant>);
 
 impl Again {
     /// Adds nodes. What is added anew waits anew.
-    fn add(&mut self, nodes: Vec<u64>, now: Instant) {
+    pub(crate) fn add(&mut self, nodes: Vec<u64>, now: Instant) {
         self.0.extend(nodes.into_iter().map(|node| (node, now + limits::MOUNT_TOLD_AGAIN_AFTER)));
     }
 
@@ -47,6 +49,8 @@ impl Again {
     pub(crate) async fn tell(&mut self, door: &Arc<Door>) {
         let nodes = self.take(Instant::now());
         door.tell_kernel(move |door| nodes.iter().for_each(|node| tell_of(door, *node, true))).await;
+        // What the kernel does not know after so long it was not answered with, or it has forgotten it.
+        door.mounted.nodes.take_unheard_of();
     }
 
     /// Tells the kernel of a page of changes, but of what it was shown already, which is added.

@@ -207,6 +207,7 @@ impl Watcher {
     async fn follow(&mut self) {
         loop {
             let door = self.door.clone();
+            self.again.add(door.mounted.nodes.take_unheard_of(), Instant::now());
             let (root, since, again) = (door.root(), self.since, self.again.from());
             let call = door.call_within(limits::CALL_DEADLINE);
             let answer = async {
@@ -321,7 +322,7 @@ impl Watcher {
         self.door.mounted.fresh.drop_all();
         let drop = move |door: &Door| {
             let kept = if door.mounted.is_shared { Vec::new() } else { door.mounted.nodes.all(None) };
-            kept.iter().for_each(|node| door.mounted.device.expire_node(*node, None));
+            kept.iter().for_each(|node| door.mounted.expire_node(*node, None));
             door.drop_open_listings();
         };
         self.door.tell_kernel(drop).await;

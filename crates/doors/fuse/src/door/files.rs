@@ -37,11 +37,6 @@ impl Door {
         // What was cached of it is of another state, and a program that opens after a
         // change must see it. Not while cutting: then the kernel holds the file.
         match (kept, truncate) {
-            // The kernel cuts its pages as well.
-            (Kept { stale: true, .. }, true) => {
-                let up_to = self.mounted.nodes.stale_up_to(node);
-                self.mounted.nodes.dropped(node, up_to);
-            }
             (Kept { stale: true, .. }, false) => self.expire(node, true).await,
             (Kept { going, attributes, .. }, false) => {
                 if let Some(up_to) = going {
@@ -56,6 +51,11 @@ impl Door {
         if kill_privileges && truncate {
             self.clear_set_id(node, &opened.attr).await;
         }
+        if truncate && kept.stale {
+            // The kernel cuts its pages as well, once it is answered: nothing is waited for any more.
+            let up_to = self.mounted.nodes.stale_up_to(node);
+            self.mounted.nodes.dropped(node, up_to);
+        }
         let (handle, shown) = self.keep_open(node, flags, opened.file, rights);
         // Of a volume that nobody tells of, the version may say less than it seems: two changes
         // within one tick of the disk's clock look like one.
@@ -69,8 +69,9 @@ impl Door {
         let set = SetAttr { mode: Some(permissions(mode)), ..SetAttr::default() };
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
         let _unsettled = self.mounted.fresh.unsettle();
+        let asking = self.mounted.fresh.ask();
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
-        let (entry, told) = self.entry_out(&opened.attr);
+        let (entry, told) = self.entry_out(&opened.attr, asking);
         let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
         if told == Told::Stale || kept.stale {
             self.expire_later(entry.node);

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_core::attr::{Attr, Kind};
+use weft_core::attr::Kind;
 use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
 use weft_core::{Error, Rights, limits};
 
-use super::{Door, Outcome, Reply, Undo, done, kind_bits, refuse};
+use super::{Door, Given, Outcome, Reply, Undo, done, kind_bits, refuse};
 use crate::abi::reply::{self, Listing};
 use crate::abi::{fopen, mode};
 use crate::errno::Failure;
-use crate::fresh::Listed;
+use crate::fresh::{Asking, Listed};
 
 /// The places of `.` and `..`, which the door adds; stored cookies come after them.
 const AFTER_DOT: u64 = 1;
@@ -79,6 +79,7 @@ impl Door {
         let mut listing = Listing::new(size as usize, attributes);
         let after = at.saturating_sub(AFTER_DOTS);
         let told = self.is_told(self.at(node)?.base.volume());
+        let asking = self.mounted.fresh.ask();
         let kept = self.mounted.fresh.listed(node, after, attributes, self.mounted.clock.tick());
         let (page, place) = match kept.filter(|_| told) {
             Some(kept) => kept,
@@ -98,13 +99,14 @@ impl Door {
                 return Ok(listing.into_bytes().into());
             }
         }
-        let mut undo = Undo::default();
+        let mut given = self.gives(Undo::default());
+        let asking = attributes.then_some(asking);
         for entry in &page.entries[place..] {
-            if !self.list_entry(&mut listing, (node, entry), attributes, &mut undo).await {
+            if !self.list_entry(&mut listing, (node, entry), asking, &mut given).await {
                 break;
             }
         }
-        Ok(Reply { head: listing.into_bytes(), undo, ..Reply::default() })
+        Ok(Reply { head: listing.into_bytes(), undo: given.answered(), ..Reply::default() })
     }
 
     /// Asks for a page of a directory, of what goes on after a cookie, and keeps it for a moment if changes are told of.
@@ -123,29 +125,30 @@ impl Door {
         Ok(page)
     }
 
-    /// Adds one entry, counting a lookup if it goes with its attributes. Returns
+    /// Adds one entry, with its attributes if that is how it was asked for, which counts a lookup. Returns
     /// whether it fitted.
     async fn list_entry(
         self: &Arc<Self>,
         listing: &mut Listing,
         (directory, entry): (u64, &Entry),
-        attributes: bool,
-        undo: &mut Undo,
+        asking: Option<Asking>,
+        given: &mut Given<'_>,
     ) -> bool {
         let (inode, kind) = (entry.id.inode(), kind_bits(entry.kind));
         let (name, next) = (entry.name.as_bytes(), entry.cookie.saturating_add(AFTER_DOTS));
-        let shown = |attr: &&Attr| attributes && !self.mounted.nodes.is_past(attr);
-        let Some(attr) = entry.attr.as_ref().filter(shown) else {
+        let attr = entry.attr.as_ref().filter(|attr| !self.mounted.nodes.is_past(attr));
+        let Some((attr, asking)) = attr.zip(asking) else {
             return listing.add(None, inode, kind, name, next);
         };
-        let (out, told) = self.entry_out(attr);
+        let (out, told) = self.entry_out(attr, asking);
+        given.undo.nodes.push(out.node);
         self.make_way(out.node, told).await;
         let fitted = listing.add(Some(&out), inode, kind, name, next);
         if fitted {
-            undo.nodes.push(out.node);
             // Not with the page that it came in.
             self.came_by(entry.kind, out.node, (directory, Bytes::copy_from_slice(name)));
         } else {
+            given.undo.nodes.pop();
             self.mounted.nodes.forget(out.node, 1);
         }
         fitted

@@ -14,6 +14,7 @@ use super::{Door, Outcome, done, permissions, refuse};
 use crate::abi::mode;
 use crate::abi::reply::{self, EntryOut};
 use crate::errno::Failure;
+use crate::fresh::Asking;
 use crate::nodes::Way;
 
 impl Door {
@@ -27,7 +28,7 @@ impl Door {
         }
         let asking = fresh.ask();
         match self.fs.walk(&self.call(), &at, Want::default()).await {
-            Ok(walked) => Ok(self.entry(&walked.attr, (node, name)).await),
+            Ok(walked) => Ok(self.entry(&walked.attr, (node, name), asking).await),
             // That a name is not there may be believed for a moment only: the right to
             // see it can be granted without anything of it being known here.
             Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -70,23 +71,25 @@ impl Door {
     async fn make(self: &Arc<Self>, node: u64, name: Bytes, new: New, set: SetAttr) -> Outcome {
         let at = self.at_name(node, name.clone())?;
         let _unsettled = self.mounted.fresh.unsettle();
+        let asking = self.mounted.fresh.ask();
         let made = self.fs.make(&self.change(), &at, new, &set).await?;
-        self.made(made, (node, name)).await
+        self.made(made, (node, name), asking).await
     }
 
     pub(super) async fn link(self: &Arc<Self>, file: u64, node: u64, name: Bytes) -> Outcome {
         let (file, to) = (self.at(file)?, self.at_name(node, name.clone())?);
         let _unsettled = self.mounted.fresh.unsettle();
+        let asking = self.mounted.fresh.ask();
         let made = self.fs.link(&self.change(), &file, &to).await;
         // The manual page of link(2) has a directory answer EPERM.
         let made = made.map_err(|error| Failure::from(error).shown(ErrorKind::IsDirectory, Errno::PERM))?;
-        self.made(made, (node, name)).await
+        self.made(made, (node, name), asking).await
     }
 
     /// Answers with what was made or linked.
-    async fn made(self: &Arc<Self>, made: Changed<Entry>, way: Way) -> Outcome {
+    async fn made(self: &Arc<Self>, made: Changed<Entry>, way: Way, asking: Asking) -> Outcome {
         let attr = self.after(&At::id(made.value.id), &made.file).await?;
-        Ok(self.entry(&attr, way).await)
+        Ok(self.entry(&attr, way, asking).await)
     }
 
     pub(super) async fn unlink(&self, node: u64, name: Bytes) -> Outcome {

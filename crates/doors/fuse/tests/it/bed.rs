@@ -11,7 +11,8 @@ use weft_conformance::{Sharing, TestDomain};
 use weft_core::acl::{AclEntry, Condition, Modes, Who};
 use weft_core::attr::{SetAttr, TagEdit, TagMust, TagName};
 use weft_core::form::{
-    At, BytesSource, Call, FileSystem, Guard, Make, OpenHow, Range, Scope, Walked, Want, WriteAt, collect,
+    At, BytesSource, Call, ChangeSeq, FileSystem, Guard, Make, OpenHow, Range, Scope, Walked, Want, WriteAt,
+    collect,
 };
 use weft_core::model::Model;
 use weft_core::policy::PolicyEdit;
@@ -203,6 +204,12 @@ impl Bed {
             let mut source = opened.file.read(&call, Range::ALL).await.expect("read");
             collect(&mut *source, usize::MAX).await.expect("read").to_vec()
         })
+    }
+
+    /// Returns where the change feed stands.
+    pub fn feed(&self) -> ChangeSeq {
+        let (call, root) = (self.call("alice", 99), At::root(RelPath::EMPTY));
+        self.runtime.block_on(self.model.watch(&call, &root, ChangeSeq(u64::MAX >> 1))).expect("told").next
     }
 
     /// Returns what alice is told of a file, past the mount.

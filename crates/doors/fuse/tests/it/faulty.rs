@@ -35,7 +35,7 @@ pub struct Faulty {
     pub written: Arc<AtomicU64>,
     /// While it is set, nobody is answered who has written at a file's beginning.
     pub first_late: Arc<AtomicBool>,
-    /// While it is set, a page of a directory that was asked for is not answered.
+    /// While it is set, a page of a directory that was asked for is not answered, nor what a name leads to that begins with `late-`.
     pub lists_late: Arc<AtomicBool>,
     /// While it is set, no sync of a file is answered.
     pub syncs_late: Arc<AtomicBool>,
@@ -45,8 +45,12 @@ pub struct Faulty {
     pub tags_without_end: bool,
     /// How often bytes were read.
     pub reads: Arc<AtomicU64>,
+    /// While it is set, nobody is answered who reads.
+    pub reads_late: Arc<AtomicBool>,
     /// While it is set, its change feed tells of nothing yet.
     pub tells_late: Arc<AtomicBool>,
+    /// From where on its change feed was asked last: what comes before was taken in.
+    pub since: Arc<AtomicU64>,
     /// How often its change feed told of something.
     pub told: Arc<AtomicU64>,
     /// Whether a copy ends with an error once it has copied a half.
@@ -69,7 +73,9 @@ impl Faulty {
             syncs: Arc::default(),
             tags_without_end: false,
             reads: Arc::default(),
+            reads_late: Arc::default(),
             tells_late: Arc::default(),
+            since: Arc::default(),
             told: Arc::default(),
             copies_half: false,
         }
@@ -90,6 +96,7 @@ struct FaultyFile {
     written: Arc<AtomicU64>,
     first_late: Arc<AtomicBool>,
     reads: Arc<AtomicU64>,
+    reads_late: Arc<AtomicBool>,
     syncs_late: Arc<AtomicBool>,
     syncs: Arc<AtomicU64>,
     stuck: bool,
@@ -117,6 +124,11 @@ impl FileSystem for Faulty {
         match at.path.as_bytes() {
             name if name.starts_with(b"stuck-walk") => pending().await,
             b"panic" => panic!("a test asked for it"),
+            name if name.starts_with(b"late-") => {
+                let walked = self.inner.walk(call, at, want).await;
+                late(&self.lists_late).await;
+                walked
+            }
             _ => self.inner.walk(call, at, want).await,
         }
     }
@@ -201,7 +213,7 @@ impl FileSystem for Faulty {
         let (inner, lost) = (opened.file, self.lost.clone());
         let (asked, written, reads) = (self.asked.clone(), self.written.clone(), self.reads.clone());
         let (syncs_late, syncs) = (self.syncs_late.clone(), self.syncs.clone());
-        let first_late = self.first_late.clone();
+        let (first_late, reads_late) = (self.first_late.clone(), self.reads_late.clone());
         opened.file = Arc::new(FaultyFile {
             inner,
             lost,
@@ -209,6 +221,7 @@ impl FileSystem for Faulty {
             written,
             first_late,
             reads,
+            reads_late,
             syncs_late,
             syncs,
             stuck,
@@ -256,9 +269,12 @@ impl FileSystem for Faulty {
     }
     async fn watch(&self, call: &Call, at: &At, since: ChangeSeq) -> Result<Changes> {
         // Far ahead, the inner one says where it stands, once.
-        let first = self.deaf && since.0 > u64::MAX >> 2;
-        if self.deaf && !first {
+        let is_first = since.0 > u64::MAX >> 2;
+        if self.deaf && !is_first {
             return pending().await;
+        }
+        if !is_first {
+            self.since.store(since.0, Ordering::SeqCst);
         }
         let page = self.inner.watch(call, at, since).await?;
         late(&self.tells_late).await;
@@ -284,6 +300,7 @@ impl OpenFile for FaultyFile {
     }
     async fn read(&self, call: &Call, range: Range) -> Result<Box<dyn Source>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        late(&self.reads_late).await;
         if self.stuck { pending().await } else { self.inner.read(call, range).await }
     }
     async fn digests(&self, call: &Call, block: u64) -> Result<Vec<[u8; 32]>> {

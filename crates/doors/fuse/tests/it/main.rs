@@ -15,6 +15,7 @@ mod faulty;
 mod listings;
 mod locks;
 mod narrowed;
+mod overtaken;
 mod posix;
 mod programs;
 mod raw;
