@@ -22,7 +22,7 @@ pub const GIT: &str = "export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_NOSYSTEM=1 
 
 #[test]
 fn fsx_finds_no_difference_over_the_mount_of_managed_files_and_of_a_share() {
-    if !have("programs::fsx", &["fusermount3"]) {
+    if !have("programs::fsx", &["fusermount3", "getfattr"]) {
         return;
     }
     let Some(fsx) = brought("programs::fsx", "bin/fsx") else { return };
@@ -39,8 +39,10 @@ fn fsx_finds_no_difference_over_the_mount_of_managed_files_and_of_a_share() {
     thread::scope(|scope| {
         for (file, seeds) in ["managed", "share/shared"].into_iter().zip(seeds) {
             for seed in 1..=seeds {
-                let (node, run) =
-                    (&node, format!("./fsx -f fsx.toml -P found -N {count} -S {seed} mnt/{file}{seed}"));
+                // What failed in the mount says why there alone.
+                let why = "getfattr --only-values -n user.weft.why mnt >&2; exit 1";
+                let fsx = format!("./fsx -f fsx.toml -P found -N {count} -S {seed} mnt/{file}{seed}");
+                let (node, run) = (&node, format!("{fsx} || {{ {why}; }}"));
                 scope.spawn(move || node.sh(&run));
             }
         }
