@@ -35,12 +35,12 @@ fn fsx_finds_no_difference_over_the_mount_of_managed_files_and_of_a_share() {
     node.run(&["share", "shared", "/share"]).ok();
     let mnt = node.mount("mnt");
     let (count, seeds) = if full() { (200_000, [5, 3]) } else { (5_000, [2, 1]) };
+    // Why something failed the mount alone says.
+    let why = "getfattr --only-values -n user.weft.why mnt >&2; exit 1";
     // All at once: each waits for the disk most of its time.
     thread::scope(|scope| {
         for (file, seeds) in ["managed", "share/shared"].into_iter().zip(seeds) {
             for seed in 1..=seeds {
-                // What failed in the mount says why there alone.
-                let why = "getfattr --only-values -n user.weft.why mnt >&2; exit 1";
                 let fsx = format!("./fsx -f fsx.toml -P found -N {count} -S {seed} mnt/{file}{seed}");
                 let (node, run) = (&node, format!("{fsx} || {{ {why}; }}"));
                 scope.spawn(move || node.sh(&run));

@@ -136,8 +136,8 @@ impl Door {
     ) -> bool {
         let (inode, kind) = (entry.id.inode(), kind_bits(entry.kind));
         let (name, next) = (entry.name.as_bytes(), entry.cookie.saturating_add(AFTER_DOTS));
-        let attr = entry.attr.as_ref().filter(|attr| !self.mounted.nodes.is_past(attr));
-        let Some((attr, asking)) = attr.zip(asking) else {
+        let shown = asking.zip(entry.attr.as_ref());
+        let Some((asking, attr)) = shown.filter(|(_, attr)| !self.mounted.nodes.is_past(attr)) else {
             return listing.add(None, inode, kind, name, next);
         };
         let (out, told) = self.entry_out(attr, asking);
