@@ -428,6 +428,9 @@ pub const EXPORT_READINGS: usize = 2;
 pub const EXPORT_VERIFIERS_KEPT: usize = 4096;
 /// Uploads under way on one share.
 pub const EXPORT_STAGES_MAX: usize = 65_536;
+/// Opens of one file of a share that have a descriptor of the machine to themselves, of those that write and of those
+/// that only read; more share these.
+pub const EXPORT_DESCRIPTORS_OF_FILE: usize = 16;
 /// Looks at one share that may wait for the machine at once.
 pub const EXPORT_THREADS: usize = 16;
 /// How long a shared directory is held after it was opened: as long, its disk cannot be unmounted.

@@ -113,8 +113,7 @@ impl Beneath {
 
     /// Holds the directory itself.
     pub fn itself(&self) -> Result<Held> {
-        let fd = self.root.try_clone().map_err(|e| Error::internal("no descriptor is left").caused_by(e))?;
-        Ok(Held::of(fd))
+        Ok(Held::of(duplicate(&self.root)?))
     }
 
     /// Returns the user of the machine whose it is.
@@ -198,7 +197,7 @@ impl Held {
     /// Makes a file under a free name, and has it open.
     pub fn make_open(&self, name: &[u8], mode: u16) -> Result<(Self, Arc<RealFile>)> {
         let made = self.make_file(OsStr::from_bytes(name), Mode::from_raw_mode(u32::from(mode)))?;
-        let open = made.try_clone().map_err(|e| Error::internal("no descriptor is left").caused_by(e))?;
+        let open = duplicate(&made)?;
         Ok((Self::of(made), Arc::new(RealFile::of(open))))
     }
 
@@ -236,6 +235,11 @@ impl Held {
         let flags = if directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         fs::unlinkat(self.fd(), OsStr::from_bytes(name), flags).map_err(refused)
     }
+}
+
+/// Returns another descriptor of the same.
+fn duplicate(fd: &OwnedFd) -> Result<OwnedFd> {
+    rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(refused)
 }
 
 /// Two names that one file system cannot join, or a directory that would lie below itself.

@@ -233,6 +233,16 @@ impl RealFile {
         fs::fchmod(&self.file, mode).map_err(|errno| self.failed(errno, "set the mode of"))
     }
 
+    /// Returns whether both are the same file of the same disk, opened for the same: reading, writing or the two.
+    /// Not if the machine does not say.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        let seen = |file: &OwnedFd| -> rustix::io::Result<_> {
+            let (stat, flags) = (fs::fstat(file)?, fs::fcntl_getfl(file)?);
+            Ok((stat.st_dev, stat.st_ino, flags & OFlags::RWMODE))
+        };
+        matches!((seen(&self.file), seen(&other.file)), (Ok(own), Ok(others)) if own == others)
+    }
+
     /// Cuts or extends with zeroes.
     pub fn set_length(&self, length: u64) -> Result<()> {
         self.set_len(length)

@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use weft_core::attr::{Attr, Version, Wcc};
 use weft_core::form::{
-    Call, Door, OpenFile, Piece, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range,
-    digests_of,
+    Call, OpenFile, Piece, Range, Seek, Shape, Source, Verifier, WriteAt, Written, digested_range, digests_of,
 };
 use weft_core::{Error, FileId, Result, Rights, Tick, Time, TraceId, limits};
 use weft_sys::DiskFile;
@@ -16,6 +15,7 @@ use weft_sys::disk::RealFile;
 
 use super::Volume;
 use super::audit::Deed;
+use super::descriptors::Handle;
 use super::lease::Lease;
 use super::names::{check_size, too_large};
 use super::source::{FileSource, stamp_of};
@@ -27,7 +27,7 @@ pub(super) struct ExportFile {
     pub(super) volume: Arc<Volume>,
     pub(super) id: FileId,
     pub(super) need: Rights,
-    pub(super) file: Arc<RealFile>,
+    pub(super) handle: Arc<Handle>,
     pub(super) open: Option<Held>,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct Held {
     pub(super) number: u64,
     /// The one version that a pinned open sees, and what the file looked like.
     pub(super) pinned: Option<(Facts, Version)>,
-    /// What the request that opened it saw, until something was done with it.
+    /// What the request that opened it saw, until something was done with it. None where nobody can tell whose a call is.
     pub(super) looked: Mutex<Option<Looked>>,
 }
 
@@ -74,7 +74,7 @@ impl ExportFile {
         let (lease, node, bytes) = self.lease_by(call, &any_of, self.looked(call)).await?;
         let pinned = self.pinned().map(|(facts, _)| stamp_of(facts));
         let (at, left) = range.within(pinned.map_or(node.facts.size, |(size, _)| size));
-        Ok(FileSource { lease, file: self.file.clone(), at, left, pinned, bytes })
+        Ok(FileSource { lease, file: self.handle.file().clone(), at, left, pinned, bytes })
     }
 
     async fn lease_by(
@@ -85,7 +85,7 @@ impl ExportFile {
     ) -> Result<(Arc<Lease>, Node, Option<Bytes>)> {
         self.is_open()?;
         let any_of: Vec<_> = any_of.iter().copied().filter(|op| self.need.contains(*op)).collect();
-        let (id, file) = (self.id, self.file.clone());
+        let (id, file) = (self.id, self.handle.file().clone());
         let look = move |view: &View<'_>| {
             let (node, bytes) = match looked.filter(|looked| looked.seen == view.seen) {
                 Some(looked) => {
@@ -99,11 +99,9 @@ impl ExportFile {
         self.volume.look(call, look).await
     }
 
-    /// Returns what this very request saw when it opened the file, once. Native clients choose the traces of their
-    /// calls, which tell no requests apart.
+    /// Returns what this very request saw when it opened the file, once.
     fn looked(&self, call: &Call) -> Option<Looked> {
-        let open = self.open.as_ref().filter(|_| call.from.door != Door::Native)?;
-        let looked = open.looked.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let looked = self.open.as_ref()?.looked.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let age = self.volume.sys.clock().tick().since(looked.when);
         (looked.by == call.trace && age < limits::EXPORT_ROOT_HELD).then_some(looked)
     }
@@ -120,7 +118,7 @@ impl ExportFile {
 
     /// Writes a piece. Returns where it went.
     async fn put(&self, at: WriteAt, piece: Piece) -> Result<u64> {
-        let file = self.file.clone();
+        let file = self.handle.file().clone();
         let write = move || match at {
             WriteAt::Offset(at) => {
                 let mut next = at;
@@ -270,7 +268,7 @@ impl OpenFile for ExportFile {
         let shaped = async {
             let (_lease, node) = self.lease(call, &[Rights::WRITE]).await?;
             let before = self.before(call, &node).await?;
-            let file = self.file.clone();
+            let file = self.handle.file().clone();
             let (until, act) =
                 (self.volume.sys_deadline(), move || shape_file(&file, shape).map_err(Error::unplaced));
             self.volume.apart(until, act).await?;
@@ -293,7 +291,7 @@ impl OpenFile for ExportFile {
             {
                 return Err(changed_while_read());
             }
-            let file = self.file.clone();
+            let file = self.handle.file().clone();
             let find = move || file.seek(offset, what).map_err(Error::unplaced);
             let found = self.volume.apart(self.volume.sys_deadline(), find).await?;
             found.ok_or_else(|| Error::not_found("there is no data beyond the offset"))
@@ -304,8 +302,8 @@ impl OpenFile for ExportFile {
     async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {
         self.is_open()?;
         call.check(self.volume.sys.clock())?;
-        let file = self.file.clone();
-        let flush = move || file.flush().map_err(Error::unplaced);
+        let handle = self.handle.clone();
+        let flush = move || handle.flush().map_err(Error::unplaced);
         self.volume.apart(call.until, flush).await.map_err(|e| e.op("sync").about(self.id))?;
         Ok(self.volume.verifier())
     }

@@ -39,6 +39,7 @@ mod ahead;
 mod attributes;
 mod audit;
 mod check;
+mod descriptors;
 mod file;
 mod file_system;
 mod flushes;

@@ -16,6 +16,7 @@ use weft_sys::disk::RealFile;
 use super::Volume;
 use super::attributes::must_have_bytes;
 use super::audit::Deed;
+use super::descriptors::{Descriptor, Handle};
 use super::file::{ExportFile, Held, Looked};
 use super::names::taken;
 use super::opens::OpenInode;
@@ -30,11 +31,14 @@ struct Opening {
 }
 
 impl Opening {
-    fn opened(mut self, node: &Node) -> Result<u64> {
+    fn opened(mut self, node: &Node, own: Descriptor) -> Result<(u64, Handle)> {
         let number = self.number.take().ok_or_else(|| Error::internal("an open is begun once"))?;
         let inode = OpenInode { held: node.held.clone(), path: node.path.clone() };
-        self.volume.opens.opened(number, node.id, inode)?;
-        Ok(number)
+        let (handle, surplus) = self.volume.opens.opened(number, node.id, inode, own)?;
+        if surplus.is_some() {
+            drop(self.volume.sys.blocking(move || drop(surplus)));
+        }
+        Ok((number, handle))
     }
 }
 
@@ -47,7 +51,7 @@ impl Drop for Opening {
 /// What opening found or made.
 struct Found {
     node: Node,
-    file: Arc<RealFile>,
+    descriptor: Descriptor,
     made: bool,
     parent: Option<Wcc>,
     deed: Option<Deed>,
@@ -58,8 +62,8 @@ struct Found {
 }
 
 impl Found {
-    fn there(node: Node, file: Arc<RealFile>) -> Self {
-        Self { node, file, made: false, parent: None, deed: None, shares: false, bytes: None }
+    fn there(node: Node, descriptor: Descriptor) -> Self {
+        Self { node, descriptor, made: false, parent: None, deed: None, shares: false, bytes: None }
     }
 }
 
@@ -112,9 +116,9 @@ impl View<'_> {
         if how.truncate {
             file.set_length(0)?;
             self.volume.versions.written(node.id);
-            return Ok(Found { deed, ..Found::there(self.again(&node)?, file) });
+            return Ok(Found { deed, ..Found::there(self.again(&node)?, Descriptor::new(file, writes)) });
         }
-        Ok(Found { deed, shares, ..Found::there(node, file) })
+        Ok(Found { deed, shares, ..Found::there(node, Descriptor::new(file, writes)) })
     }
 
     /// Opens what was read a moment ago and is there unchanged, for whoever may read it; all else goes the long way.
@@ -129,7 +133,7 @@ impl View<'_> {
             return Ok(None);
         };
         let node = self.seen(path, held, facts, bound);
-        Ok(node.map(|node| Found { bytes, ..Found::there(node, file) }))
+        Ok(node.map(|node| Found { bytes, ..Found::there(node, Descriptor::new(file, false)) }))
     }
 
     /// Keeps open what a request reads that it opened, for whoever reads it next.
@@ -159,10 +163,10 @@ impl View<'_> {
         let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
         let deed = deed.fresh(&node);
         let parent = Some(self.wcc(dir, Some(above)));
-        Ok(Found { made: true, parent, deed: Some(deed), ..Found::there(node, file) })
+        Ok(Found { made: true, parent, deed: Some(deed), ..Found::there(node, Descriptor::new(file, true)) })
     }
 
-    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Arc<RealFile>)> {
+    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Descriptor)> {
         let node = self.node(id)?;
         if need.is_empty() {
             self.need_any(&node)?;
@@ -171,7 +175,7 @@ impl View<'_> {
         must_have_bytes(&node)?;
         let writes = need.intersects(Rights::WRITE | Rights::APPEND);
         let file = node.held.open_known(&node.facts, writes)?;
-        Ok((node, file))
+        Ok((node, Descriptor::new(file, writes)))
     }
 }
 
@@ -187,7 +191,7 @@ impl Volume {
         let when = self.sys.clock().tick();
         let clock = coarse_now();
         let (found, mut seen) = self.find_to_open(call, at, how).await?;
-        let Found { mut node, file, made, parent, shares, mut bytes, .. } = found;
+        let Found { mut node, descriptor, made, parent, shares, mut bytes, .. } = found;
         let pins = how.pin == Pin::Version;
         for _ in 0..GROWTHS_AWAITED {
             if !pins || !is_of_this_tick(&node.facts) {
@@ -202,14 +206,15 @@ impl Volume {
             // They were read before that look, and may be of another version.
             bytes = None;
         }
-        let number = opening.opened(&node)?;
+        let (number, handle) = opening.opened(&node, descriptor)?;
         let pinned = pins.then_some((node.facts, seen.attr.version));
         let id = node.id;
         let kept_as_of = shares.then_some(clock);
         let looked = Looked { by: call.trace, when, seen: seen.policies, node, bytes, kept_as_of };
-        let looked = Mutex::new(Some(looked));
+        // Native clients choose the traces of their calls, which tell no requests apart.
+        let looked = Mutex::new((call.from.door != Door::Native).then_some(looked));
         let open = Some(Held { number, pinned, looked });
-        let file = ExportFile { volume: self.clone(), id, need: how.need, file, open };
+        let file = ExportFile { volume: self.clone(), id, need: how.need, handle: Arc::new(handle), open };
         Ok(Opened { file: Arc::new(file), attr: seen.attr, made, parent })
     }
 
@@ -239,8 +244,9 @@ impl Volume {
 
     pub(super) async fn file(self: &Arc<Self>, call: &Call, id: FileId, need: Rights) -> Result<ExportFile> {
         check_carried(need)?;
-        let (node, file) = self.look(call, move |view| view.by_id(id, need)).await?;
-        Ok(ExportFile { volume: self.clone(), id: node.id, need, file, open: None })
+        let (node, own) = self.look(call, move |view| view.by_id(id, need)).await?;
+        let handle = Arc::new(Handle::of(own));
+        Ok(ExportFile { volume: self.clone(), id: node.id, need, handle, open: None })
     }
 
     pub(super) async fn copy(

@@ -1,11 +1,14 @@
-//! What is open, under which session. An open file is held by its descriptor: it lives without a name as
+//! What is open, under which session. An open file is held by descriptors: it lives without a name as
 //! the machine's own open files do.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 use weft_sys::beneath::Held;
+
+use super::descriptors::{Descriptor, Descriptors, Handle};
 
 /// What is open.
 #[derive(Default)]
@@ -16,7 +19,7 @@ struct State {
     last: u64,
     opens: HashMap<u64, Open>,
     by_session: HashMap<SessionId, HashSet<u64>>,
-    files: HashMap<FileId, Vec<u64>>,
+    files: HashMap<FileId, OpenFile>,
     ended: HashSet<SessionId>,
     ended_order: VecDeque<SessionId>,
 }
@@ -24,14 +27,22 @@ struct State {
 struct Open {
     session: SessionId,
     /// None while it is still being opened.
-    file: Option<(FileId, OpenInode)>,
+    file: Option<FileId>,
+}
+
+/// A file that is open.
+struct OpenFile {
+    inode: OpenInode,
+    /// How many opens there are of it.
+    opens: usize,
+    descriptors: Descriptors,
 }
 
 /// An inode that somebody has open.
 #[derive(Clone)]
 pub(super) struct OpenInode {
     pub(super) held: Arc<Held>,
-    /// Where it was when it was opened.
+    /// Where it was when it was last opened.
     pub(super) path: Vec<u8>,
 }
 
@@ -61,13 +72,30 @@ impl Opens {
         Ok(number)
     }
 
-    /// Says what was opened. `Stale` if the session has ended meanwhile.
-    pub(super) fn opened(&self, number: u64, file: FileId, inode: OpenInode) -> Result<()> {
+    /// Says what was opened. Returns what the open goes by, and what it brought if that is not needed: to be dropped
+    /// where that may take its time. `Stale` if the session has ended meanwhile.
+    pub(super) fn opened(
+        &self,
+        number: u64,
+        id: FileId,
+        inode: OpenInode,
+        own: Descriptor,
+    ) -> Result<(Handle, Option<Descriptor>)> {
         let mut state = self.lock();
         let open = state.opens.get_mut(&number).ok_or_else(ended)?;
-        open.file = Some((file, inode));
-        state.files.entry(file).or_default().push(number);
-        Ok(())
+        open.file = Some(id);
+        let file = match state.files.entry(id) {
+            Entry::Vacant(new) => {
+                new.insert(OpenFile { inode, opens: 0, descriptors: Descriptors::default() })
+            }
+            Entry::Occupied(known) => {
+                let known = known.into_mut();
+                known.inode.path = inode.path;
+                known
+            }
+        };
+        file.opens += 1;
+        Ok(file.descriptors.join(own, number))
     }
 
     /// Returns whether an open is still one.
@@ -77,9 +105,7 @@ impl Opens {
 
     /// Returns what holds a file that somebody has open.
     pub(super) fn held(&self, file: FileId) -> Option<OpenInode> {
-        let state = self.lock();
-        let number = state.files.get(&file)?.first()?;
-        state.opens.get(number)?.file.as_ref().map(|(_, inode)| inode.clone())
+        self.lock().files.get(&file).map(|open| open.inode.clone())
     }
 
     /// Ends an open. Returns whether it was one still.
@@ -113,11 +139,11 @@ impl State {
                 self.by_session.remove(&open.session);
             }
         }
-        let Some((file, _)) = open.file else { return true };
-        if let Some(numbers) = self.files.get_mut(&file) {
-            numbers.retain(|other| *other != number);
-            if numbers.is_empty() {
-                self.files.remove(&file);
+        let Some(id) = open.file else { return true };
+        if let Entry::Occupied(mut file) = self.files.entry(id) {
+            file.get_mut().opens -= 1;
+            if file.get().opens == 0 {
+                file.remove();
             }
         }
         true

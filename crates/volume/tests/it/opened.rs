@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
-use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of};
+use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of, write_to};
 use weft_conformance::run::open_below;
-use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Piece, Pin, Range};
-use weft_core::{ErrorKind, Rights};
+use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Piece, Pin, Range, WriteAt};
+use weft_core::{ErrorKind, Rights, limits};
 
 use super::export::Site;
 
@@ -232,4 +232,52 @@ async fn what_nobody_reads_or_a_native_client_does_or_that_is_not_of_one_version
         }
         assert_eq!(open_below(&path), 0, "{what}");
     }
+}
+
+/// Descriptors of this process that lead to a path.
+fn descriptors_of(path: &std::path::Path) -> usize {
+    let all = fs::read_dir("/proc/self/fd").expect("mounted").filter_map(|entry| entry.ok());
+    all.filter(|entry| fs::read_link(entry.path()).is_ok_and(|of| of == path)).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_open_a_hundred_times_costs_the_node_few_descriptors() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    let path = site.home.path().canonicalize().expect("it is there").join("f");
+    fs::write(&path, b"bytes").expect("written");
+    let mut opens = Vec::new();
+    for number in 0..100_u8 {
+        let reads = laws.open("f", Rights::READ).await;
+        let writes = laws.open("f", Rights::READ | Rights::WRITE).await;
+        write_to(&*writes.file, &laws.call(), WriteAt::Offset(0), &[number]).await.works();
+        assert_eq!(
+            read_of(&*reads.file, &laws.call(), Range::ALL).await.works()[..],
+            [&[number], &b"ytes"[..]].concat()
+        );
+        opens.extend([reads, writes]);
+    }
+    // One holds the inode, and what is not needed is closed on another thread.
+    let most = 2 * limits::EXPORT_DESCRIPTORS_OF_FILE + 1;
+    let few = async {
+        while descriptors_of(&path) > most {
+            tokio::task::yield_now().await
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), few).await.expect("few are left");
+    assert_eq!(descriptors_of(&path), most);
+
+    // What some close stays open for the others.
+    for opened in opens.drain(..150) {
+        opened.file.close(&laws.call()).await.works();
+    }
+    fs::remove_file(&path).expect("removed");
+    for opened in &opens {
+        opened.file.sync(&laws.call(), Range::ALL).await.works();
+        assert_eq!(read_of(&*opened.file, &laws.call(), Range::ALL).await.works()[..], b"cytes"[..]);
+    }
+    for opened in opens {
+        opened.file.close(&laws.call()).await.works();
+    }
+    assert_eq!(descriptors_of(&path), 0);
 }
