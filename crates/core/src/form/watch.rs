@@ -56,6 +56,22 @@ pub struct Change {
     pub session: SessionId,
 }
 
+impl Change {
+    /// Returns the names that came, went or moved, each with its directory, as far as its reader may know.
+    pub fn names(&self) -> impl Iterator<Item = &(FileId, Name)> {
+        [&self.place, &self.to].into_iter().flatten().filter(|_| self.kind.is_of_names())
+    }
+
+    /// Returns whether there are more of them than the reader may know.
+    pub fn hides_names(&self) -> bool {
+        let names = match self.kind {
+            ChangeKind::Rename => 2,
+            kind => usize::from(kind.is_of_names()),
+        };
+        self.names().count() < names
+    }
+}
+
 /// One page of the feed, filtered by the reader's rights.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changes {

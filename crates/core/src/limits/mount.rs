@@ -106,6 +106,8 @@ pub const MOUNT_PAGES_GO_WITHIN: Duration = Duration::from_secs(1);
 pub const MOUNT_LOOK_WITHIN: Duration = Duration::from_millis(100);
 /// How long after a change came that the kernel was shown already it is told of it all the same.
 pub const MOUNT_TOLD_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// For how long it is told again, each time so much later, of what it does not know yet: the answer that brings it may be on its way.
+pub const MOUNT_TOLD_AGAIN_WITHIN: Duration = Duration::from_secs(10);
 /// How long a mount rests after changes were refused it, and at least between two times it drops all.
 pub const MOUNT_DROP_REST: Duration = Duration::from_millis(500);
 /// Refusals a mount's watcher has not dealt with yet; more of them say nothing new.

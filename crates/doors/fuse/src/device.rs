@@ -185,7 +185,7 @@ impl Device {
     fn tell(&self, what: i32, body: &[u8]) -> bool {
         let header = out_header(OUT_HEADER_BYTES + body.len(), what, 0);
         let told = self.send(&[IoSlice::new(&header), IoSlice::new(body)]);
-        // `ENOENT` says that the kernel keeps nothing of it: as good as told.
+        // `ENOENT` says that the kernel keeps nothing of it, or does not yet.
         if let Err(error) = told
             && !matches!(error, Errno::NOENT | Errno::NODEV | Errno::NOTDIR)
         {

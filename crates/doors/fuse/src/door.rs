@@ -363,26 +363,27 @@ impl Door {
         }
     }
 
-    /// Counts a lookup and returns what the kernel is told of it, and what that means for the
-    /// pages it keeps. The name is believed as long as what it leads to: a name in a volume
-    /// that is not watched leads nowhere else. Neither is where the kernel was told of changes by others since that was asked: of
-    /// what it did not know yet it took no notice.
-    fn entry_out(&self, attr: &Attr, asking: Asking) -> (EntryOut, Told) {
-        let (node, told) = self.mounted.nodes.found(attr);
-        // Now that it is a node, whatever comes is told.
-        let is_overtaken = self.mounted.fresh.is_overtaken(asking);
+    /// Returns what the kernel is told of a name in a directory, which is a node by now, so that whatever comes is told, and for
+    /// which nothing is waited any more. The name is believed as long as what it leads to: a name in a volume
+    /// that is not watched leads nowhere else. Neither is believed if others changed it, or names in the directory, since that was
+    /// asked for: of what the kernel did not know when it was told of that it took no notice.
+    fn entry_out(&self, node: u64, attr: &Attr, directory: u64, asking: Asking) -> EntryOut {
+        let above = self.mounted.nodes.file(directory);
+        let is_overtaken =
+            above.map_or(true, |above| self.mounted.fresh.is_overtaken(asking, &[attr.id, above]));
         let valid = if is_overtaken { Duration::ZERO } else { self.valid(attr.id.volume()) };
-        let (name_valid, attr_valid) = (valid, valid);
         let generation = u64::from(attr.id.generation());
-        (EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }, told)
+        EntryOut { node, generation, name_valid: valid, attr_valid: valid, attr: self.attr_out(attr) }
     }
 
     /// Counts a lookup of a name and answers it.
     async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way, asking: Asking) -> Reply {
-        let (out, told) = self.entry_out(attr, asking);
-        let given = self.gives(Undo { nodes: vec![out.node], ..Undo::default() });
-        self.came_by(attr.kind, out.node, way);
-        self.make_way(out.node, told).await;
+        let (node, told) = self.mounted.nodes.found(attr);
+        let given = self.gives(Undo { nodes: vec![node], ..Undo::default() });
+        let directory = way.0;
+        self.came_by(attr.kind, node, way);
+        self.make_way(node, told).await;
+        let out = self.entry_out(node, attr, directory, asking);
         Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo: given.answered() }
     }
 

@@ -14,7 +14,8 @@
 //! Whatever others change drops everything, and so does whatever changes names here. What changes one file here drops what is
 //! kept of that one, and all pages: they show files that the kernel has not heard of.
 //!
-//! **Ways to get it wrong.** To keep an answer that was overtaken by a change between the question and its answer ([`Asking`]).
+//! **Ways to get it wrong.** To keep an answer that was overtaken by a change between the question and its answer ([`Asking`]), or
+//! to have the kernel believe one that others' changes overtook ([`Others`]).
 //! To give what is kept while a change is under way: the node may have made it ([`Unsettled`], [`Changing`]). To take a change
 //! that failed for none: a copy that fails has copied a part.
 
@@ -24,7 +25,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use weft_core::attr::Attr;
 use weft_core::form::Page;
-use weft_core::{Tick, limits};
+use weft_core::{FileId, Tick, limits};
+
+use crate::others::{Others, Then};
 
 /// Names and attributes that are kept, at most: a few programs at once, each of which asks right after it was answered.
 const KEPT_MAX: usize = 32;
@@ -39,8 +42,8 @@ pub(crate) struct Fresh(Mutex<Kept>);
 struct Kept {
     /// How often something may have changed, or begun to change, that is kept or asked for just now.
     moves: u64,
-    /// How often that was by others.
-    moves_of_others: u64,
+    /// What of that was by others.
+    others: Others,
     /// How many changes of names, or of more of files than their answers say, are under way here.
     unsettled: usize,
     /// The nodes that changes are under way of here.
@@ -75,11 +78,12 @@ impl Listed {
     }
 }
 
-/// A question that the node is asked: its answer is kept if nothing moved meanwhile.
+/// A question that the node is asked: its answer is kept if nothing moved meanwhile, and believed if others changed nothing of what
+/// it is of.
 #[derive(Clone, Copy)]
 pub(crate) struct Asking {
     moves: u64,
-    moves_of_others: u64,
+    others: Then,
 }
 
 /// A change of names, or of more of files than its answer says. Everything is dropped as it begins and once it is over, however
@@ -99,13 +103,13 @@ impl Fresh {
     /// Says that the node is about to be asked.
     pub(crate) fn ask(&self) -> Asking {
         let kept = self.lock();
-        Asking { moves: kept.moves, moves_of_others: kept.moves_of_others }
+        Asking { moves: kept.moves, others: kept.others.now() }
     }
 
-    /// Returns whether others may have changed what was asked for since: the kernel was told of it, or is about to be, and keeps an
-    /// older answer that comes after.
-    pub(crate) fn is_overtaken(&self, asking: Asking) -> bool {
-        self.lock().moves_of_others != asking.moves_of_others
+    /// Returns whether others may have changed any of these since it was asked for: the kernel was told of it, or is about to be,
+    /// and keeps an older answer that comes after.
+    pub(crate) fn is_overtaken(&self, asking: Asking, files: &[FileId]) -> bool {
+        self.lock().others.touched(asking.others, files)
     }
 
     /// Keeps that a name is not there.
@@ -180,10 +184,17 @@ impl Fresh {
         self.lock().changing.contains(&node)
     }
 
-    /// Drops everything: somebody else changed something, or nobody would tell.
+    /// Drops everything: somebody else may have changed anything, or nobody would tell.
     pub(crate) fn drop_all(&self) {
         let mut kept = self.lock();
-        kept.moves_of_others += 1;
+        kept.others.anything();
+        kept.drop_all();
+    }
+
+    /// The same where it is known what somebody else changed.
+    pub(crate) fn changed_elsewhere(&self, files: impl IntoIterator<Item = FileId>) {
+        let mut kept = self.lock();
+        kept.others.changed(files);
         kept.drop_all();
     }
 
@@ -330,12 +341,13 @@ mod tests {
     }
 
     /// What may come between a question and its answer.
-    const COMES: [fn(&Fresh); 5] = [
+    const COMES: [fn(&Fresh); 6] = [
         |fresh| changed(fresh, 9, 1),
         |fresh| drop(fresh.change(9)),
         |fresh| fresh.drop_node(9),
         |fresh| drop(fresh.unsettle()),
         Fresh::drop_all,
+        |fresh| fresh.changed_elsewhere([attr(9, 0, 0).id]),
     ];
 
     #[test]

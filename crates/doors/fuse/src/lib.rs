@@ -50,6 +50,7 @@ mod mounted;
 mod mounter;
 mod nodes;
 mod onward;
+mod others;
 mod passing;
 mod pending;
 mod pipes;

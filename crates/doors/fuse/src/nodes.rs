@@ -56,7 +56,7 @@ struct Table {
     /// How often what the kernel keeps of listings became old, of all directories at once.
     listing_turns: u64,
     ways: Ways,
-    /// Nodes that the kernel was told of and did not know: it is about to be answered with them.
+    /// Nodes that the kernel was told of and did not know: it is about to be answered with them, or has forgotten them.
     unheard_of: HashSet<u64>,
 }
 

@@ -11,7 +11,7 @@
 //!   names and nodes, directories at last  ─▶ at once
 //!   a file that was opened, other bytes   ─▶ looked at ─▶ another than was shown ─▶ at once
 //!                                                     └▶ as it was shown ─▶ later, once
-//!   a node that the kernel does not know  ─▶ later, once
+//!   a node that the kernel does not know  ─▶ later, and again while it does not
 //! ```
 
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -25,32 +25,53 @@ use weft_core::{FileId, limits};
 use crate::door::Door;
 use crate::nodes::Nodes;
 
-/// Nodes that the kernel is told of again, and when.
+/// Nodes that the kernel is told of again.
 #[derive(Debug, Default)]
-pub(crate) struct Again(HashMap<u64, Instant>);
+pub(crate) struct Again(HashMap<u64, Later>);
+
+/// When it is, and until when it is once more while it does not know the node.
+#[derive(Clone, Copy, Debug)]
+struct Later {
+    from: Instant,
+    until: Instant,
+}
 
 impl Again {
     /// Adds nodes. What is added anew waits anew.
     pub(crate) fn add(&mut self, nodes: Vec<u64>, now: Instant) {
-        self.0.extend(nodes.into_iter().map(|node| (node, now + limits::MOUNT_TOLD_AGAIN_AFTER)));
+        let later = Later {
+            from: now + limits::MOUNT_TOLD_AGAIN_AFTER,
+            until: now + limits::MOUNT_TOLD_AGAIN_WITHIN,
+        };
+        self.0.extend(nodes.into_iter().map(|node| (node, later)));
+    }
+
+    /// Adds nodes that the kernel did not know, some of them although it was told of them again: those wait on, but not for ever.
+    /// What it does not know after so long it was not answered with, or it has forgotten it.
+    fn add_unheard_of(&mut self, nodes: Vec<u64>, told: &HashMap<u64, Later>, now: Instant) {
+        let (again, anew): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| told.contains_key(node));
+        self.add(anew, now);
+        let from = now + limits::MOUNT_TOLD_AGAIN_AFTER;
+        let later = again.into_iter().map(|node| (node, Later { from, ..told[&node] }));
+        self.0.extend(later.filter(|(_, later)| later.from <= later.until));
     }
 
     /// Returns when the kernel is to be told, if of anything.
     pub(crate) fn from(&self) -> Option<Instant> {
-        self.0.values().min().copied()
+        self.0.values().map(|later| later.from).min()
     }
 
     /// Returns the nodes whose time has come.
-    fn take(&mut self, now: Instant) -> Vec<u64> {
-        self.0.extract_if(|_, from| *from <= now).map(|(node, _)| node).collect()
+    fn take(&mut self, now: Instant) -> HashMap<u64, Later> {
+        self.0.extract_if(|_, later| later.from <= now).collect()
     }
 
     /// Tells the kernel of those whose time has come.
     pub(crate) async fn tell(&mut self, door: &Arc<Door>) {
-        let nodes = self.take(Instant::now());
+        let told = self.take(Instant::now());
+        let nodes: Vec<u64> = told.keys().copied().collect();
         door.tell_kernel(move |door| nodes.iter().for_each(|node| tell_of(door, *node, true))).await;
-        // What the kernel does not know after so long it was not answered with, or it has forgotten it.
-        door.mounted.nodes.take_unheard_of();
+        self.add_unheard_of(door.mounted.nodes.take_unheard_of(), &told, Instant::now());
     }
 
     /// Tells the kernel of a page of changes, but of what it was shown already, which is added.
@@ -119,8 +140,7 @@ fn tell(door: &Door, changes: &[Change], apart: &HashSet<FileId>) {
     let of_pages = |change: &&Change| matches!(change.kind, ChangeKind::Write | ChangeKind::Policy);
     let pages: HashSet<FileId> = changes.iter().filter(of_pages).map(|change| change.file).collect();
     for change in changes {
-        let places = [&change.place, &change.to].into_iter().flatten().filter(|_| change.kind.is_of_names());
-        for (directory, name) in places {
+        for (directory, name) in change.names() {
             if let Some(node) = nodes.node(*directory) {
                 door.mounted.device.expire_name(node, name.as_bytes());
                 directories.insert(node);
@@ -158,9 +178,32 @@ mod tests {
         again.add(vec![1, 2], begun);
         again.add(vec![2], begun + while_ / 2);
         assert_eq!(again.from(), Some(begun + while_));
-        assert_eq!((again.take(begun + while_), again.take(begun + while_)), (vec![1], vec![]));
-        assert_eq!((again.from(), again.take(begun + while_ * 2)), (Some(begun + while_ * 3 / 2), vec![2]));
-        assert_eq!(again.from(), None);
+        assert_eq!((taken(&mut again, begun + while_), taken(&mut again, begun + while_)), (vec![1], vec![]));
+        assert_eq!(again.from(), Some(begun + while_ * 3 / 2));
+        assert_eq!((taken(&mut again, begun + while_ * 2), again.from()), (vec![2], None));
+    }
+
+    fn taken(again: &mut Again, now: Instant) -> Vec<u64> {
+        again.take(now).into_keys().collect()
+    }
+
+    #[test]
+    fn of_what_the_kernel_does_not_know_it_is_told_again_and_again_and_at_last_no_more() {
+        let (mut again, begun, while_) = (Again::default(), Instant::now(), limits::MOUNT_TOLD_AGAIN_AFTER);
+        again.add_unheard_of(vec![1], &HashMap::new(), begun);
+        let (mut now, mut times) = (begun, 0_u128);
+        while let Some(from) = again.from().filter(|_| times < 1000) {
+            assert!(from <= now + while_, "no more than a while lies between");
+            now = from;
+            let told = again.take(now);
+            times += 1;
+            again.add_unheard_of(vec![1], &told, now);
+        }
+        assert_eq!(times, limits::MOUNT_TOLD_AGAIN_WITHIN.as_nanos() / while_.as_nanos());
+        again.add_unheard_of(vec![1, 2], &HashMap::new(), now);
+        let told = again.take(now + while_);
+        again.add_unheard_of(vec![2], &told, now + while_);
+        assert_eq!(taken(&mut again, now + while_ * 2), [2], "it knows the other by now");
     }
 
     #[test]

@@ -88,8 +88,7 @@ impl Door {
     /// Has what a change may have made old of listings be asked for by who opens those directories from now on.
     fn note_old_listings(&self, change: &Change) {
         let nodes = &self.mounted.nodes;
-        let names = [&change.place, &change.to].into_iter().flatten().filter(|_| change.kind.is_of_names());
-        let directories = names.map(|(directory, _)| *directory);
+        let directories = change.names().map(|(directory, _)| *directory);
         directories.chain([change.file]).filter_map(|file| nodes.node(file)).for_each(|node| {
             nodes.listing_is_old(node);
         });
@@ -309,7 +308,7 @@ impl Watcher {
         if changes.is_empty() {
             return;
         }
-        self.door.mounted.fresh.drop_all();
+        self.door.mounted.note_others(&changes);
         if self.door.mounted.is_shared {
             let tell = move |door: &Door| changes.iter().for_each(|change| tell_of_shared(door, change));
             return self.door.tell_kernel(tell).await;

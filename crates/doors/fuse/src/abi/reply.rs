@@ -184,6 +184,21 @@ impl Listing {
         self.room / shortest
     }
 
+    /// Returns how many entries of these names fit beside what is there.
+    pub(crate) fn fitting<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> usize {
+        let mut length = self.bytes.len();
+        let fits = |name: &&[u8]| {
+            length += self.length_of(name);
+            length <= self.room
+        };
+        names.take_while(fits).count()
+    }
+
+    fn length_of(&self, name: &[u8]) -> usize {
+        let before = if self.attributes { ENTRY_BYTES } else { 0 };
+        before + (DIRENT_BYTES + name.len()).next_multiple_of(8)
+    }
+
     /// Adds an entry. `next` is where a listing goes on after it. Returns whether it
     /// fitted.
     pub(crate) fn add(
@@ -194,15 +209,14 @@ impl Listing {
         name: &[u8],
         next: u64,
     ) -> bool {
-        let before = if self.attributes { ENTRY_BYTES } else { 0 };
-        let length = (DIRENT_BYTES + name.len()).next_multiple_of(8);
-        if self.bytes.len() + before + length > self.room {
+        let end = self.bytes.len() + self.length_of(name);
+        if end > self.room {
             return false;
         }
-        let end = self.bytes.len() + before + length;
         match entry {
             Some(entry) if self.attributes => entry.put(&mut self.bytes),
-            _ => self.bytes.put_bytes(0, before),
+            _ if self.attributes => self.bytes.put_bytes(0, ENTRY_BYTES),
+            _ => {}
         }
         self.bytes.put_u64_ne(inode);
         self.bytes.put_u64_ne(next);
@@ -241,8 +255,23 @@ mod tests {
         for room in [0, 31, 32, 100, 4096] {
             let mut page = Listing::new(room, false);
             while page.add(None, 1, mode::FILE, b"some name", 7) {}
+            assert_eq!(page.fitting([&b"some name"[..]].into_iter()), 0);
             let bytes = page.into_bytes();
             assert!(bytes.len() <= room && bytes.len().is_multiple_of(8));
+        }
+    }
+
+    #[test]
+    fn as_many_entries_fit_as_can_be_added() {
+        let names = [&b"a"[..], b"a longer name", b"another", b"b"];
+        for (room, attributes) in (0..1000).flat_map(|room| [(room, false), (room, true)]) {
+            let mut page = Listing::new(room, attributes);
+            page.add(None, 1, mode::DIRECTORY, b".", 1);
+            let fitting = page.fitting(names.into_iter());
+            let out = attributes.then(|| EntryOut::nothing(Duration::ZERO));
+            let added =
+                names.iter().take_while(|name| page.add(out.as_ref(), 1, mode::FILE, name, 7)).count();
+            assert_eq!(fitting, added, "in {room} bytes, attributes {attributes}");
         }
     }
 }

@@ -71,7 +71,8 @@ impl Door {
         let _unsettled = self.mounted.fresh.unsettle();
         let asking = self.mounted.fresh.ask();
         let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
-        let (entry, told) = self.entry_out(&opened.attr, asking);
+        let (found, told) = self.mounted.nodes.found(&opened.attr);
+        let entry = self.entry_out(found, &opened.attr, node, asking);
         let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
         if told == Told::Stale || kept.stale {
             self.expire_later(entry.node);

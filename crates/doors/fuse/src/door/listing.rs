@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use weft_core::attr::Kind;
+use weft_core::attr::{Attr, Kind};
 use weft_core::form::{Cursor, Entry, Page, PageMax, Want};
 use weft_core::{Error, Rights, limits};
 
@@ -14,7 +14,7 @@ use super::{Door, Given, Outcome, Reply, Undo, done, kind_bits, refuse};
 use crate::abi::reply::{self, Listing};
 use crate::abi::{fopen, mode};
 use crate::errno::Failure;
-use crate::fresh::{Asking, Listed};
+use crate::fresh::Listed;
 
 /// The places of `.` and `..`, which the door adds; stored cookies come after them.
 const AFTER_DOT: u64 = 1;
@@ -99,12 +99,22 @@ impl Door {
                 return Ok(listing.into_bytes().into());
             }
         }
+        let entries = &page.entries[place..];
+        let entries = &entries[..listing.fitting(entries.iter().map(|entry| entry.name.as_bytes()))];
         let mut given = self.gives(Undo::default());
-        let asking = attributes.then_some(asking);
-        for entry in &page.entries[place..] {
-            if !self.list_entry(&mut listing, (node, entry), asking, &mut given).await {
-                break;
-            }
+        let mut found = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let shown = entry.attr.as_ref().filter(|_| attributes);
+            found.push(match shown {
+                Some(attr) => self.find_listed(node, (entry, attr), &mut given).await,
+                None => None,
+            });
+        }
+        // Nothing is waited for any more: what others changed up to here is known to have overtaken it.
+        for (entry, found) in entries.iter().zip(found) {
+            let out = found.map(|(found, attr)| self.entry_out(found, attr, node, asking));
+            let (inode, next) = (entry.id.inode(), entry.cookie.saturating_add(AFTER_DOTS));
+            listing.add(out.as_ref(), inode, kind_bits(entry.kind), entry.name.as_bytes(), next);
         }
         Ok(Reply { head: listing.into_bytes(), undo: given.answered(), ..Reply::default() })
     }
@@ -125,33 +135,23 @@ impl Door {
         Ok(page)
     }
 
-    /// Adds one entry, with its attributes if that is how it was asked for, which counts a lookup. Returns
-    /// whether it fitted.
-    async fn list_entry(
+    /// Counts a lookup of an entry that is to be shown with its attributes, and has pages go that are not of them. Returns its node,
+    /// and them; `None` if more is known of it by now: then its name alone is shown.
+    async fn find_listed<'a>(
         self: &Arc<Self>,
-        listing: &mut Listing,
-        (directory, entry): (u64, &Entry),
-        asking: Option<Asking>,
+        directory: u64,
+        (entry, attr): (&Entry, &'a Attr),
         given: &mut Given<'_>,
-    ) -> bool {
-        let (inode, kind) = (entry.id.inode(), kind_bits(entry.kind));
-        let (name, next) = (entry.name.as_bytes(), entry.cookie.saturating_add(AFTER_DOTS));
-        let shown = asking.zip(entry.attr.as_ref());
-        let Some((asking, attr)) = shown.filter(|(_, attr)| !self.mounted.nodes.is_past(attr)) else {
-            return listing.add(None, inode, kind, name, next);
-        };
-        let (out, told) = self.entry_out(attr, asking);
-        given.undo.nodes.push(out.node);
-        self.make_way(out.node, told).await;
-        let fitted = listing.add(Some(&out), inode, kind, name, next);
-        if fitted {
-            // Not with the page that it came in.
-            self.came_by(entry.kind, out.node, (directory, Bytes::copy_from_slice(name)));
-        } else {
-            given.undo.nodes.pop();
-            self.mounted.nodes.forget(out.node, 1);
+    ) -> Option<(u64, &'a Attr)> {
+        if self.mounted.nodes.is_past(attr) {
+            return None;
         }
-        fitted
+        let (node, told) = self.mounted.nodes.found(attr);
+        given.undo.nodes.push(node);
+        // Not with the page that it came in.
+        self.came_by(entry.kind, node, (directory, Bytes::copy_from_slice(entry.name.as_bytes())));
+        self.make_way(node, told).await;
+        Some((node, attr))
     }
 }
 
