@@ -265,8 +265,8 @@ pub async fn a_limited_credential_is_told_of_its_paths_only(subject: &dyn Subjec
 /// those who watch any of them; but no name of a directory that may not be listed.
 pub async fn a_file_of_several_names_is_told_of_at_each_of_them(subject: &dyn Subject) {
     let site = Site::of(subject);
-    if !site.supports().watch || !site.supports().links {
-        return site.unsupported("watching or links");
+    if !site.supports().watch || !site.supports().links || !site.supports().exchange {
+        return site.unsupported("watching, links or exchanges");
     }
     site.dir("a").await;
     let b = site.dir("b").await;
@@ -284,10 +284,12 @@ pub async fn a_file_of_several_names_is_told_of_at_each_of_them(subject: &dyn Su
     site.fs.rename(&site.call(), &at("a/f"), &at("a/i"), Replace::Any, &free()).await.works();
     site.file("a/other", b"other").await;
     site.fs.rename(&site.call(), &at("a/other"), &at("a/i"), Replace::Any, &free()).await.works();
+    site.fs.link(&site.call(), &at("b/g"), &at("a/j")).await.works();
+    site.fs.rename(&site.call(), &at("a/i"), &at("a/j"), Replace::Exchange, &free()).await.works();
     use ChangeKind::{Attr, Link, Remove, Rename, Write};
     for (reader, expected) in [
-        (&site.admin, [Write, Attr, Link, Remove, Rename, Attr]),
-        (&limited, [Write, Attr, Attr, Attr, Attr, Attr]),
+        (&site.admin, [Write, Attr, Link, Remove, Rename, Attr, Link, Attr]),
+        (&limited, [Write, Attr, Attr, Attr, Attr, Attr, Attr, Attr]),
     ] {
         let told = told_to(&site, reader, at("b"), start).await;
         assert_eq!(kinds(&told), expected, "{told:?}");

@@ -241,7 +241,7 @@ impl Act<'_> {
             _ => self.move_over(&from, moved, &to)?,
         }
         self.record(ChangeKind::Rename, moved, place, Some((to.dir, to.name.clone())));
-        if let (Some(there), true) = (to.id, how != Replace::Exchange)
+        if let Some(there) = to.id
             && self.state.inode(there).is_ok_and(|inode| !inode.names.is_empty())
         {
             self.record(ChangeKind::Attr, there, None, None);

@@ -143,6 +143,7 @@ impl Act<'_, '_> {
         self.touch_names(&to.dir, 0, -gained)?;
         self.settle(moved, &to.dir)?;
         self.settle(there, &from.dir)?;
+        self.tell(ChangeKind::Attr, there, [None, None])?;
         let mut epochs = self.take_along(moves)?;
         epochs.extend(self.take_along(back)?);
         Ok(epochs)
