@@ -15,7 +15,7 @@ use weft_core::form::{OpenedFile, Seek};
 use weft_core::{Error, ErrorKind, Result};
 
 pub(crate) use real::read_full;
-pub use real::{RealDisk, RealFile};
+pub use real::{OpenedAs, RealDisk, RealFile};
 pub use shadow::ShadowDisk;
 pub use sim::{Boundary, Faults, SimCounts, SimDisk};
 

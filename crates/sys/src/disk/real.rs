@@ -216,6 +216,14 @@ pub struct RealFile {
     shown: String,
 }
 
+/// Which file was opened, and for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedAs {
+    disk: u64,
+    inode: u64,
+    access: u32,
+}
+
 impl RealFile {
     /// Takes a file that was opened elsewhere, and which errors shall not name.
     pub(crate) fn of(file: OwnedFd) -> Self {
@@ -233,14 +241,12 @@ impl RealFile {
         fs::fchmod(&self.file, mode).map_err(|errno| self.failed(errno, "set the mode of"))
     }
 
-    /// Returns whether both are the same file of the same disk, opened for the same: reading, writing or the two.
-    /// Not if the machine does not say.
-    pub fn is_alike(&self, other: &Self) -> bool {
-        let seen = |file: &OwnedFd| -> rustix::io::Result<_> {
-            let (stat, flags) = (fs::fstat(file)?, fs::fcntl_getfl(file)?);
-            Ok((stat.st_dev, stat.st_ino, flags & OFlags::RWMODE))
-        };
-        matches!((seen(&self.file), seen(&other.file)), (Ok(own), Ok(others)) if own == others)
+    /// Returns which file of which disk it is, and whether it was opened to read, to write or for both.
+    pub fn opened_as(&self) -> Result<OpenedAs> {
+        let (stat, flags) = fs::fstat(&self.file)
+            .and_then(|stat| Ok((stat, fs::fcntl_getfl(&self.file)?)))
+            .map_err(|errno| self.failed(errno, "stat"))?;
+        Ok(OpenedAs { disk: stat.st_dev, inode: stat.st_ino, access: (flags & OFlags::RWMODE).bits() })
     }
 
     /// Cuts or extends with zeroes.

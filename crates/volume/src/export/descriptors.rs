@@ -8,21 +8,26 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use tokio::sync::OwnedMutexGuard;
 use weft_core::{Error, ErrorReport, Result, limits};
-use weft_sys::disk::RealFile;
+use weft_sys::disk::{OpenedAs, RealFile};
 
 /// A descriptor, and what became known of it.
 pub(super) struct Descriptor {
     file: Arc<RealFile>,
-    writes: bool,
+    /// What others of the file must be as well to share it; none may if it is not known.
+    opened: Option<OpenedAs>,
     losses: Losses,
 }
 
 /// Flushes that failed: the machine says once for each of its descriptors that bytes were lost.
 #[derive(Default)]
 struct Losses {
+    /// Taken by who flushes: whoever comes later is told of what that finds.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// Flushes that were begun, and those that failed.
+    begun: AtomicU64,
     count: AtomicU64,
-    /// Held while a flush is under way: who begins a later one is told of what that finds.
     last: Mutex<Option<ErrorReport>>,
 }
 
@@ -33,97 +38,166 @@ pub(super) struct Handle {
     told: AtomicU64,
 }
 
-/// All descriptors by which a file is open.
+/// The turn of an open to flush.
+pub(super) struct Turn {
+    handle: Arc<Handle>,
+    /// Whether another open has flushed since this one asked to.
+    is_flushed: bool,
+    _turn: OwnedMutexGuard<()>,
+}
+
+/// The descriptors of a file that more opens may share.
 #[derive(Default)]
-pub(super) struct Descriptors(Vec<Weak<Descriptor>>);
+pub(super) struct Descriptors(Vec<(OpenedAs, Weak<Descriptor>)>);
 
 impl Descriptor {
-    /// Takes a file that was opened, `writes` also to write.
-    pub(super) fn new(file: Arc<RealFile>, writes: bool) -> Self {
-        Self { file, writes, losses: Losses::default() }
+    /// Takes what was opened for one open alone.
+    pub(super) fn own(file: Arc<RealFile>) -> Arc<Self> {
+        Arc::new(Self { file, opened: None, losses: Losses::default() })
+    }
+
+    /// Takes what was opened and others may share. Asks the machine, and so may wait for it.
+    pub(super) fn to_share(file: Arc<RealFile>) -> Arc<Self> {
+        Arc::new(Self { opened: file.opened_as().ok(), file, losses: Losses::default() })
     }
 }
 
 impl Handle {
-    /// Takes a descriptor that nobody shares.
-    pub(super) fn of(own: Descriptor) -> Self {
-        Self::joining(Arc::new(own))
-    }
-
-    fn joining(of: Arc<Descriptor>) -> Self {
-        let told = AtomicU64::new(of.losses.count.load(Ordering::Acquire));
-        Self { of, told }
+    pub(super) fn of(descriptor: Arc<Descriptor>) -> Self {
+        let told = AtomicU64::new(descriptor.losses.count.load(Ordering::Acquire));
+        Self { of: descriptor, told }
     }
 
     pub(super) fn file(&self) -> &Arc<RealFile> {
         &self.of.file
     }
 
-    /// Brings bytes and attributes to disk. Fails once for each loss since the file was opened, whoever of those
-    /// that share the descriptor the machine told.
-    pub(super) fn flush(&self) -> Result<()> {
-        self.of.losses.flush(&self.told, || self.of.file.flush())
+    /// Waits until no open that shares the descriptor flushes.
+    pub(super) async fn turn(self: Arc<Self>) -> Turn {
+        let losses = &self.of.losses;
+        let begun = losses.begun.load(Ordering::Acquire);
+        let turn = losses.turn.clone().lock_owned().await;
+        let is_flushed = losses.begun.load(Ordering::Acquire) > begun;
+        Turn { handle: self, is_flushed, _turn: turn }
     }
 }
 
-impl Losses {
-    fn flush(&self, told: &AtomicU64, flush: impl FnOnce() -> Result<()>) -> Result<()> {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        let flushed = flush();
-        if let Err(error) = &flushed {
-            *last = Some(ErrorReport::from(error));
-            self.count.fetch_add(1, Ordering::Release);
+impl Turn {
+    /// Brings bytes and attributes to disk. Fails once for each loss since the file was opened, whoever of those
+    /// that share the descriptor the machine told.
+    pub(super) fn flush(&self) -> Result<()> {
+        self.flush_by(|| self.handle.file().flush())
+    }
+
+    fn flush_by(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
+        let Handle { of, told } = &*self.handle;
+        let losses = &of.losses;
+        if !self.is_flushed {
+            losses.begun.fetch_add(1, Ordering::AcqRel);
+            if let Err(error) = flush() {
+                *losses.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ErrorReport::from(&error));
+                losses.count.fetch_add(1, Ordering::AcqRel);
+            }
         }
-        let count = self.count.load(Ordering::Acquire);
-        match &*last {
+        let count = losses.count.load(Ordering::Acquire);
+        match &*losses.last.lock().unwrap_or_else(PoisonError::into_inner) {
             Some(lost) if told.swap(count, Ordering::AcqRel) != count => Err(Error::from(lost.clone())),
-            _ => flushed,
+            _ => Ok(()),
         }
     }
 }
 
 impl Descriptors {
     /// Returns what an open goes by that has just opened `own`, and `own` if that is not it: closing it may take
-    /// its time. `number` is any that tells opens apart.
-    pub(super) fn join(&mut self, own: Descriptor, number: u64) -> (Handle, Option<Descriptor>) {
-        self.0.retain(|other| other.strong_count() > 0);
-        let others = self.0.iter().filter_map(Weak::upgrade);
-        let alike: Vec<_> = others.filter(|other| other.writes == own.writes).collect();
-        let shared = &alike.get(number as usize % alike.len().max(1));
-        if alike.len() >= limits::EXPORT_DESCRIPTORS_OF_FILE
-            && let Some(shared) = shared
-            // Another disk may be mounted by now where the share lies.
-            && shared.file.is_alike(&own.file)
+    /// its time.
+    pub(super) fn join(&mut self, own: Arc<Descriptor>) -> (Handle, Option<Arc<Descriptor>>) {
+        let Some(opened) = own.opened else { return (Handle::of(own), None) };
+        self.0.retain(|(_, other)| other.strong_count() > 0);
+        // Another disk may be mounted by now where the share lies.
+        let alike = self.0.iter().filter(|(other, _)| *other == opened).map(|(_, other)| other);
+        if alike.clone().count() >= limits::EXPORT_DESCRIPTORS_OF_FILE
+            && let Some(shared) = alike.min_by_key(|other| other.strong_count()).and_then(Weak::upgrade)
         {
-            return (Handle::joining(Arc::clone(shared)), Some(own));
+            return (Handle::of(shared), Some(own));
         }
-        let own = Arc::new(own);
-        self.0.push(Arc::downgrade(&own));
-        (Handle::joining(own), None)
+        self.0.push((opened, Arc::downgrade(&own)));
+        (Handle::of(own), None)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Waker};
+
     use weft_core::ErrorKind;
+    use weft_sys::beneath::{Beneath, Fresh};
 
     use super::*;
 
-    #[test]
-    fn each_open_that_shares_a_descriptor_is_told_once_of_what_a_flush_of_any_found_lost() {
-        let losses = Losses::default();
-        let [one, other] = [AtomicU64::new(0), AtomicU64::new(0)];
-        let fails = || Err(Error::new(ErrorKind::NoSpace, "the disk is full").op("flush"));
-        let works = || Ok(());
-        assert!(losses.flush(&one, works).is_ok());
-        let lost = losses.flush(&one, fails).expect_err("the machine says so");
+    /// Opens of a descriptor.
+    fn opens<const N: usize>(of: &Arc<Descriptor>) -> [Arc<Handle>; N] {
+        std::array::from_fn(|_| Arc::new(Handle::of(of.clone())))
+    }
+
+    fn descriptor() -> (tempfile::TempDir, Arc<Descriptor>) {
+        let home = tempfile::tempdir().expect("a directory");
+        let above = Beneath::open(home.path()).and_then(|beneath| beneath.itself()).expect("it is there");
+        let made = above.make(b"f", Fresh::File, 0o600).expect("made");
+        (home, Descriptor::to_share(made.open(true).expect("opened")))
+    }
+
+    async fn flush(by: &Arc<Handle>, flush: fn() -> Result<()>) -> Result<()> {
+        by.clone().turn().await.flush_by(flush)
+    }
+
+    fn works() -> Result<()> {
+        Ok(())
+    }
+
+    fn fails() -> Result<()> {
+        Err(Error::new(ErrorKind::NoSpace, "the disk is full").op("flush"))
+    }
+
+    #[tokio::test]
+    async fn each_open_that_shares_a_descriptor_is_told_once_of_what_a_flush_of_any_found_lost() {
+        let (_home, of) = descriptor();
+        let [one, other] = opens(&of);
+        flush(&one, works).await.expect("nothing is lost");
+        let lost = flush(&one, fails).await.expect_err("the machine says so");
         assert_eq!(lost.kind(), ErrorKind::NoSpace);
-        let later = AtomicU64::new(losses.count.load(Ordering::Acquire));
-        assert!(losses.flush(&one, works).is_ok(), "who was told already");
-        let lost = losses.flush(&other, works).expect_err("its bytes may be among those lost");
+        let [later] = opens(&of);
+        flush(&one, works).await.expect("it was told already");
+        let lost = flush(&other, works).await.expect_err("its bytes may be among those lost");
         assert_eq!(lost.kind(), ErrorKind::NoSpace);
-        assert!(losses.flush(&other, works).is_ok(), "once");
-        assert!(losses.flush(&later, works).is_ok(), "who opened it since");
-        assert!(losses.flush(&later, fails).is_err() && losses.flush(&one, works).is_err(), "the next loss");
+        flush(&other, works).await.expect("once");
+        flush(&later, works).await.expect("it was opened since");
+        flush(&later, fails).await.expect_err("the next loss");
+        flush(&one, works).await.expect_err("the next loss");
+    }
+
+    #[tokio::test]
+    async fn who_asks_before_a_flush_begins_needs_no_other_and_who_asks_while_it_is_made_does() {
+        let (_home, of) = descriptor();
+        let [one, before, meanwhile] = opens(&of);
+        let mut context = Context::from_waker(Waker::noop());
+        let (mut before, mut meanwhile) = (pin!(before.turn()), pin!(meanwhile.turn()));
+        let turn = one.turn().await;
+        assert!(before.as_mut().poll(&mut context).is_pending());
+        let fails = || {
+            assert!(meanwhile.as_mut().poll(&mut context).is_pending());
+            fails()
+        };
+        turn.flush_by(fails).expect_err("the machine says so");
+        drop(turn);
+        let not_again = || unreachable!("it was flushed since");
+        before.await.flush_by(not_again).expect_err("what was lost may be its own");
+        let mut flushed = false;
+        let again = || {
+            flushed = true;
+            works()
+        };
+        meanwhile.await.flush_by(again).expect_err("what was lost may be its own");
+        assert!(flushed, "what it wrote need not have been there when the first began");
     }
 }

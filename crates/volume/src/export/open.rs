@@ -31,7 +31,7 @@ struct Opening {
 }
 
 impl Opening {
-    fn opened(mut self, node: &Node, own: Descriptor) -> Result<(u64, Handle)> {
+    fn opened(mut self, node: &Node, own: Arc<Descriptor>) -> Result<(u64, Handle)> {
         let number = self.number.take().ok_or_else(|| Error::internal("an open is begun once"))?;
         let inode = OpenInode { held: node.held.clone(), path: node.path.clone() };
         let (handle, surplus) = self.volume.opens.opened(number, node.id, inode, own)?;
@@ -51,7 +51,7 @@ impl Drop for Opening {
 /// What opening found or made.
 struct Found {
     node: Node,
-    descriptor: Descriptor,
+    descriptor: Arc<Descriptor>,
     made: bool,
     parent: Option<Wcc>,
     deed: Option<Deed>,
@@ -62,7 +62,7 @@ struct Found {
 }
 
 impl Found {
-    fn there(node: Node, descriptor: Descriptor) -> Self {
+    fn there(node: Node, descriptor: Arc<Descriptor>) -> Self {
         Self { node, descriptor, made: false, parent: None, deed: None, shares: false, bytes: None }
     }
 }
@@ -116,9 +116,10 @@ impl View<'_> {
         if how.truncate {
             file.set_length(0)?;
             self.volume.versions.written(node.id);
-            return Ok(Found { deed, ..Found::there(self.again(&node)?, Descriptor::new(file, writes)) });
+            return Ok(Found { deed, ..Found::there(self.again(&node)?, Descriptor::to_share(file)) });
         }
-        Ok(Found { deed, shares, ..Found::there(node, Descriptor::new(file, writes)) })
+        let descriptor = if shares { Descriptor::own(file) } else { Descriptor::to_share(file) };
+        Ok(Found { deed, shares, ..Found::there(node, descriptor) })
     }
 
     /// Opens what was read a moment ago and is there unchanged, for whoever may read it; all else goes the long way.
@@ -133,7 +134,7 @@ impl View<'_> {
             return Ok(None);
         };
         let node = self.seen(path, held, facts, bound);
-        Ok(node.map(|node| Found { bytes, ..Found::there(node, Descriptor::new(file, false)) }))
+        Ok(node.map(|node| Found { bytes, ..Found::there(node, Descriptor::own(file)) }))
     }
 
     /// Keeps open what a request reads that it opened, for whoever reads it next.
@@ -163,10 +164,10 @@ impl View<'_> {
         let deed = Deed::of(self, "make", &node, (dir, Rights::INSERT)).at(dir, name).of_file(&node);
         let deed = deed.fresh(&node);
         let parent = Some(self.wcc(dir, Some(above)));
-        Ok(Found { made: true, parent, deed: Some(deed), ..Found::there(node, Descriptor::new(file, true)) })
+        Ok(Found { made: true, parent, deed: Some(deed), ..Found::there(node, Descriptor::to_share(file)) })
     }
 
-    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Descriptor)> {
+    fn by_id(&self, id: FileId, need: Rights) -> Result<(Node, Arc<Descriptor>)> {
         let node = self.node(id)?;
         if need.is_empty() {
             self.need_any(&node)?;
@@ -175,7 +176,7 @@ impl View<'_> {
         must_have_bytes(&node)?;
         let writes = need.intersects(Rights::WRITE | Rights::APPEND);
         let file = node.held.open_known(&node.facts, writes)?;
-        Ok((node, Descriptor::new(file, writes)))
+        Ok((node, Descriptor::own(file)))
     }
 }
 

@@ -79,23 +79,27 @@ impl Opens {
         number: u64,
         id: FileId,
         inode: OpenInode,
-        own: Descriptor,
-    ) -> Result<(Handle, Option<Descriptor>)> {
+        own: Arc<Descriptor>,
+    ) -> Result<(Handle, Option<Arc<Descriptor>>)> {
         let mut state = self.lock();
         let open = state.opens.get_mut(&number).ok_or_else(ended)?;
         open.file = Some(id);
-        let file = match state.files.entry(id) {
+        let (file, before) = match state.files.entry(id) {
             Entry::Vacant(new) => {
-                new.insert(OpenFile { inode, opens: 0, descriptors: Descriptors::default() })
+                (new.insert(OpenFile { inode, opens: 0, descriptors: Descriptors::default() }), None)
             }
             Entry::Occupied(known) => {
                 let known = known.into_mut();
-                known.inode.path = inode.path;
-                known
+                let before = std::mem::replace(&mut known.inode, inode);
+                (known, Some(before))
             }
         };
         file.opens += 1;
-        Ok(file.descriptors.join(own, number))
+        let joined = file.descriptors.join(own);
+        drop(state);
+        // Not while all wait for the table. What the inode keeps, the opens before this one keep as well.
+        drop(before);
+        Ok(joined)
     }
 
     /// Returns whether an open is still one.
