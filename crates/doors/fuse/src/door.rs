@@ -365,25 +365,24 @@ impl Door {
 
     /// Returns what the kernel is told of a name in a directory, which is a node by now, so that whatever comes is told, and for
     /// which nothing is waited any more. The name is believed as long as what it leads to: a name in a volume
-    /// that is not watched leads nowhere else. Neither is believed if others changed it, or names in the directory, since that was
-    /// asked for: of what the kernel did not know when it was told of that it took no notice.
-    fn entry_out(&self, node: u64, attr: &Attr, directory: u64, asking: Asking) -> EntryOut {
-        let above = self.mounted.nodes.file(directory);
-        let is_overtaken =
-            above.map_or(true, |above| self.mounted.fresh.is_overtaken(asking, &[attr.id, above]));
-        let valid = if is_overtaken { Duration::ZERO } else { self.valid(attr.id.volume()) };
+    /// that is not watched leads nowhere else. Neither is believed that others changed since it was asked for: of what the kernel
+    /// did not know when it was told of that it took no notice.
+    fn entry_out(&self, node: u64, attr: &Attr, (directory, name): (u64, &[u8]), asking: Asking) -> EntryOut {
+        let overtaken = |above| self.mounted.fresh.is_overtaken(asking, attr.id, (above, name));
+        let (file, name) = self.mounted.nodes.file(directory).map_or((true, true), overtaken);
+        let valid = |overtaken| if overtaken { Duration::ZERO } else { self.valid(attr.id.volume()) };
+        let (attr_valid, name_valid) = (valid(file), valid(name));
         let generation = u64::from(attr.id.generation());
-        EntryOut { node, generation, name_valid: valid, attr_valid: valid, attr: self.attr_out(attr) }
+        EntryOut { node, generation, name_valid, attr_valid, attr: self.attr_out(attr) }
     }
 
     /// Counts a lookup of a name and answers it.
     async fn entry(self: &Arc<Self>, attr: &Attr, way: nodes::Way, asking: Asking) -> Reply {
         let (node, told) = self.mounted.nodes.found(attr);
         let given = self.gives(Undo { nodes: vec![node], ..Undo::default() });
-        let directory = way.0;
-        self.came_by(attr.kind, node, way);
+        self.came_by(attr.kind, node, way.clone());
         self.make_way(node, told).await;
-        let out = self.entry_out(node, attr, directory, asking);
+        let out = self.entry_out(node, attr, (way.0, &way.1), asking);
         Reply { head: abi::reply::entry(&out), contents: Contents::default(), undo: given.answered() }
     }
 

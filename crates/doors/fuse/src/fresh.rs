@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use weft_core::attr::Attr;
-use weft_core::form::Page;
+use weft_core::form::{Change, Page};
 use weft_core::{FileId, Tick, limits};
 
 use crate::others::{Others, Then};
@@ -106,10 +106,17 @@ impl Fresh {
         Asking { moves: kept.moves, others: kept.others.now() }
     }
 
-    /// Returns whether others may have changed any of these since it was asked for: the kernel was told of it, or is about to be,
-    /// and keeps an older answer that comes after.
-    pub(crate) fn is_overtaken(&self, asking: Asking, files: &[FileId]) -> bool {
-        self.lock().others.touched(asking.others, files)
+    /// Returns whether others may have changed a file since it was asked for, and whether they may have had its name mean something
+    /// else: the kernel was told of it, or is about to be, and keeps an older answer that comes after.
+    pub(crate) fn is_overtaken(
+        &self,
+        asking: Asking,
+        file: FileId,
+        (directory, name): (FileId, &[u8]),
+    ) -> (bool, bool) {
+        let kept = self.lock();
+        let (others, then) = (&kept.others, asking.others);
+        (others.touched_file(then, file), others.touched_name(then, directory, name))
     }
 
     /// Keeps that a name is not there.
@@ -192,9 +199,13 @@ impl Fresh {
     }
 
     /// The same where it is known what somebody else changed.
-    pub(crate) fn changed_elsewhere(&self, files: impl IntoIterator<Item = FileId>) {
+    pub(crate) fn changed_elsewhere(&self, changes: &[Change]) {
         let mut kept = self.lock();
-        kept.others.changed(files);
+        if changes.iter().any(Change::hides_names) {
+            kept.others.anything();
+        } else {
+            kept.others.changed(changes);
+        }
         kept.drop_all();
     }
 
@@ -272,10 +283,10 @@ mod tests {
 
     use weft_core::Name;
     use weft_core::attr::Kind;
-    use weft_core::form::{Cursor, Entry};
+    use weft_core::form::{ChangeKind, Cursor, Entry};
 
     use super::*;
-    use crate::nodes::tests::attr;
+    use crate::nodes::tests::{attr, change};
 
     const NOW: Tick = Tick(1 << 40);
 
@@ -347,7 +358,7 @@ mod tests {
         |fresh| fresh.drop_node(9),
         |fresh| drop(fresh.unsettle()),
         Fresh::drop_all,
-        |fresh| fresh.changed_elsewhere([attr(9, 0, 0).id]),
+        |fresh| fresh.changed_elsewhere(&[change(ChangeKind::Write, 9)]),
     ];
 
     #[test]

@@ -6,7 +6,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use weft_core::attr::Attr;
-use weft_core::form::Change;
 use weft_core::{CallerId, Clock, FileId};
 
 use crate::abi::init;
@@ -65,17 +64,6 @@ impl Mounted {
         if let Some(up_to) = up_to {
             self.nodes.dropped(node, up_to);
         }
-    }
-
-    /// Notes what others changed, before the kernel is told of it.
-    pub(crate) fn note_others(&self, changes: &[Change]) {
-        if changes.iter().any(Change::hides_names) {
-            return self.fresh.drop_all();
-        }
-        self.fresh.changed_elsewhere(changes.iter().flat_map(|change| {
-            let directories = change.names().map(|(directory, _)| *directory);
-            directories.chain([change.file])
-        }));
     }
 
     /// The same of attributes and, from a byte on, pages that the kernel alone keeps.

@@ -160,16 +160,8 @@ fn tell(door: &Door, changes: &[Change], apart: &HashSet<FileId>) {
 
 #[cfg(test)]
 mod tests {
-    use weft_core::form::ChangeSeq;
-    use weft_core::{CallerId, SessionId};
-
     use super::*;
-    use crate::nodes::tests::{attr, nodes};
-
-    fn change(kind: ChangeKind, file: u64) -> Change {
-        let (file, caller, session) = (attr(file, 0, 0).id, CallerId(1), SessionId(1));
-        Change { seq: ChangeSeq(1), kind, file, place: None, to: None, caller, session }
-    }
+    use crate::nodes::tests::{attr, change, nodes};
 
     #[test]
     fn what_was_shown_is_told_of_again_a_while_after_it_was_the_last_time() {

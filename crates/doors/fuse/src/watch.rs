@@ -204,25 +204,35 @@ impl Watcher {
     }
 
     async fn follow(&mut self) {
+        let mut asked = None;
         loop {
-            let door = self.door.clone();
-            self.again.add(door.mounted.nodes.take_unheard_of(), Instant::now());
-            let (root, since, again) = (door.root(), self.since, self.again.from());
-            let call = door.call_within(limits::CALL_DEADLINE);
-            let answer = async {
-                sleep_until(self.ask_from).await;
-                door.fs.watch(&call, &root, since).await
-            };
+            self.again.add(self.door.mounted.nodes.take_unheard_of(), Instant::now());
+            let again = self.again.from();
+            // Whatever else is done meanwhile, the answer is waited for still: on a long line it may always be.
+            let answer = asked.get_or_insert_with(|| Box::pin(self.ask()));
             tokio::select! {
                 biased;
                 () = sleep_until(self.drop_from), if self.due.is_any() => self.pay().await,
                 () = sleep_until(again.unwrap_or(self.ask_from)), if again.is_some() => self.again.tell(&self.door).await,
                 Some(container) = self.refused.recv() => self.due.add(container),
-                answer = answer => match answer {
-                    Ok(page) => self.take_in(page).await,
-                    Err(error) => self.lost(error.kind()).await,
-                },
+                answer = answer => {
+                    asked = None;
+                    match answer {
+                        Ok(page) => self.take_in(page).await,
+                        Err(error) => self.lost(error.kind()).await,
+                    }
+                }
             }
+        }
+    }
+
+    /// Asks what has changed, once that may be asked.
+    fn ask(&self) -> impl Future<Output = weft_core::Result<Changes>> + Send + use<> {
+        let (door, since, from) = (self.door.clone(), self.since, self.ask_from);
+        async move {
+            sleep_until(from).await;
+            let call = door.call_within(limits::CALL_DEADLINE);
+            door.fs.watch(&call, &door.root(), since).await
         }
     }
 
@@ -308,7 +318,7 @@ impl Watcher {
         if changes.is_empty() {
             return;
         }
-        self.door.mounted.note_others(&changes);
+        self.door.mounted.fresh.changed_elsewhere(&changes);
         if self.door.mounted.is_shared {
             let tell = move |door: &Door| changes.iter().for_each(|change| tell_of_shared(door, change));
             return self.door.tell_kernel(tell).await;

@@ -70,9 +70,9 @@ impl Door {
         let make = Make { exclusive: flags & open::EXCLUSIVE != 0, set };
         let _unsettled = self.mounted.fresh.unsettle();
         let asking = self.mounted.fresh.ask();
-        let (opened, rights) = self.open_with(&self.at_name(node, name)?, flags, Some(make)).await?;
+        let (opened, rights) = self.open_with(&self.at_name(node, name.clone())?, flags, Some(make)).await?;
         let (found, told) = self.mounted.nodes.found(&opened.attr);
-        let entry = self.entry_out(found, &opened.attr, node, asking);
+        let entry = self.entry_out(found, &opened.attr, (node, &name), asking);
         let kept = self.mounted.nodes.opened(entry.node, &opened.attr);
         if told == Told::Stale || kept.stale {
             self.expire_later(entry.node);

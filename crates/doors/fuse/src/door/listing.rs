@@ -112,9 +112,10 @@ impl Door {
         }
         // Nothing is waited for any more: what others changed up to here is known to have overtaken it.
         for (entry, found) in entries.iter().zip(found) {
-            let out = found.map(|(found, attr)| self.entry_out(found, attr, node, asking));
-            let (inode, next) = (entry.id.inode(), entry.cookie.saturating_add(AFTER_DOTS));
-            listing.add(out.as_ref(), inode, kind_bits(entry.kind), entry.name.as_bytes(), next);
+            let name = entry.name.as_bytes();
+            let out = found.map(|(found, attr)| self.entry_out(found, attr, (node, name), asking));
+            let next = entry.cookie.saturating_add(AFTER_DOTS);
+            listing.add(out.as_ref(), entry.id.inode(), kind_bits(entry.kind), name, next);
         }
         Ok(Reply { head: listing.into_bytes(), undo: given.answered(), ..Reply::default() })
     }

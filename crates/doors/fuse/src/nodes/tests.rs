@@ -1,9 +1,16 @@
 use std::time::Duration;
 
 use weft_core::attr::Before;
-use weft_core::{CallerId, Tick, Time, VolumeId, limits};
+use weft_core::form::{Change, ChangeKind, ChangeSeq};
+use weft_core::{CallerId, SessionId, Tick, Time, VolumeId, limits};
 
 use super::*;
+
+/// A change that another made of a file.
+pub(crate) fn change(kind: ChangeKind, file: u64) -> Change {
+    let (file, caller, session) = (attr(file, 0, 0).id, CallerId(1), SessionId(1));
+    Change { seq: ChangeSeq(1), kind, file, place: None, to: None, caller, session }
+}
 
 pub(crate) fn attr(serial: u64, change: u64, version: u128) -> Attr {
     Attr {
