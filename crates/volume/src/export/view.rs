@@ -140,9 +140,11 @@ impl<'a> View<'a> {
         if facts.links > 0 {
             return Err(stale(id));
         }
-        let bound = self.governing_above(&open.path)?;
-        let bound = self.policies.at(&open.path, Some(id)).unwrap_or(&bound).clone();
-        Ok(Node { id, kind: Kind::File, path: open.path, held: open.held, facts, bound })
+        // The last that it had, as far as that is known: it may have moved since it was opened.
+        let path = self.volume.known.paths(id).first().map_or(open.path, |path| path.to_vec());
+        let bound = self.governing_above(&path)?;
+        let bound = self.policies.at(&path, Some(id)).unwrap_or(&bound).clone();
+        Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound })
     }
 
     /// Returns what an id is of that the machine finds by its handle, if it lies in the share.

@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use weft_conformance::file_system::site::{Outcome, Site as Laws, at, how, pattern, read_of, write_to};
+use weft_conformance::file_system::site::{Outcome, Site as Laws, at, free, how, pattern, read_of, write_to};
 use weft_conformance::run::open_below;
-use weft_core::form::{Call, Door, OpenHow, Opened, Origin, Piece, Pin, Range, WriteAt};
+use weft_core::form::{Call, Door, Expect, OpenHow, Opened, Origin, Piece, Pin, Range, Replace, WriteAt};
 use weft_core::{ErrorKind, Rights, limits};
 
 use super::export::Site;
@@ -284,4 +284,25 @@ async fn a_file_that_is_open_a_hundred_times_costs_the_node_few_descriptors() {
         opened.file.close(&laws.call()).await.works();
     }
     assert_eq!(descriptors_of(&path), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_lost_its_last_name_is_governed_as_it_was_under_that() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    for dir in ["public", "secret"] {
+        laws.dir(dir).await;
+    }
+    let alice = laws.user("alice");
+    laws.allow("public", &alice, Rights::READ | Rights::TRAVERSE).await;
+    fs::write(site.home.path().join("public/f"), b"bytes").expect("written");
+    let call = laws.call_of(&alice, 2);
+    let opened = laws.fs.open(&call, &at("public/f"), &how(Rights::READ)).await.works();
+    let read = async || read_of(&*opened.file, &call, Range::ALL).await;
+    read().await.works();
+    let [from, to] = ["public/f", "secret/f"].map(at);
+    laws.fs.rename(&laws.call(), &from, &to, Replace::Never, &free()).await.works();
+    let while_named = read().await.fails();
+    laws.fs.remove(&laws.call(), &to, Expect::Any, &free()).await.works();
+    assert_eq!(read().await.fails(), while_named);
 }
