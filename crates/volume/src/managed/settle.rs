@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use weft_core::form::Ack;
 use weft_core::proof::Objects;
-use weft_core::{Deadline, ErrorKind, FileId, Result, Rights, limits};
+use weft_core::{Deadline, ErrorKind, FileId, ObjectId, Result, Rights, limits};
 use weft_kv::SpaceTxn;
 use weft_sys::Sys;
 
@@ -68,7 +68,7 @@ impl Managed {
                 let writing = volume.files.of(serial);
                 let deadline = Deadline::within(volume.sys.clock(), limits::OBJECT_IDLE);
                 let alone = volume.sys.within(deadline, async { Ok(writing.gate.write().await) }).await;
-                // Who is at the file for so long leaves something to mend.
+                // Who is at the file for so long leaves something to mend, and so may who removes it.
                 if let Ok(alone) = alone {
                     volume.settle_alone(&writing, serial).await?;
                     drop(alone);
@@ -89,22 +89,29 @@ impl Volume {
     /// Settles a file. `false` if somebody is at it: later, then.
     async fn settle(self: &Arc<Self>, writing: &Arc<Writing>, serial: u64) -> Result<bool> {
         let Ok(_alone) = writing.gate.try_write() else { return Ok(false) };
-        self.settle_alone(writing, serial).await?;
-        Ok(true)
+        self.settle_alone(writing, serial).await
     }
 
-    /// Brings an object that was written to disk, has it sealed, and takes its mark away.
-    /// For who has the file's gate alone.
-    async fn settle_alone(self: &Arc<Self>, writing: &Writing, serial: u64) -> Result<()> {
+    /// Brings an object that was written to disk, has it sealed, and takes its mark away. `false` if the file went
+    /// meanwhile, or has other bytes: whoever removes it does not wait. For who has the file's gate alone.
+    async fn settle_alone(self: &Arc<Self>, writing: &Writing, serial: u64) -> Result<bool> {
         let snapshot = self.space.snapshot()?;
         let layout = inodes::find(&snapshot, serial)?.map(|inode| inode.layout);
         let mut settled = None;
         if let Some(Layout::Whole { object, label }) = layout {
             let rights = Rights::READ | Rights::WRITE;
             let granted = self.upkeep(&snapshot, label, Objects::Only(vec![object]), rights)?;
-            self.store.sync(&granted, object).await?;
-            let stat = self.store.seal(&granted, object).await?;
-            settled = Some((object, stat));
+            let sealed = async {
+                self.store.sync(&granted, object).await?;
+                self.store.seal(&granted, object).await
+            };
+            match sealed.await {
+                Ok(stat) => settled = Some((object, stat)),
+                Err(error) if error.kind() == ErrorKind::NotFound && !self.has_object(serial, object)? => {
+                    return Ok(false);
+                }
+                Err(error) => return Err(error),
+            }
         }
         let (boot, now) = (self.boot(), self.sys.clock().now());
         let untold = writing.has_untold();
@@ -112,7 +119,7 @@ impl Volume {
             unnamed::WRITING.remove(txn, serial)?;
             let Some((object, stat)) = settled else { return Ok(()) };
             let Some(mut inode) = inodes::find(txn, serial)? else { return Ok(()) };
-            if !matches!(inode.layout, Layout::Whole { object: now, .. } if now == object) {
+            if !inode.is_in(object) {
                 return Ok(());
             }
             let used = used_of(&stat);
@@ -131,7 +138,13 @@ impl Volume {
         self.space.write(Ack::Applied, act).await?;
         self.files.told(writing);
         writing.marked.store(false, Ordering::Release);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Returns whether the bytes of a file are in an object now.
+    fn has_object(&self, serial: u64, object: ObjectId) -> Result<bool> {
+        let inode = inodes::find(&self.space.snapshot()?, serial)?;
+        Ok(inode.is_some_and(|inode| inode.is_in(object)))
     }
 
     /// Mends what a crash left: objects whose new label the store knows and the rows do

@@ -480,7 +480,7 @@ fn note_label(
     let inode = inodes::find(txn, serial)?;
     if let Some((object, to)) = relabelled {
         match inode {
-            Some(mut inode) if matches!(inode.layout, Layout::Whole { object: now, .. } if now == object) => {
+            Some(mut inode) if inode.is_in(object) => {
                 inode.layout = Layout::Whole { object, label: to };
                 inodes::put(txn, serial, &inode)?;
                 if inode.container != to {

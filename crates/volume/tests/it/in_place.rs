@@ -9,7 +9,8 @@ use weft_conformance::file_system::Subject;
 use weft_conformance::file_system::site::*;
 use weft_core::attr::{SetAttr, Version};
 use weft_core::form::{
-    At, BytesSource, Call, Guard, OpenFile, Range, Replace, Shape, Source, StageHint, WriteAt, Written,
+    At, BytesSource, Call, Expect, Guard, OpenFile, Range, Replace, Shape, Source, StageHint, WriteAt,
+    Written,
 };
 use weft_core::{Deadline, ErrorKind, FileId, Result, Rights, limits};
 use weft_sys::{Disk, SimDisk, Sys, Task, simulate};
@@ -406,6 +407,27 @@ fn a_size_that_is_set_while_a_file_becomes_an_object_is_kept() {
             assert!(report.findings.is_empty(), "{:#?}", report.findings);
         });
     }
+}
+
+/// Whoever removes a file that is being settled does not wait for that.
+#[test]
+fn a_file_that_goes_while_it_is_settled_is_no_failure_to_settle() {
+    simulate(14, |sys| async move {
+        let (volume, store) = unsteady_on(&sys, &SimDisk::new()).await;
+        let site = Site::of(&volume);
+        let id = published(&site, "f", &pattern(100_000, 1)).await;
+        site.write(id, 0, b"again").await;
+        let go_on = store.hold(Op::Seal);
+        let managed = volume.running().managed.clone();
+        let close = sys.spawn(async move { managed.close().await });
+        rest().await;
+        let object = store.last(Op::Seal);
+        site.fs.remove(&site.call(), &at("f"), Expect::Any, &free()).await.works();
+        rest().await;
+        assert!(store.asked(Op::Remove, object) > 0, "it is to be gone by then");
+        drop(go_on);
+        close.await.works().works();
+    });
 }
 
 /// What a copy answers is how much of the source there was.

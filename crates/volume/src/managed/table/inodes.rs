@@ -78,6 +78,11 @@ impl Inode {
         self.kind == Kind::Directory
     }
 
+    /// Returns whether its bytes are all in an object, and in this one.
+    pub(crate) fn is_in(&self, object: ObjectId) -> bool {
+        matches!(self.layout, Layout::Whole { object: own, .. } if own == object)
+    }
+
     /// Returns the version of the bytes: equal only if the bytes are.
     pub(crate) fn version(&self) -> Version {
         version(self.layout_serial, self.stamp)
