@@ -127,11 +127,12 @@ impl Descriptors {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::task::{Context, Waker};
 
     use weft_core::ErrorKind;
     use weft_sys::beneath::{Beneath, Fresh};
+    use weft_sys::simulate;
 
     use super::*;
 
@@ -151,6 +152,11 @@ mod tests {
         by.clone().turn().await.flush_by(flush)
     }
 
+    /// Begins to wait, and returns whether that is needed.
+    fn waits(future: Pin<&mut impl Future>) -> bool {
+        future.poll(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+
     fn works() -> Result<()> {
         Ok(())
     }
@@ -159,45 +165,48 @@ mod tests {
         Err(Error::new(ErrorKind::NoSpace, "the disk is full").op("flush"))
     }
 
-    #[tokio::test]
-    async fn each_open_that_shares_a_descriptor_is_told_once_of_what_a_flush_of_any_found_lost() {
-        let (_home, of) = descriptor();
-        let [one, other] = opens(&of);
-        flush(&one, works).await.expect("nothing is lost");
-        let lost = flush(&one, fails).await.expect_err("the machine says so");
-        assert_eq!(lost.kind(), ErrorKind::NoSpace);
-        let [later] = opens(&of);
-        flush(&one, works).await.expect("it was told already");
-        let lost = flush(&other, works).await.expect_err("its bytes may be among those lost");
-        assert_eq!(lost.kind(), ErrorKind::NoSpace);
-        flush(&other, works).await.expect("once");
-        flush(&later, works).await.expect("it was opened since");
-        flush(&later, fails).await.expect_err("the next loss");
-        flush(&one, works).await.expect_err("the next loss");
+    #[test]
+    fn each_open_that_shares_a_descriptor_is_told_once_of_what_a_flush_of_any_found_lost() {
+        simulate(1, |_| async {
+            let (_home, of) = descriptor();
+            let [one, other] = opens(&of);
+            flush(&one, works).await.expect("nothing is lost");
+            let lost = flush(&one, fails).await.expect_err("the machine says so");
+            assert_eq!(lost.kind(), ErrorKind::NoSpace);
+            let [later] = opens(&of);
+            flush(&one, works).await.expect("it was told already");
+            let lost = flush(&other, works).await.expect_err("its bytes may be among those lost");
+            assert_eq!(lost.kind(), ErrorKind::NoSpace);
+            flush(&other, works).await.expect("once");
+            flush(&later, works).await.expect("it was opened since");
+            flush(&later, fails).await.expect_err("the next loss");
+            flush(&one, works).await.expect_err("the next loss");
+        });
     }
 
-    #[tokio::test]
-    async fn who_asks_before_a_flush_begins_needs_no_other_and_who_asks_while_it_is_made_does() {
-        let (_home, of) = descriptor();
-        let [one, before, meanwhile] = opens(&of);
-        let mut context = Context::from_waker(Waker::noop());
-        let (mut before, mut meanwhile) = (pin!(before.turn()), pin!(meanwhile.turn()));
-        let turn = one.turn().await;
-        assert!(before.as_mut().poll(&mut context).is_pending());
-        let fails = || {
-            assert!(meanwhile.as_mut().poll(&mut context).is_pending());
-            fails()
-        };
-        turn.flush_by(fails).expect_err("the machine says so");
-        drop(turn);
-        let not_again = || unreachable!("it was flushed since");
-        before.await.flush_by(not_again).expect_err("what was lost may be its own");
-        let mut flushed = false;
-        let again = || {
-            flushed = true;
-            works()
-        };
-        meanwhile.await.flush_by(again).expect_err("what was lost may be its own");
-        assert!(flushed, "what it wrote need not have been there when the first began");
+    #[test]
+    fn who_asks_before_a_flush_begins_needs_no_other_and_who_asks_while_it_is_made_does() {
+        simulate(1, |_| async {
+            let (_home, of) = descriptor();
+            let [one, before, meanwhile] = opens(&of);
+            let (mut before, mut meanwhile) = (pin!(before.turn()), pin!(meanwhile.turn()));
+            let turn = one.turn().await;
+            assert!(waits(before.as_mut()));
+            let fails = || {
+                assert!(waits(meanwhile.as_mut()));
+                fails()
+            };
+            turn.flush_by(fails).expect_err("the machine says so");
+            drop(turn);
+            let not_again = || unreachable!("it was flushed since");
+            before.await.flush_by(not_again).expect_err("what was lost may be its own");
+            let mut flushed = false;
+            let again = || {
+                flushed = true;
+                works()
+            };
+            meanwhile.await.flush_by(again).expect_err("what was lost may be its own");
+            assert!(flushed, "what it wrote need not have been there when the first began");
+        });
     }
 }
