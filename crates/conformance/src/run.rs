@@ -1,9 +1,11 @@
 //! What a run of the tests was asked for, and what this machine has for it.
 
 use std::collections::hash_map::RandomState;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -76,10 +78,16 @@ pub fn brought(test: &str, name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns how many descriptors of this process are on something at or below a place.
+/// Returns how many descriptors of this process are on something at or below a place, also if it was removed there.
 pub fn open_below(place: &Path) -> usize {
     let all = std::fs::read_dir("/proc/self/fd").expect("a process sees its own").flatten();
-    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.starts_with(place))).count()
+    let is_there = |to: PathBuf| {
+        let to = to.as_os_str().as_bytes();
+        // So the machine says that it has no name any more, behind the last that it had.
+        let named = to.strip_suffix(b" (deleted)").unwrap_or(to);
+        Path::new(OsStr::from_bytes(named)).starts_with(place)
+    };
+    all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(is_there)).count()
 }
 
 /// Counts a test as not run, in the file that `WEFT_NOT_RUN` names. Fails it where nobody counts.

@@ -265,8 +265,8 @@ pub async fn a_limited_credential_is_told_of_its_paths_only(subject: &dyn Subjec
 /// those who watch any of them; but no name of a directory that may not be listed.
 pub async fn a_file_of_several_names_is_told_of_at_each_of_them(subject: &dyn Subject) {
     let site = Site::of(subject);
-    if !site.supports().watch || !site.supports().links || !site.supports().exchange {
-        return site.unsupported("watching, links or exchanges");
+    if !site.supports().watch || !site.supports().links {
+        return site.unsupported("watching or links");
     }
     site.dir("a").await;
     let b = site.dir("b").await;

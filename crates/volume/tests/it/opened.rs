@@ -234,16 +234,6 @@ async fn what_nobody_reads_or_a_native_client_does_or_that_is_not_of_one_version
     }
 }
 
-/// Descriptors of this process that lead to a path.
-fn descriptors_of(path: &std::path::Path) -> usize {
-    let all = fs::read_dir("/proc/self/fd").expect("mounted").filter_map(|entry| entry.ok());
-    // Also once it has no name: the machine says so behind the last it had.
-    let is_of = |of: std::path::PathBuf| {
-        of.to_string_lossy().trim_end_matches(" (deleted)") == path.to_string_lossy()
-    };
-    all.filter(|entry| fs::read_link(entry.path()).is_ok_and(is_of)).count()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_open_a_hundred_times_costs_the_node_few_descriptors() {
     let (site, _beside) = fresh().await;
@@ -264,12 +254,12 @@ async fn a_file_that_is_open_a_hundred_times_costs_the_node_few_descriptors() {
     // One holds the inode, and what is not needed is closed on another thread.
     let most = 2 * limits::EXPORT_DESCRIPTORS_OF_FILE + 1;
     let few = async {
-        while descriptors_of(&path) > most {
+        while open_below(&path) > most {
             tokio::task::yield_now().await
         }
     };
     tokio::time::timeout(Duration::from_secs(10), few).await.expect("few are left");
-    assert_eq!(descriptors_of(&path), most);
+    assert_eq!(open_below(&path), most);
 
     // What some close stays open for the others.
     for opened in opens.drain(..150) {
@@ -283,7 +273,7 @@ async fn a_file_that_is_open_a_hundred_times_costs_the_node_few_descriptors() {
     for opened in opens {
         opened.file.close(&laws.call()).await.works();
     }
-    assert_eq!(descriptors_of(&path), 0);
+    assert_eq!(open_below(&path), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

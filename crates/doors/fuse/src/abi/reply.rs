@@ -180,8 +180,7 @@ impl Listing {
 
     /// Returns how many entries fit at most.
     pub(crate) fn entries_max(&self) -> usize {
-        let shortest = DIRENT_BYTES + 8 + if self.attributes { ENTRY_BYTES } else { 0 };
-        self.room / shortest
+        self.room / self.length_of(b"a")
     }
 
     /// Returns how many entries of these names fit beside what is there.
@@ -195,8 +194,12 @@ impl Listing {
     }
 
     fn length_of(&self, name: &[u8]) -> usize {
-        let before = if self.attributes { ENTRY_BYTES } else { 0 };
-        before + (DIRENT_BYTES + name.len()).next_multiple_of(8)
+        self.before() + (DIRENT_BYTES + name.len()).next_multiple_of(8)
+    }
+
+    /// Returns how many bytes of an entry come before its name and where it lies.
+    fn before(&self) -> usize {
+        if self.attributes { ENTRY_BYTES } else { 0 }
     }
 
     /// Adds an entry. `next` is where a listing goes on after it. Returns whether it
@@ -215,8 +218,7 @@ impl Listing {
         }
         match entry {
             Some(entry) if self.attributes => entry.put(&mut self.bytes),
-            _ if self.attributes => self.bytes.put_bytes(0, ENTRY_BYTES),
-            _ => {}
+            _ => self.bytes.put_bytes(0, self.before()),
         }
         self.bytes.put_u64_ne(inode);
         self.bytes.put_u64_ne(next);
