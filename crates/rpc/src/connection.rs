@@ -1,14 +1,13 @@
 //! The client's end of a connection: many calls at once over one line.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use weft_core::form::{Piece, Source};
 use weft_core::proof::Caller;
 use weft_core::service::SessionGrant;
@@ -24,6 +23,7 @@ use crate::message::{
     WRITE_LENT_SINCE, Welcome,
 };
 use crate::source::RemoteSource;
+use crate::streams::{Closed, GivenUp, Incoming, Leaving, Lendable, Streams, Waiting, lock, opened};
 
 /// Anything bytes go both ways over: a Unix socket now, TLS later.
 pub trait Line: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -67,66 +67,6 @@ const NUMBERS_FROM: u32 = 2;
 /// Frames that one stream may hold unread. A server that sends more than it was given
 /// room for fails that stream.
 const STREAM_FRAMES: usize = 1024;
-
-/// Messages that may wait for room: of all files and calls that may be dropped at once. What is
-/// beyond ends with its session.
-const UNSAID_MAX: usize = limits::SESSION_OPENS_MAX + limits::RPC_CALLS_MAX;
-
-/// Memory that a write's bytes lie in, and a turn to lend it: each takes a descriptor of the server's.
-pub(crate) struct Lendable {
-    memory: OwnedFd,
-    pub(crate) from: u64,
-    pub(crate) length: u32,
-    turn: OwnedSemaphorePermit,
-}
-
-/// A frame in the queue.
-struct Leaving {
-    frame: Frame,
-    /// Memory that goes along.
-    lent: Option<OwnedFd>,
-}
-
-impl From<Frame> for Leaving {
-    fn from(frame: Frame) -> Self {
-        Self { frame, lent: None }
-    }
-}
-
-#[derive(Default)]
-struct Streams {
-    last: u32,
-    waiting: HashMap<u32, Waiting>,
-    sessions: HashMap<u32, oneshot::Sender<Result<SessionGrant>>>,
-    /// Opens that nobody waits for any more, and whose session they are in: what comes of them is
-    /// given back.
-    opens_given_up: HashMap<u32, u32>,
-    /// What was to be said while there was no room, to be sent as soon as there is.
-    unsaid: Vec<Frame>,
-    closed: Option<Closed>,
-}
-
-/// Why the line has ended, and since when.
-#[derive(Clone)]
-struct Closed {
-    why: ErrorReport,
-    since: Time,
-}
-
-/// Who waits for a stream's messages.
-#[derive(Clone)]
-struct Waiting {
-    messages: mpsc::Sender<Incoming>,
-    failed: watch::Sender<Option<ErrorReport>>,
-}
-
-/// A message for one stream.
-pub(crate) struct Incoming {
-    pub(crate) message: ToClient,
-    pub(crate) payload: Bytes,
-    /// Of an [`Answer::Lent`].
-    pub(crate) descriptors: Vec<OwnedFd>,
-}
 
 impl Connection {
     /// Greets the server over a fresh line. Fails with `Unsupported` if the two have no
@@ -206,8 +146,9 @@ impl Connection {
     /// is being dropped. It goes when there is room.
     pub fn tell_soon(&self, message: &ToServer) {
         let frame = Frame::new(0, message, Bytes::new());
-        if let Err(TrySendError::Full(leaving)) = self.0.writer.bring(|| self.0.out.try_send(frame.into())) {
-            self.streams().tell_soon(&self.0.out, leaving.frame);
+        let queued = self.0.writer.bring(|| self.0.out.try_send(Leaving::Told(frame)));
+        if let Err(TrySendError::Full(Leaving::Told(frame))) = queued {
+            self.streams().tell_soon(&self.0.out, frame);
         }
     }
 
@@ -268,14 +209,11 @@ impl Connection {
         lendable: Lendable,
         until: Deadline,
     ) -> Result<Answer> {
-        let Lendable { memory, turn, .. } = lendable;
         let answered = async {
-            let mut stream = self.start_with(header, body, Bytes::new(), Some(memory)).await?;
+            let mut stream = self.start_with(header, body, Bytes::new(), Some(lendable)).await?;
             stream.reply().await.map(|(answer, _)| answer)
         };
-        let answer = self.0.sys.within(heard_by(until), answered).await;
-        drop(turn);
-        answer
+        self.0.sys.within(heard_by(until), answered).await
     }
 
     /// Makes a call that is answered with bytes, for as long as `caller` lasts.
@@ -331,34 +269,23 @@ impl Connection {
         header: CallHeader,
         body: CallBody,
         payload: Bytes,
-        lent: Option<OwnedFd>,
+        lent: Option<Lendable>,
     ) -> Result<Stream> {
         let (messages, incoming) = mpsc::channel(STREAM_FRAMES);
         let (failed, failure) = watch::channel(None);
-        let number = {
-            let mut streams = self.streams();
-            if let Some(closed) = &streams.closed {
-                return Err(closed.why.clone().into());
-            }
-            if streams.waiting.len() >= limits::RPC_CALLS_MAX {
-                return Err(Error::new(ErrorKind::Busy, "too many calls are under way on this connection"));
-            }
-            let number = streams.free_number();
-            streams.waiting.insert(number, Waiting { messages, failed });
-            number
-        };
-        let opens_in = matches!(body, CallBody::Open(..)).then_some(header.session);
-        let stream = Stream { connection: self.clone(), number, incoming, failure, opens_in, done: false };
-        let frame = Frame::new(number, &ToServer::Call { header, body }, payload);
-        stream.connection.send_with(Leaving { frame, lent }).await?;
+        let given_up = GivenUp::of(&header, &body);
+        let frame = Frame::new(0, &ToServer::Call { header, body }, payload);
+        let number = self.streams().begin(frame, lent, Waiting { messages, failed })?;
+        let stream = Stream { connection: self.clone(), number, incoming, failure, given_up, done: false };
+        stream.connection.queue(Leaving::Call(number)).await?;
         Ok(stream)
     }
 
     async fn send(&self, frame: Frame) -> Result<()> {
-        self.send_with(frame.into()).await
+        self.queue(Leaving::Told(frame)).await
     }
 
-    async fn send_with(&self, leaving: Leaving) -> Result<()> {
+    async fn queue(&self, leaving: Leaving) -> Result<()> {
         // Written here and now, if the line takes it: whoever calls would only wait for the writer to wake.
         match self.0.writer.bring(|| self.0.out.try_send(leaving)) {
             Ok(()) => Ok(()),
@@ -376,55 +303,13 @@ impl Connection {
     }
 }
 
-impl Streams {
-    /// Notes that the line has ended. Everybody hears of it by what is returned being dropped: who is woken may come back
-    /// here at once, so that is for after the lock.
-    fn close(&mut self, why: &Error, now: Time) -> Self {
-        // The one who found out first says since when.
-        let since = self.closed.as_ref().map_or(now, |closed| closed.since);
-        let closed = Self { closed: Some(Closed { why: why.into(), since }), ..Self::default() };
-        std::mem::replace(self, closed)
-    }
-
-    /// Queues a frame, or keeps it for [`write_all`], which looks here when it has made room.
-    fn tell_soon(&mut self, out: &mpsc::Sender<Leaving>, frame: Frame) {
-        if let Err(TrySendError::Full(leaving)) = out.try_send(frame.into())
-            && self.unsaid.len() < UNSAID_MAX
-        {
-            self.unsaid.push(leaving.frame);
-        }
-    }
-
-    /// Notes the answer to an open, if that is one which nobody waits for any more: what it brought is given back.
-    fn give_back(&mut self, stream: u32, opened: Option<u32>, out: &mpsc::Sender<Leaving>) {
-        if let (Some(session), Some(file)) = (self.opens_given_up.remove(&stream), opened) {
-            self.tell_soon(out, Frame::new(0, &ToServer::Drop { session, file }, Bytes::new()));
-        }
-    }
-
-    fn free_number(&mut self) -> u32 {
-        loop {
-            self.last = self.last.wrapping_add(1).max(1);
-            if !self.waiting.contains_key(&self.last) && !self.opens_given_up.contains_key(&self.last) {
-                return self.last;
-            }
-        }
-    }
-}
-
-fn lock(streams: &Mutex<Streams>) -> MutexGuard<'_, Streams> {
-    // Every change leaves the table whole, so a panic elsewhere cannot spoil it.
-    streams.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// One call under way. Dropping it before its end tells the server that nobody waits.
 pub(crate) struct Stream {
     connection: Connection,
     number: u32,
     incoming: mpsc::Receiver<Incoming>,
     failure: watch::Receiver<Option<ErrorReport>>,
-    /// The session it opens a file in, if that is what it does.
-    opens_in: Option<u32>,
+    given_up: GivenUp,
     done: bool,
 }
 
@@ -536,34 +421,17 @@ impl Sending {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let _waiting;
+        // They go after the lock.
+        let (ended, unread);
         let mut streams = lock(&self.connection.0.streams);
-        // It goes after the lock: whoever hears of it is woken.
-        _waiting = streams.waiting.remove(&self.number);
+        ended = streams.end(self.number);
         if self.done || streams.closed.is_some() {
             return;
         }
-        let out = &self.connection.0.out;
-        if let Some(session) = self.opens_in {
-            streams.opens_given_up.insert(self.number, session);
-            // It may have been answered, and nobody looked.
-            if let Ok(incoming) = self.incoming.try_recv() {
-                streams.give_back(self.number, opened(&incoming.message), out);
-                return;
-            }
-        }
-        streams.tell_soon(out, Frame::new(self.number, &ToServer::Cancel, Bytes::new()));
-    }
-}
-
-/// Returns the number of the file that a message says was opened.
-fn opened(message: &ToClient) -> Option<u32> {
-    match message {
-        ToClient::Reply(reply) => match &**reply {
-            Ok(Answer::Opened { file, .. }) => Some(*file),
-            _ => None,
-        },
-        _ => None,
+        // It may have been answered, and nobody looked.
+        unread = self.incoming.try_recv().ok();
+        let answer = unread.as_ref().map(|incoming| &incoming.message);
+        streams.give_up((self.number, self.given_up), &ended, answer, &self.connection.0.out);
     }
 }
 
@@ -608,14 +476,16 @@ async fn write_waiting(
     (streams, lends): (&Mutex<Streams>, Option<&Passing>),
 ) -> Result<()> {
     let mut next = Some(first);
-    while let Some(Leaving { frame, lent }) = next {
-        let goes_along = lent.zip(lends).map(|(memory, lends)| lends.add(memory));
-        frames.add(&frame).await?;
-        // More than go with one byte would come too late.
-        if goes_along.is_some() {
-            frames.flush().await?;
+    while let Some(leaving) = next {
+        let (goes, unsaid) = lock(streams).leave(leaving);
+        if let Some((frame, memory)) = goes {
+            let goes_along = memory.zip(lends).map(|(memory, lends)| lends.add(memory));
+            frames.add(&frame).await?;
+            // More than go with one byte would come too late.
+            if goes_along.is_some() {
+                frames.flush().await?;
+            }
         }
-        let unsaid = std::mem::take(&mut lock(streams).unsaid);
         for unsaid in unsaid {
             frames.add(&unsaid).await?;
         }
@@ -680,14 +550,14 @@ impl Deliver {
     /// and then, by a runtime that ends, and take the lock for that.
     fn hand_on(&self, stream: u32, incoming: Incoming) {
         let opened = opened(&incoming.message);
-        let waiting = lock(&self.streams).waiting.get(&stream).cloned();
+        let waiting = lock(&self.streams).waiting_for(stream, &incoming.message);
         if let Some(waiting) = waiting {
             if let ToClient::Failed(report) = &incoming.message {
                 waiting.failed.send_replace(Some(report.clone()));
             }
             if waiting.messages.try_send(incoming).is_err() {
                 // More than it was given room for, or nobody waits: its channel ends.
-                let ended = lock(&self.streams).waiting.remove(&stream);
+                let ended = lock(&self.streams).end(stream);
                 drop(ended);
             }
         }

@@ -35,6 +35,7 @@ mod lent;
 mod message;
 mod remote;
 mod source;
+mod streams;
 
 pub use connection::{Connection, Line};
 pub use frame::{Frame, FrameHead, FrameReader, FrameWriter, encode, write_frame};

@@ -5,8 +5,8 @@
 //!         + two pieces for each call that waits
 //! ```
 //!
-//! Beside it come a few MiB whatever it does, what is known of each file that the kernel remembers, and what waits to be
-//! taken by a node that answers nobody, after its callers were told so: the client's queue.
+//! Beside it come a few MiB whatever it does, what is known of each file that the kernel remembers, and memory that a node
+//! which answers nobody was lent by calls that ended since: [`limits::RPC_LENT_AT_ONCE`] pieces.
 
 use weft_core::limits;
 

@@ -1,19 +1,30 @@
 //! Calls that nobody waits for any more, on a simulated clock: what they would have held is not held.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::io::DuplexStream;
+use weft_conformance::TestDomain;
 use weft_core::attr::SetAttr;
 use weft_core::form::{
-    At, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow, Wait, Want,
+    At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow,
+    Range, Supports, Wait, Want, WriteAt,
 };
-use weft_core::{Deadline, ErrorKind, FileId, Name, Rights};
-use weft_sys::simulate;
+use weft_core::service::{Secret, SessionGrant};
+use weft_core::{Deadline, DomainId, ErrorKind, FileId, Name, Rights, SessionId, VolumeId, limits};
+use weft_rpc::{
+    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, VERSION,
+    Welcome, write_frame,
+};
+use weft_sys::{Sys, simulate};
 
 use crate::{ADMINISTRATOR, World};
 
 const MOMENT: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(3600);
 
 fn f() -> At {
     At::name(FileId::ROOT, Name::try_from("f").expect("good"))
@@ -67,5 +78,98 @@ fn a_file_whose_opening_nobody_waits_for_any_more_is_not_kept_open() {
         remote.remove(&call, &f(), Expect::Any, &Guard::NONE).await.expect("it is removed");
         let left = remote.walk(&call, &At::id(id), Want::default()).await;
         assert_eq!(left.expect_err("nobody has it open").kind(), ErrorKind::Stale);
+    });
+}
+
+/// What a server was asked for.
+#[derive(Default)]
+struct Heard {
+    /// Of how many bytes each write was.
+    writes: Vec<usize>,
+    unlocks: usize,
+}
+
+/// A server that stops reading for an hour at the first write. Returns what it heard until the line ended.
+async fn rests(sys: Sys, domain: DomainId, line: DuplexStream) -> Heard {
+    let (from, mut to) = tokio::io::split(line);
+    let (mut frames, mut heard) = (FrameReader::new(from), Heard::default());
+    while let Ok(Some(frame)) = frames.next().await {
+        let answer = match frame.message().expect("ours") {
+            ToServer::Hello { .. } => {
+                let (certificates, supports) = (Vec::new(), Supports::NOTHING);
+                ToClient::Welcome(Box::new(Welcome { version: VERSION, domain, certificates, supports }))
+            }
+            ToServer::Begin { session, .. } => {
+                let grant = SessionGrant { id: SessionId(1), secret: Secret::new("") };
+                ToClient::Begun { session, outcome: Ok(grant) }
+            }
+            ToServer::Call { body: CallBody::File(_, FileAsk::Write { .. }), .. } => {
+                heard.writes.push(frame.payload.len());
+                if heard.writes.len() == 1 {
+                    sys.sleep(HOUR).await;
+                }
+                continue;
+            }
+            ToServer::Call { body, .. } => {
+                heard.unlocks += usize::from(matches!(body, CallBody::Unlock(..)));
+                ToClient::Reply(Box::new(Ok(Answer::Done)))
+            }
+            _ => continue,
+        };
+        // The client may have gone.
+        let _ = write_frame(&mut to, &Frame::new(frame.stream, &answer, Bytes::new())).await;
+    }
+    heard
+}
+
+/// What a write is of: whoever else has it keeps the bytes in memory.
+struct Kept {
+    _held: Arc<()>,
+}
+
+impl AsRef<[u8]> for Kept {
+    fn as_ref(&self) -> &[u8] {
+        &[7; limits::PIECE_BYTES_MAX]
+    }
+}
+
+#[test]
+fn a_call_given_up_before_it_was_sent_is_neither_kept_nor_sent_but_an_unlock_is() {
+    simulate(3, |sys| async move {
+        let domain = TestDomain::new(3, Arc::new(sys.clone()), &[VolumeId(0)]);
+        let (here, there) = tokio::io::duplex(64 << 10);
+        let server = sys.spawn(rests(sys.clone(), domain.id(), there));
+        let until = Deadline::within(sys.clock(), 10 * MOMENT);
+        let remote = Remote::new(Connection::open(&sys, here, until).await.expect("welcome"), As::Anyone);
+        let admin = domain.caller(ADMINISTRATOR);
+        let call = || Call { until: Deadline::within(sys.clock(), 10 * MOMENT), ..domain.call(&admin, 1) };
+        let file = remote.file(&call(), FileId::ROOT, Rights::WRITE).await.expect("it is there");
+        let bytes = Arc::new(());
+        // More than the queue has room for: some wait to be put there.
+        let writes = join_all((0..limits::RPC_QUEUE_FRAMES + 10).map(|_| async {
+            let mut data = BytesSource::new(Bytes::from_owner(Kept { _held: bytes.clone() }));
+            file.write(&call(), WriteAt::Offset(0), &mut data).await
+        }));
+        let lock = Lock {
+            scope: LockScope::Whole,
+            kind: LockKind::Exclusive,
+            owner: LockOwner(Bytes::from_static(b"owner")),
+        };
+        let (now, at) = (call(), f());
+        let (writes, unlocked) = tokio::join!(writes, remote.unlock(&now, &at, &lock));
+        assert_eq!(unlocked.expect_err("nobody answers").kind(), ErrorKind::Deadline);
+        for outcome in writes {
+            assert_eq!(outcome.expect_err("nobody answers").kind(), ErrorKind::Deadline);
+        }
+        let left = Arc::strong_count(&bytes) - 1;
+        assert!(left <= 1, "{left} of them are kept, and nobody waits for one");
+        sys.sleep(HOUR).await;
+        let odd = file.sync(&call(), Range::ALL).await.expect_err("it says something else");
+        assert_eq!(odd.kind(), ErrorKind::Invalid, "it reads again, and answers");
+        drop((file, remote));
+        let heard = server.await.expect("the line has ended");
+        assert!(heard.writes.len() <= 2, "{} writes were sent", heard.writes.len());
+        assert!(heard.writes.iter().all(|bytes| *bytes == limits::PIECE_BYTES_MAX), "each whole");
+        assert_eq!(heard.unlocks, 1, "others wait for that");
     });
 }
