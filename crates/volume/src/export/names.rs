@@ -9,6 +9,7 @@ use weft_sys::beneath::{Facts, Fresh};
 
 use super::audit::Deed;
 use super::locate::not_directory;
+use super::opens::LastName;
 use super::stages::{is_reserved, is_staged_by};
 use super::view::{Node, View, hidden, shown_kind};
 
@@ -209,7 +210,8 @@ impl View<'_> {
     /// Lets go of what is kept of something that has lost a name, if nobody has it open.
     pub(super) fn gone(&self, node: &Node) {
         let lives = node.held.facts().is_ok_and(|facts| !node.is_directory() && facts.links > 0);
-        if !lives && self.volume.opens.held(node.id).is_none() {
+        let last = || LastName { path: node.path.clone(), container: node.bound.container };
+        if !lives && !self.volume.opens.lost_last(node.id, last()) {
             self.volume.locks.forget(node.id);
         }
     }

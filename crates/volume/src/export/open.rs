@@ -33,7 +33,7 @@ struct Opening {
 impl Opening {
     fn opened(mut self, node: &Node, own: Arc<Descriptor>) -> Result<(u64, Handle)> {
         let number = self.number.take().ok_or_else(|| Error::internal("an open is begun once"))?;
-        let inode = OpenInode { held: node.held.clone(), path: node.path.clone() };
+        let inode = OpenInode { held: node.held.clone(), path: node.path.clone(), last: None };
         let (handle, surplus) = self.volume.opens.opened(number, node.id, inode, own)?;
         if surplus.is_some() {
             drop(self.volume.sys.blocking(move || drop(surplus)));

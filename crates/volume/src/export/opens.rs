@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
+use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, SessionId, limits};
 use weft_sys::beneath::Held;
 
 use super::descriptors::{Descriptor, Descriptors, Handle};
@@ -44,6 +44,16 @@ pub(super) struct OpenInode {
     pub(super) held: Arc<Held>,
     /// Where it was when it was last opened.
     pub(super) path: Vec<u8>,
+    /// Set once this node has taken its last name away.
+    pub(super) last: Option<LastName>,
+}
+
+/// The last name of a file that has none any more.
+#[derive(Clone)]
+pub(super) struct LastName {
+    pub(super) path: Vec<u8>,
+    /// What governed it there.
+    pub(super) container: ContainerId,
 }
 
 impl Opens {
@@ -90,7 +100,8 @@ impl Opens {
             }
             Entry::Occupied(known) => {
                 let known = known.into_mut();
-                let before = std::mem::replace(&mut known.inode, inode);
+                let last = known.inode.last.take();
+                let before = std::mem::replace(&mut known.inode, OpenInode { last, ..inode });
                 (known, Some(before))
             }
         };
@@ -105,6 +116,13 @@ impl Opens {
     /// Returns whether an open is still one.
     pub(super) fn has(&self, number: u64) -> bool {
         self.lock().opens.contains_key(&number)
+    }
+
+    /// Notes that a file has lost its last name. Returns whether somebody has it open.
+    pub(super) fn lost_last(&self, file: FileId, name: LastName) -> bool {
+        let mut state = self.lock();
+        let open = state.files.get_mut(&file);
+        open.map(|open| open.inode.last = Some(name)).is_some()
     }
 
     /// Returns what holds a file that somebody has open.

@@ -147,9 +147,14 @@ impl Policies {
         &self.containers[&self.root]
     }
 
+    /// Returns a container, unless it is gone.
+    pub(super) fn get(&self, container: ContainerId) -> Option<&Arc<Bound>> {
+        self.containers.get(&container)
+    }
+
     /// Returns a container; the root's for one that is gone.
     pub(super) fn by_id(&self, container: ContainerId) -> &Arc<Bound> {
-        self.containers.get(&container).unwrap_or_else(|| self.root())
+        self.get(container).unwrap_or_else(|| self.root())
     }
 
     /// Returns the container that was made for a place itself, whatever lies above.

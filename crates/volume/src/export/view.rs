@@ -15,6 +15,7 @@ use weft_sys::folder::Sort;
 
 use super::Volume;
 use super::known::{above, join};
+use super::opens::LastName;
 use super::policies::{Bound, Policies};
 use super::root::Rooted;
 use super::user::{self, SEARCH, User};
@@ -140,10 +141,20 @@ impl<'a> View<'a> {
         if facts.links > 0 {
             return Err(stale(id));
         }
-        // The last that it had, as far as that is known: it may have moved since it was opened.
-        let path = self.volume.known.paths(id).first().map_or(open.path, |path| path.to_vec());
-        let bound = self.governing_above(&path)?;
-        let bound = self.policies.at(&path, Some(id)).unwrap_or(&bound).clone();
+        let (path, bound) = match open.last {
+            Some(LastName { path, container }) => {
+                let bound =
+                    self.policies.get(container).unwrap_or_else(|| self.policies.governing_path(&path));
+                (path, bound.clone())
+            }
+            // Somebody else has taken that away: where it was seen last, which may be after it was opened.
+            None => {
+                let path = self.volume.known.paths(id).first().map_or(open.path, |path| path.to_vec());
+                let bound = self.governing_above(&path)?;
+                let bound = self.policies.at(&path, Some(id)).unwrap_or(&bound).clone();
+                (path, bound)
+            }
+        };
         Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound })
     }
 

@@ -285,6 +285,7 @@ async fn a_file_that_lost_its_last_name_is_governed_as_it_was_under_that() {
     }
     let alice = laws.user("alice");
     laws.allow("public", &alice, Rights::READ | Rights::TRAVERSE).await;
+    laws.allow("secret", &laws.user("bob"), Rights::READ).await;
     fs::write(site.home.path().join("public/f"), b"bytes").expect("written");
     let call = laws.call_of(&alice, 2);
     let opened = laws.fs.open(&call, &at("public/f"), &how(Rights::READ)).await.works();
@@ -295,4 +296,10 @@ async fn a_file_that_lost_its_last_name_is_governed_as_it_was_under_that() {
     let while_named = read().await.fails();
     laws.fs.remove(&laws.call(), &to, Expect::Any, &free()).await.works();
     assert_eq!(read().await.fails(), while_named);
+    // Whatever comes to where it was, and goes from there.
+    laws.dir("secret/f").await;
+    laws.fs.rename(&laws.call(), &to, &at("public/d"), Replace::Never, &free()).await.works();
+    assert_eq!(read().await.fails(), while_named);
+    laws.allow("secret", &alice, Rights::READ | Rights::TRAVERSE).await;
+    read().await.works();
 }
