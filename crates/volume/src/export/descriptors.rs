@@ -40,7 +40,7 @@ pub(super) struct Handle {
 
 /// The turn of an open to flush.
 pub(super) struct Turn {
-    handle: Arc<Handle>,
+    of: Arc<Descriptor>,
     /// Whether another open has flushed since this one asked to.
     is_flushed: bool,
     _turn: OwnedMutexGuard<()>,
@@ -75,34 +75,39 @@ impl Handle {
     /// Waits until no open that shares the descriptor flushes.
     pub(super) async fn turn(self: Arc<Self>) -> Turn {
         let losses = &self.of.losses;
-        let begun = losses.begun.load(Ordering::Acquire);
+        let begun = losses.begun.load(Ordering::SeqCst);
         let turn = losses.turn.clone().lock_owned().await;
-        let is_flushed = losses.begun.load(Ordering::Acquire) > begun;
-        Turn { handle: self, is_flushed, _turn: turn }
+        let is_flushed = losses.begun.load(Ordering::SeqCst) > begun;
+        Turn { of: self.of.clone(), is_flushed, _turn: turn }
+    }
+
+    /// Fails once for each loss that flushes have found since the file was opened, whoever of those that share the
+    /// descriptor the machine told, and whether or not they heard it.
+    pub(super) fn tell_losses(&self) -> Result<()> {
+        let losses = &self.of.losses;
+        let count = losses.count.load(Ordering::Acquire);
+        match &*losses.last.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(lost) if self.told.swap(count, Ordering::AcqRel) != count => Err(Error::from(lost.clone())),
+            _ => Ok(()),
+        }
     }
 }
 
 impl Turn {
-    /// Brings bytes and attributes to disk. Fails once for each loss since the file was opened, whoever of those
-    /// that share the descriptor the machine told.
-    pub(super) fn flush(&self) -> Result<()> {
-        self.flush_by(|| self.handle.file().flush())
+    /// Brings bytes and attributes to disk. That some were lost is asked for after it ([`Handle::tell_losses`]).
+    pub(super) fn flush(&self) {
+        self.flush_by(|| self.of.file.flush());
     }
 
-    fn flush_by(&self, flush: impl FnOnce() -> Result<()>) -> Result<()> {
-        let Handle { of, told } = &*self.handle;
-        let losses = &of.losses;
-        if !self.is_flushed {
-            losses.begun.fetch_add(1, Ordering::AcqRel);
-            if let Err(error) = flush() {
-                *losses.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ErrorReport::from(&error));
-                losses.count.fetch_add(1, Ordering::AcqRel);
-            }
+    fn flush_by(&self, flush: impl FnOnce() -> Result<()>) {
+        let losses = &self.of.losses;
+        if self.is_flushed {
+            return;
         }
-        let count = losses.count.load(Ordering::Acquire);
-        match &*losses.last.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(lost) if told.swap(count, Ordering::AcqRel) != count => Err(Error::from(lost.clone())),
-            _ => Ok(()),
+        losses.begun.fetch_add(1, Ordering::SeqCst);
+        if let Err(error) = flush() {
+            *losses.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(ErrorReport::from(&error));
+            losses.count.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
@@ -149,7 +154,8 @@ mod tests {
     }
 
     async fn flush(by: &Arc<Handle>, flush: fn() -> Result<()>) -> Result<()> {
-        by.clone().turn().await.flush_by(flush)
+        by.clone().turn().await.flush_by(flush);
+        by.tell_losses()
     }
 
     /// Begins to wait, and returns whether that is needed.
@@ -185,10 +191,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_flush_found_lost_that_nobody_waited_for_any_more_is_told_by_the_next() {
+        simulate(1, |_| async {
+            let (_home, of) = descriptor();
+            let [one] = opens(&of);
+            one.clone().turn().await.flush_by(fails);
+            let lost = flush(&one, works).await.expect_err("its bytes may be among those lost");
+            assert_eq!(lost.kind(), ErrorKind::NoSpace);
+            flush(&one, works).await.expect("once");
+        });
+    }
+
+    #[test]
     fn who_asks_before_a_flush_begins_needs_no_other_and_who_asks_while_it_is_made_does() {
         simulate(1, |_| async {
             let (_home, of) = descriptor();
             let [one, before, meanwhile] = opens(&of);
+            let told = [&before, &meanwhile].map(Arc::clone);
             let (mut before, mut meanwhile) = (pin!(before.turn()), pin!(meanwhile.turn()));
             let turn = one.turn().await;
             assert!(waits(before.as_mut()));
@@ -196,16 +215,16 @@ mod tests {
                 assert!(waits(meanwhile.as_mut()));
                 fails()
             };
-            turn.flush_by(fails).expect_err("the machine says so");
+            turn.flush_by(fails);
             drop(turn);
-            let not_again = || unreachable!("it was flushed since");
-            before.await.flush_by(not_again).expect_err("what was lost may be its own");
+            before.await.flush_by(|| unreachable!("it was flushed since"));
             let mut flushed = false;
             let again = || {
                 flushed = true;
                 works()
             };
-            meanwhile.await.flush_by(again).expect_err("what was lost may be its own");
+            meanwhile.await.flush_by(again);
+            told.iter().for_each(|open| drop(open.tell_losses().expect_err("what was lost may be its own")));
             assert!(flushed, "what it wrote need not have been there when the first began");
         });
     }

@@ -302,12 +302,18 @@ impl OpenFile for ExportFile {
     async fn sync(&self, call: &Call, _range: Range) -> Result<Verifier> {
         self.is_open()?;
         call.check(self.volume.sys.clock())?;
-        // Who waits for another's flush holds no thread meanwhile.
-        let sys = &self.volume.sys;
-        let turn = sys.within(call.until, async { Ok(self.handle.clone().turn().await) }).await;
-        let turn = turn.map_err(|e: Error| e.op("sync").about(self.id))?;
-        let flush = move || turn.flush().map_err(Error::unplaced);
-        self.volume.apart(call.until, flush).await.map_err(|e| e.op("sync").about(self.id))?;
+        let synced = async {
+            // Who waits for another's flush holds no thread meanwhile.
+            let turn = self.volume.behind(call.until, self.handle.clone().turn()).await?;
+            let flush = move || {
+                turn.flush();
+                Ok(())
+            };
+            self.volume.apart(call.until, flush).await?;
+            // Not before somebody hears it.
+            self.handle.tell_losses().map_err(Error::unplaced)
+        };
+        synced.await.map_err(|e| e.op("sync").about(self.id))?;
         Ok(self.volume.verifier())
     }
 

@@ -175,10 +175,20 @@ impl Volume {
         until: Deadline,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let clock = self.sys.clock();
+        self.apart_until(self.patience(until), work).await
+    }
+
+    /// Waits for what somebody else does apart, for as long as one may who does it.
+    pub(super) async fn behind<T>(&self, until: Deadline, done: impl Future<Output = T>) -> Result<T> {
+        let done = async { Ok(done.await) };
+        self.sys.within(self.patience(until), done).await.map_err(unanswered)
+    }
+
+    /// Returns until when the directory may take to answer somebody who has time until then.
+    fn patience(&self, until: Deadline) -> Deadline {
         let silent = self.root.stuck.load(Ordering::Acquire) > 0;
         let patience = if silent { limits::EXPORT_PROBE } else { limits::EXPORT_LOOK };
-        self.apart_until(until.min(Deadline::within(clock, patience)), work).await
+        until.min(Deadline::within(self.sys.clock(), patience))
     }
 
     async fn apart_until<T: Send + 'static>(
