@@ -23,7 +23,7 @@ use crate::message::{
     WRITE_LENT_SINCE, Welcome,
 };
 use crate::source::RemoteSource;
-use crate::streams::{Closed, GivenUp, Incoming, Leaving, Lendable, Streams, Waiting, lock, opened};
+use crate::streams::{Closed, Incoming, Leaving, Lendable, Streams, Waiting, lock, opened};
 
 /// Anything bytes go both ways over: a Unix socket now, TLS later.
 pub trait Line: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
@@ -273,10 +273,14 @@ impl Connection {
     ) -> Result<Stream> {
         let (messages, incoming) = mpsc::channel(STREAM_FRAMES);
         let (failed, failure) = watch::channel(None);
-        let given_up = GivenUp::of(&header, &body);
+        let opens_in = matches!(body, CallBody::Open(..)).then_some(header.session);
         let frame = Frame::new(0, &ToServer::Call { header, body }, payload);
-        let number = self.streams().begin(frame, lent, Waiting { messages, failed })?;
-        let stream = Stream { connection: self.clone(), number, incoming, failure, given_up, done: false };
+        let number = {
+            let mut streams = self.streams();
+            streams.may_begin()?;
+            streams.begin(frame, lent, Waiting { messages, failed })
+        };
+        let stream = Stream { connection: self.clone(), number, incoming, failure, opens_in, done: false };
         stream.connection.queue(Leaving::Call(number)).await?;
         Ok(stream)
     }
@@ -309,7 +313,8 @@ pub(crate) struct Stream {
     number: u32,
     incoming: mpsc::Receiver<Incoming>,
     failure: watch::Receiver<Option<ErrorReport>>,
-    given_up: GivenUp,
+    /// The session it opens a file in, if that is what it does.
+    opens_in: Option<u32>,
     done: bool,
 }
 
@@ -431,7 +436,7 @@ impl Drop for Stream {
         // It may have been answered, and nobody looked.
         unread = self.incoming.try_recv().ok();
         let answer = unread.as_ref().map(|incoming| &incoming.message);
-        streams.give_up((self.number, self.given_up), &ended, answer, &self.connection.0.out);
+        streams.give_up((self.number, self.opens_in), &ended, answer, &self.connection.0.out);
     }
 }
 

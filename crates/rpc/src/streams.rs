@@ -6,8 +6,8 @@
 //!             └▶ given up: not sent at all, and what it carries goes
 //! ```
 //!
-//! So a server that takes nothing holds no bytes of calls that were given up, but for the memory that it was lent: of
-//! that there are [`limits::RPC_LENT_AT_ONCE`] pieces until it answers.
+//! So of calls that were given up no bytes are kept for a server that takes nothing, but for memory that it was lent,
+//! [`limits::RPC_LENT_AT_ONCE`] pieces until it answers, and what it said it had room for.
 //!
 //! How to get it wrong: drop a call, or who waits for it, under the lock. Whoever is woken may come back here at once.
 
@@ -22,7 +22,7 @@ use weft_core::service::SessionGrant;
 use weft_core::{Error, ErrorKind, ErrorReport, Result, Time, limits};
 
 use crate::frame::Frame;
-use crate::message::{Answer, CallBody, CallHeader, ToClient, ToServer};
+use crate::message::{Answer, ToClient, ToServer};
 
 /// Messages that may wait for room: of all files and calls that may be dropped at once. What is
 /// beyond ends with its session.
@@ -64,28 +64,6 @@ pub(crate) struct Waiting {
     pub(crate) failed: watch::Sender<Option<ErrorReport>>,
 }
 
-/// What becomes of a call that nobody waits for any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum GivenUp {
-    Cancelled,
-    /// What it opens in a session is closed again.
-    Closed {
-        session: u32,
-    },
-    /// It is made all the same: others wait for what it gives up.
-    Made,
-}
-
-impl GivenUp {
-    pub(crate) fn of(header: &CallHeader, body: &CallBody) -> Self {
-        match body {
-            CallBody::Open(..) => Self::Closed { session: header.session },
-            CallBody::Unlock(..) => Self::Made,
-            _ => Self::Cancelled,
-        }
-    }
-}
-
 /// Why the line has ended, and since when.
 #[derive(Clone)]
 pub(crate) struct Closed {
@@ -120,20 +98,24 @@ pub(crate) struct Ended {
 pub(crate) type Going = (Frame, Option<OwnedFd>);
 
 impl Streams {
-    /// Notes a call that is about to be queued. Returns its number. Fails if the line has ended, with `Busy` if too many
-    /// are under way.
-    pub(crate) fn begin(&mut self, mut frame: Frame, lent: Option<Lendable>, who: Waiting) -> Result<u32> {
+    /// Fails if the line has ended, and with `Busy` if too many calls are under way.
+    pub(crate) fn may_begin(&self) -> Result<()> {
         if let Some(closed) = &self.closed {
             return Err(closed.why.clone().into());
         }
         if self.waiting.len() >= limits::RPC_CALLS_MAX {
             return Err(Error::new(ErrorKind::Busy, "too many calls are under way on this connection"));
         }
+        Ok(())
+    }
+
+    /// Notes a call that may begin and is about to be queued. Returns its number.
+    pub(crate) fn begin(&mut self, mut frame: Frame, lent: Option<Lendable>, who: Waiting) -> u32 {
         let number = self.free_number();
         frame.stream = number;
         self.waiting.insert(number, who);
         self.unsent.insert(number, Unsent { frame, lent });
-        Ok(number)
+        number
     }
 
     /// Takes what goes now: a call only if somebody waits for it still, and then all that there was no room for.
@@ -164,25 +146,23 @@ impl Streams {
         Ended { _waiting: self.waiting.remove(&stream), unsent: self.unsent.remove(&stream) }
     }
 
-    /// Has the server hear that a call has ended before it was over, as far as it has heard of the call. `answer` is what came
-    /// of it and nobody looked at.
+    /// Has the server hear that a call has ended before it was over, if it has heard of the call. What that opens in a session
+    /// is closed again; `answer` is what came of it and nobody looked at.
     pub(crate) fn give_up(
         &mut self,
-        (stream, how): (u32, GivenUp),
+        (stream, opens_in): (u32, Option<u32>),
         ended: &Ended,
         answer: Option<&ToClient>,
         out: &mpsc::Sender<Leaving>,
     ) {
-        match (&ended.unsent, how) {
-            (Some(unsent), GivenUp::Made) => return self.tell_soon(out, unsent.frame.clone()),
-            (Some(_), _) | (None, GivenUp::Made) => return,
-            (None, GivenUp::Closed { session }) => {
-                self.opens_given_up.insert(stream, session);
-                if let Some(answer) = answer {
-                    return self.give_back(stream, opened(answer), out);
-                }
+        if ended.unsent.is_some() {
+            return;
+        }
+        if let Some(session) = opens_in {
+            self.opens_given_up.insert(stream, session);
+            if let Some(answer) = answer {
+                return self.give_back(stream, opened(answer), out);
             }
-            (None, GivenUp::Cancelled) => {}
         }
         self.tell_soon(out, Frame::new(stream, &ToServer::Cancel, Bytes::new()));
     }
@@ -270,19 +250,13 @@ mod tests {
             let lent = Lendable { memory, from: 0, length: 1, turn };
             let who = Waiting { messages: mpsc::channel(1).0, failed: watch::channel(None).0 };
             let frame = Frame::new(0, &ToServer::Data { end: true }, Bytes::new());
-            self.streams.begin(frame, Some(lent), who).expect("it is the only one")
+            self.streams.may_begin().expect("it is the only one");
+            self.streams.begin(frame, Some(lent), who)
         }
 
-        fn give_up(&mut self, stream: u32, how: GivenUp) {
+        fn give_up(&mut self, stream: u32, opens_in: Option<u32>) {
             let ended = self.streams.end(stream);
-            self.streams.give_up((stream, how), &ended, None, &self.out);
-        }
-
-        /// Returns what is said next, of which stream.
-        fn said(&mut self) -> Option<(u32, ToServer)> {
-            let leaving = self.queue.try_recv().ok()?;
-            let (frame, _memory) = self.streams.leave(leaving).0?;
-            Some((frame.stream, frame.message().expect("ours")))
+            self.streams.give_up((stream, opens_in), &ended, None, &self.out);
         }
 
         fn is_lent(&self) -> bool {
@@ -296,37 +270,33 @@ mod tests {
         let sent = line.begin();
         let (going, _) = line.streams.leave(Leaving::Call(sent));
         assert!(going.is_some_and(|(_, memory)| memory.is_some()));
-        line.give_up(sent, GivenUp::Cancelled);
+        line.give_up(sent, None);
         assert!(line.is_lent(), "the server may be reading it");
         assert!(line.streams.waiting_for(sent, &ToClient::Grant(1)).is_none());
         assert!(line.is_lent());
         let answer = ToClient::Reply(Box::new(Ok(Answer::Done)));
         assert!(line.streams.waiting_for(sent, &answer).is_none() && !line.is_lent());
         let unsent = line.begin();
-        line.give_up(unsent, GivenUp::Cancelled);
+        line.give_up(unsent, None);
         assert!(!line.is_lent(), "nobody will");
     }
 
     #[test]
-    fn a_call_given_up_is_cancelled_if_it_was_sent_and_else_forgotten_but_an_unlock_is_made() {
-        let cancel = |stream| Some((stream, ToServer::Cancel));
-        let made = |stream| Some((stream, ToServer::Data { end: true }));
-        for (how, if_sent, if_unsent) in [
-            (GivenUp::Cancelled, cancel as fn(u32) -> _, (|_| None) as fn(u32) -> _),
-            (GivenUp::Closed { session: 2 }, cancel, |_| None),
-            (GivenUp::Made, |_| None, made),
-        ] {
-            let mut line = Line::new();
-            let sent = line.begin();
-            drop(line.streams.leave(Leaving::Call(sent)));
-            line.give_up(sent, how);
-            assert_eq!(line.said(), if_sent(sent), "{how:?}");
+    fn a_call_given_up_is_cancelled_if_it_was_sent_and_else_forgotten() {
+        for opens_in in [None, Some(2)] {
             let mut line = Line::new();
             let unsent = line.begin();
-            line.give_up(unsent, how);
-            assert_eq!(line.said(), if_unsent(unsent), "{how:?}");
-            assert!(line.streams.leave(Leaving::Call(unsent)).0.is_none(), "it left the queue by now");
-            assert!(line.streams.opens_given_up.is_empty() && line.streams.unsent.is_empty());
+            line.give_up(unsent, opens_in);
+            assert!(line.streams.leave(Leaving::Call(unsent)).0.is_none(), "it does not go");
+            assert!(line.queue.try_recv().is_err() && line.streams.opens_given_up.is_empty());
+            let sent = line.begin();
+            drop(line.streams.leave(Leaving::Call(sent)));
+            line.give_up(sent, opens_in);
+            let said = line.queue.try_recv().expect("something is said");
+            let (frame, _) = line.streams.leave(said).0.expect("it goes");
+            let message: ToServer = frame.message().expect("ours");
+            assert_eq!((frame.stream, message), (sent, ToServer::Cancel));
+            assert_eq!(line.streams.opens_given_up.get(&sent).copied(), opens_in);
         }
     }
 }
