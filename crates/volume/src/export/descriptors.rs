@@ -87,7 +87,9 @@ impl Handle {
         let losses = &self.of.losses;
         let count = losses.count.load(Ordering::Acquire);
         match &*losses.last.lock().unwrap_or_else(PoisonError::into_inner) {
-            Some(lost) if self.told.swap(count, Ordering::AcqRel) != count => Err(Error::from(lost.clone())),
+            Some(lost) if self.told.fetch_max(count, Ordering::AcqRel) < count => {
+                Err(Error::from(lost.clone()))
+            }
             _ => Ok(()),
         }
     }

@@ -5,10 +5,11 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, SessionId, limits};
+use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 use weft_sys::beneath::Held;
 
 use super::descriptors::{Descriptor, Descriptors, Handle};
+use super::policies::Bound;
 
 /// What is open.
 #[derive(Default)]
@@ -52,8 +53,8 @@ pub(super) struct OpenInode {
 #[derive(Clone)]
 pub(super) struct LastName {
     pub(super) path: Vec<u8>,
-    /// What governed it there.
-    pub(super) container: ContainerId,
+    /// What governed it there, as it was then.
+    pub(super) bound: Arc<Bound>,
 }
 
 impl Opens {

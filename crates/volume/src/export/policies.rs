@@ -147,14 +147,15 @@ impl Policies {
         &self.containers[&self.root]
     }
 
-    /// Returns a container, unless it is gone.
-    pub(super) fn get(&self, container: ContainerId) -> Option<&Arc<Bound>> {
-        self.containers.get(&container)
-    }
-
     /// Returns a container; the root's for one that is gone.
     pub(super) fn by_id(&self, container: ContainerId) -> &Arc<Bound> {
-        self.get(container).unwrap_or_else(|| self.root())
+        self.containers.get(&container).unwrap_or_else(|| self.root())
+    }
+
+    /// Returns a container as it is now; as it was if it is gone, and its number perhaps another's.
+    pub(super) fn now<'a>(&'a self, was: &'a Arc<Bound>) -> &'a Arc<Bound> {
+        let is_it = |now: &&Arc<Bound>| now.row.inode == was.row.inode || now.row.path == was.row.path;
+        self.containers.get(&was.container).filter(is_it).unwrap_or(was)
     }
 
     /// Returns the container that was made for a place itself, whatever lies above.

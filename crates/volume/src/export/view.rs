@@ -47,6 +47,8 @@ pub(super) struct Node {
     pub(super) facts: Facts,
     /// What governs it.
     pub(super) bound: Arc<Bound>,
+    /// What of the caller's rights is left by whatever else does.
+    pub(super) left: Rights,
 }
 
 impl Node {
@@ -104,7 +106,7 @@ impl<'a> View<'a> {
         let id = self.id_at(&path, &facts);
         self.volume.known.see(id, &path, &facts);
         let bound = self.policies.at(&path, Some(id)).unwrap_or(above).clone();
-        Some(Node { id, kind, path, held, facts, bound })
+        Some(Node { id, kind, path, held, facts, bound, left: Rights::ALL })
     }
 
     pub(super) fn id_at(&self, path: &[u8], facts: &Facts) -> FileId {
@@ -141,21 +143,23 @@ impl<'a> View<'a> {
         if facts.links > 0 {
             return Err(stale(id));
         }
-        let (path, bound) = match open.last {
-            Some(LastName { path, container }) => {
-                let bound =
-                    self.policies.get(container).unwrap_or_else(|| self.policies.governing_path(&path));
-                (path, bound.clone())
-            }
+        let (path, last) = match open.last {
+            Some(LastName { path, bound }) => (path, Some(self.policies.now(&bound).clone())),
             // Somebody else has taken that away: where it was seen last, which may be after it was opened.
-            None => {
-                let path = self.volume.known.paths(id).first().map_or(open.path, |path| path.to_vec());
-                let bound = self.governing_above(&path)?;
-                let bound = self.policies.at(&path, Some(id)).unwrap_or(&bound).clone();
-                (path, bound)
-            }
+            None => (self.volume.known.paths(id).first().map_or(open.path, |path| path.to_vec()), None),
         };
-        Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound })
+        let above = self.governing_above(&path)?;
+        let place = self.policies.at(&path, Some(id)).unwrap_or(&above).clone();
+        let (bound, left) = self.strictest(place, last);
+        Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound, left })
+    }
+
+    /// Returns what governs a file that has no name any more. Somebody may mean it by a policy of the place where it was,
+    /// and something else may lie there by now: so both that and what governed it at `last` must give a right.
+    fn strictest(&self, place: Arc<Bound>, last: Option<Arc<Bound>>) -> (Arc<Bound>, Rights) {
+        let Some(last) = last else { return (place, Rights::ALL) };
+        let [of_place, of_last] = [&place, &last].map(|bound| self.given_by(bound, Rights::ALL));
+        (if of_last.contains(of_place) { place } else { last }, of_place & of_last)
     }
 
     /// Returns what an id is of that the machine finds by its handle, if it lies in the share.
@@ -308,7 +312,7 @@ impl<'a> View<'a> {
     pub(super) fn decide(&self, node: &Node, asked: Rights) -> Decision {
         let ask = self.ask(&node.bound, asked);
         let decision = decide(node.bound.acl(), &self.call.caller, &ask);
-        decision.narrowed(self.within_paths(&node.path), vec![node.object()])
+        decision.narrowed(self.within_paths(&node.path) & node.left, vec![node.object()])
     }
 
     fn ask(&self, bound: &Bound, rights: Rights) -> Ask {
@@ -339,16 +343,21 @@ impl<'a> View<'a> {
 
     /// Returns what of `asked` the policy gives the caller at a path.
     pub(super) fn rights_at(&self, path: &[u8], bound: &Bound, asked: Rights) -> Rights {
-        let who = self.call.caller.subject();
-        let allowed = explain(bound.acl(), &who, asked, &self.circumstance(&who)).allowed();
+        let allowed = self.given_by(bound, asked);
         if allowed.is_empty() { allowed } else { allowed & self.within_paths(path) }
+    }
+
+    /// Returns what of `asked` a policy gives the caller, wherever.
+    fn given_by(&self, bound: &Bound, asked: Rights) -> Rights {
+        let who = self.call.caller.subject();
+        explain(bound.acl(), &who, asked, &self.circumstance(&who)).allowed()
     }
 
     /// Returns what of `asked` the policy gives the caller on something, as far as the user whose rights
     /// limit the share may do it too.
     pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Rights {
         let given = self.rights_at(&node.path, &node.bound, asked);
-        if given.is_empty() { given } else { given & self.left_to_user(node) }
+        if given.is_empty() { given } else { given & node.left & self.left_to_user(node) }
     }
 
     fn left_to_user(&self, node: &Node) -> Rights {

@@ -303,3 +303,24 @@ async fn a_file_that_lost_its_last_name_is_governed_as_it_was_under_that() {
     laws.allow("secret", &alice, Rights::READ | Rights::TRAVERSE).await;
     read().await.works();
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_was_replaced_is_not_governed_by_what_governs_the_one_in_its_place() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    laws.dir("d").await;
+    let alice = laws.user("alice");
+    laws.allow("d", &alice, Rights::READ | Rights::TRAVERSE).await;
+    for name in ["f", "g"] {
+        fs::write(site.home.path().join("d").join(name), b"bytes").expect("written");
+    }
+    let call = laws.call_of(&alice, 2);
+    let opened = laws.fs.open(&call, &at("d/f"), &how(Rights::READ)).await.works();
+    let read = async || read_of(&*opened.file, &call, Range::ALL).await;
+    laws.seal("d/f").await;
+    let sealed = read().await.fails();
+    laws.allow("d/g", &alice, Rights::READ).await;
+    laws.fs.rename(&laws.call(), &at("d/g"), &at("d/f"), Replace::Any, &free()).await.works();
+    laws.find_as(&call, "d/f").await.works();
+    assert_eq!(read().await.fails(), sealed);
+}
