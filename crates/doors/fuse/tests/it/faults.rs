@@ -14,7 +14,7 @@ use weft_core::form::FileSystem;
 use weft_core::limits;
 
 use crate::bed::{Bed, can_mount, mounted};
-use crate::faulty::Faulty;
+use crate::faulty::{Faulty, SLOW};
 use crate::raw::{Kind, be_interrupted, in_the_way, is_child, is_in, lock, say, start, until};
 use crate::told::get;
 
@@ -217,6 +217,33 @@ fn a_change_that_is_made_is_not_answered_as_interrupted() {
         return;
     }
     assert_eq!(rename_interrupted(TEST, "slow", libc::SIGUSR1).code(), Some(0));
+}
+
+#[test]
+fn a_sync_that_is_made_is_not_answered_as_interrupted() {
+    const TEST: &str = "a_sync_that_is_made_is_not_answered_as_interrupted";
+    if let Some(path) = is_child("sync") {
+        be_interrupted();
+        let file = File::options().write(true).open(&path).expect("opened");
+        say("begun");
+        // The standard library asks again.
+        std::process::exit(i32::from(rustix::fs::fsync(&file).is_err()));
+    }
+    if !can_mount(TEST) {
+        return;
+    }
+    let syncs_late = Arc::new(AtomicBool::new(true));
+    let late = syncs_late.clone();
+    let make = move |inner| Arc::new(Faulty { syncs_late: late, ..Faulty::new(inner) }) as _;
+    let bed = Bed::with(make, limits::CALL_DEADLINE);
+    fs::write(bed.join("f"), "x").expect("written");
+    let mut child = start(&format!("faults::{TEST}"), "sync", &bed.join("f"));
+    child.hear("begun");
+    let thread = child.waits_in(libc::SYS_fsync);
+    child.signal(thread, libc::SIGUSR1);
+    std::thread::sleep(SLOW);
+    syncs_late.store(false, Ordering::SeqCst);
+    assert_eq!(child.end().code(), Some(0));
 }
 
 #[test]
