@@ -89,7 +89,10 @@ impl Volume {
             }
             match &deed.fresh {
                 // Of what is on disk only: the old place would have lost its policy if it were back after a crash.
-                Some((path, id)) => self.bind_fresh(path, *id).await,
+                Some((path, id)) => {
+                    let until = self.sys_deadline().max(call.until);
+                    self.bind_fresh(until, path, *id).await
+                }
                 None => Ok(()),
             }
         };

@@ -95,6 +95,7 @@ impl Volume {
         let (changed, places, deed) = self.look_to_act(&call, look).await?;
         drop(turn);
         self.known.moved(&places);
+        self.opens.moved(&places);
         self.policies_moved(&places).await?;
         if let Some(deed) = deed {
             self.leave(&call, deed).await?;

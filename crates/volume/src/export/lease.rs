@@ -17,6 +17,8 @@ pub(super) struct Lease {
     pub(super) call: Call,
     pub(super) id: FileId,
     op: Rights,
+    /// Whether more than one policy governs it, of which the grant knows one.
+    is_nameless: bool,
     /// Whether reading may wait for a network or another program.
     pub(super) stalls: bool,
     held: Mutex<Held>,
@@ -37,7 +39,8 @@ impl Lease {
                 Ok(granted) => {
                     let held = Mutex::new(Held { granted, seen: view.seen });
                     let (volume, call) = (view.volume.clone(), view.call.clone());
-                    return Ok(Self { volume, call, id: node.id, op: *op, stalls: view.root.stalls, held });
+                    let (is_nameless, stalls) = (node.nameless.is_some(), view.root.stalls);
+                    return Ok(Self { volume, call, id: node.id, op: *op, is_nameless, stalls, held });
                 }
                 Err(error) => refused = Some(error),
             }
@@ -51,7 +54,8 @@ impl Lease {
 
     pub(super) fn is_good(&self) -> bool {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.seen == self.volume.policy_changes.load(Ordering::Acquire)
+        !self.is_nameless
+            && held.seen == self.volume.policy_changes.load(Ordering::Acquire)
             && held.granted.allows(self.op, self.object(), self.volume.sys.clock().moment()).is_ok()
     }
 

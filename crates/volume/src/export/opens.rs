@@ -9,7 +9,9 @@ use weft_core::{Error, ErrorKind, FileId, Result, SessionId, limits};
 use weft_sys::beneath::Held;
 
 use super::descriptors::{Descriptor, Descriptors, Handle};
-use super::policies::Bound;
+use super::known::moved;
+use super::policies::{Bound, is_within};
+use super::rename::Move;
 
 /// What is open.
 #[derive(Default)]
@@ -124,6 +126,19 @@ impl Opens {
         let mut state = self.lock();
         let open = state.files.get_mut(&file);
         open.map(|open| open.inode.last = Some(name)).is_some()
+    }
+
+    /// Notes that some things lie elsewhere now: so does, with the directory that it was in, where a file lost its last name.
+    pub(super) fn moved(&self, places: &[Move]) {
+        if !places.iter().any(|place| place.is_directory) {
+            return;
+        }
+        for last in self.lock().files.values_mut().filter_map(|file| file.inode.last.as_mut()) {
+            let above = |place: &&Move| last.path != place.from && is_within(&last.path, &place.from);
+            if let Some(place) = places.iter().find(above) {
+                last.path = moved(&last.path, &place.from, &place.to);
+            }
+        }
     }
 
     /// Returns what holds a file that somebody has open.

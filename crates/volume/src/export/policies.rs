@@ -154,8 +154,8 @@ impl Policies {
 
     /// Returns a container as it is now; as it was if it is gone, and its number perhaps another's.
     pub(super) fn now<'a>(&'a self, was: &'a Arc<Bound>) -> &'a Arc<Bound> {
-        let is_it = |now: &&Arc<Bound>| now.row.inode == was.row.inode || now.row.path == was.row.path;
-        self.containers.get(&was.container).filter(is_it).unwrap_or(was)
+        let now = self.containers.get(&was.container);
+        now.filter(|now| now.row.inode == was.row.inode).unwrap_or(was)
     }
 
     /// Returns the container that was made for a place itself, whatever lies above.

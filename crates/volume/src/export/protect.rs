@@ -8,7 +8,7 @@ use weft_core::acl::{Acl, AclEntry, Modes};
 use weft_core::attr::Changed;
 use weft_core::form::{Ack, At, Call, Protected, Scope};
 use weft_core::policy::{Policy, PolicyEdit};
-use weft_core::{ContainerId, Error, ErrorKind, FileId, Result, Rights, limits};
+use weft_core::{ContainerId, Deadline, Error, ErrorKind, FileId, Result, Rights, limits};
 use weft_kv::{SpaceTxn, Txn};
 
 use super::Volume;
@@ -50,6 +50,10 @@ impl View<'_> {
     fn edit(&self, at: &At, scope: Scope, edit: &PolicyEdit) -> Result<Edited> {
         let node = self.existing(at)?;
         self.need(&node, Rights::ACL_WRITE)?;
+        if node.nameless.is_some() {
+            // What governs it may be a policy that is bound nowhere any more.
+            return Err(Error::not_found("the file has no name left"));
+        }
         let enclosing = node.bound.clone();
         check_edit(edit, enclosing.acl())?;
         let at_place = enclosing.row.path == node.path;
@@ -246,11 +250,15 @@ impl Volume {
 
     /// Binds the policy of a place to what has just been made there, so that it goes along with it. What
     /// lay there when it was made may lie elsewhere, and keeps it too.
-    pub(super) async fn bind_fresh(&self, path: &[u8], id: FileId) -> Result<()> {
-        let policies = self.policies();
-        let Some(bound) = policies.at(path, None).filter(|bound| bound.row.inode != id) else {
+    pub(super) async fn bind_fresh(&self, until: Deadline, path: &[u8], id: FileId) -> Result<()> {
+        let is_others = |bound: &&Arc<Bound>| bound.row.inode != id;
+        if self.policies().at(path, None).filter(is_others).is_none() {
             return Ok(());
-        };
+        }
+        // One at a time: numbers are given out, and rows put together, by those that there are.
+        let _alone = self.sys.within(until, async { Ok(self.editing.lock().await) }).await?;
+        let policies = self.policies();
+        let Some(bound) = policies.at(path, None).filter(is_others) else { return Ok(()) };
         let own = BoundRow { inode: id, ..bound.row.clone() };
         let old = BoundRow { guards: false, ..bound.row.clone() };
         let fresh = policies.free_number(self.id)?;

@@ -47,8 +47,8 @@ pub(super) struct Node {
     pub(super) facts: Facts,
     /// What governs it.
     pub(super) bound: Arc<Bound>,
-    /// What of the caller's rights is left by whatever else does.
-    pub(super) left: Rights,
+    /// Of a file that has no name any more: what of the caller's rights is left by whatever else governs it.
+    pub(super) nameless: Option<Rights>,
 }
 
 impl Node {
@@ -63,6 +63,10 @@ impl Node {
 
     pub(super) fn is_root(&self) -> bool {
         self.path.is_empty()
+    }
+
+    fn left(&self) -> Rights {
+        self.nameless.unwrap_or(Rights::ALL)
     }
 }
 
@@ -106,7 +110,7 @@ impl<'a> View<'a> {
         let id = self.id_at(&path, &facts);
         self.volume.known.see(id, &path, &facts);
         let bound = self.policies.at(&path, Some(id)).unwrap_or(above).clone();
-        Some(Node { id, kind, path, held, facts, bound, left: Rights::ALL })
+        Some(Node { id, kind, path, held, facts, bound, nameless: None })
     }
 
     pub(super) fn id_at(&self, path: &[u8], facts: &Facts) -> FileId {
@@ -151,7 +155,7 @@ impl<'a> View<'a> {
         let above = self.governing_above(&path)?;
         let place = self.policies.at(&path, Some(id)).unwrap_or(&above).clone();
         let (bound, left) = self.strictest(place, last);
-        Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound, left })
+        Ok(Node { id, kind: Kind::File, path, held: open.held, facts, bound, nameless: Some(left) })
     }
 
     /// Returns what governs a file that has no name any more. Somebody may mean it by a policy of the place where it was,
@@ -312,7 +316,7 @@ impl<'a> View<'a> {
     pub(super) fn decide(&self, node: &Node, asked: Rights) -> Decision {
         let ask = self.ask(&node.bound, asked);
         let decision = decide(node.bound.acl(), &self.call.caller, &ask);
-        decision.narrowed(self.within_paths(&node.path) & node.left, vec![node.object()])
+        decision.narrowed(self.within_paths(&node.path) & node.left(), vec![node.object()])
     }
 
     fn ask(&self, bound: &Bound, rights: Rights) -> Ask {
@@ -357,7 +361,7 @@ impl<'a> View<'a> {
     /// limit the share may do it too.
     pub(super) fn rights_of(&self, node: &Node, asked: Rights) -> Rights {
         let given = self.rights_at(&node.path, &node.bound, asked);
-        if given.is_empty() { given } else { given & node.left & self.left_to_user(node) }
+        if given.is_empty() { given } else { given & node.left() & self.left_to_user(node) }
     }
 
     fn left_to_user(&self, node: &Node) -> Rights {

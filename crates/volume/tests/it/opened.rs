@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use weft_conformance::file_system::site::{Outcome, Site as Laws, at, free, how, pattern, read_of, write_to};
 use weft_conformance::run::open_below;
-use weft_core::form::{Call, Door, Expect, OpenHow, Opened, Origin, Piece, Pin, Range, Replace, WriteAt};
+use weft_core::form::{
+    At, Call, Door, Expect, OpenHow, Opened, Origin, Piece, Pin, Range, Replace, Scope, WriteAt,
+};
+use weft_core::policy::PolicyEdit;
 use weft_core::{ErrorKind, Rights, limits};
 
 use super::export::Site;
@@ -322,5 +325,28 @@ async fn a_file_that_was_replaced_is_not_governed_by_what_governs_the_one_in_its
     laws.allow("d/g", &alice, Rights::READ).await;
     laws.fs.rename(&laws.call(), &at("d/g"), &at("d/f"), Replace::Any, &free()).await.works();
     laws.find_as(&call, "d/f").await.works();
+    assert_eq!(read().await.fails(), sealed);
+    let (file, edit) = (At::id(opened.file.id()), PolicyEdit::default());
+    let protected = laws.fs.protect(&laws.call(), &file, Scope::Container, &edit).await;
+    assert_eq!(protected.fails(), ErrorKind::NotFound, "what governs it may be bound nowhere");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_without_a_name_goes_along_with_the_directory_it_was_in() {
+    let (site, _beside) = fresh().await;
+    let laws = Laws::of(&site);
+    laws.dir("d").await;
+    laws.dir("d/sub").await;
+    let alice = laws.user("alice");
+    laws.allow("d", &alice, Rights::READ | Rights::TRAVERSE).await;
+    fs::write(site.home.path().join("d/sub/f"), b"bytes").expect("written");
+    let call = laws.call_of(&alice, 2);
+    let opened = laws.fs.open(&call, &at("d/sub/f"), &how(Rights::READ)).await.works();
+    let read = async || read_of(&*opened.file, &call, Range::ALL).await;
+    laws.fs.remove(&laws.call(), &at("d/sub/f"), Expect::Any, &free()).await.works();
+    read().await.works();
+    laws.seal("d/sub").await;
+    let sealed = read().await.fails();
+    laws.fs.rename(&laws.call(), &at("d/sub"), &at("d/other"), Replace::Never, &free()).await.works();
     assert_eq!(read().await.fails(), sealed);
 }
