@@ -218,14 +218,19 @@ fn in_turn(syncs: Arc<Semaphore>, sync: impl Future<Output = Outcome> + Send + '
 }
 
 /// Ends when a call that was interrupted is to be given up. One that changes something goes on
-/// for a program that lives on: it would be told that nothing was done, and do it again.
+/// for a program that lives on: it would be told that nothing was done, and do it again. So does a sync, which tells once
+/// that bytes were lost, but for one that is seen to live: it takes long, and who is killed waits for it.
 async fn stop_wished(code: u32, thread: u32, interrupted: oneshot::Receiver<()>) {
     if interrupted.await.is_err() {
         return std::future::pending().await;
     }
     loop {
         tokio::time::sleep(limits::MOUNT_INTERRUPT_GRACE).await;
-        if !opcode::changes(code) || signals::is_dying(thread) {
+        let goes_on = match signals::is_dying(thread) {
+            Some(is_dying) => !is_dying && (opcode::changes(code) || code == opcode::FSYNC),
+            None => opcode::changes(code),
+        };
+        if !goes_on {
             return;
         }
     }

@@ -14,10 +14,9 @@ const HARMLESS: [Signal; 8] = [
     Signal::TTOU,
 ];
 
-/// Returns whether a signal waits for a thread that will end it. One that cannot be seen from
-/// here is taken to live.
-pub(crate) fn is_dying(thread: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{thread}/status")).is_ok_and(|status| has_fatal(&status))
+/// Returns whether a signal waits for a thread that will end it, if it can be seen from here.
+pub(crate) fn is_dying(thread: u32) -> Option<bool> {
+    std::fs::read_to_string(format!("/proc/{thread}/status")).ok().map(|status| has_fatal(&status))
 }
 
 /// The same, from what `/proc` says of the thread.

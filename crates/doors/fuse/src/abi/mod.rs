@@ -119,7 +119,7 @@ pub(crate) mod opcode {
     }
 
     /// Whether a request changes something, so that it must not be made a second time because
-    /// it seemed not to have been made; that bytes were lost is told once.
+    /// it seemed not to have been made.
     pub(crate) fn changes(opcode: u32) -> bool {
         matches!(
             opcode,
@@ -138,8 +138,6 @@ pub(crate) mod opcode {
                 | SETXATTR
                 | REMOVEXATTR
                 | SETLK
-                | FSYNC
-                | FSYNCDIR
                 | FALLOCATE
                 | COPY_FILE_RANGE
         )
