@@ -89,10 +89,7 @@ impl Volume {
             }
             match &deed.fresh {
                 // Of what is on disk only: the old place would have lost its policy if it were back after a crash.
-                Some((path, id)) => {
-                    let until = self.sys_deadline().max(call.until);
-                    self.bind_fresh(until, path, *id).await
-                }
+                Some((path, id)) => self.bind_fresh(self.deadline_to_end(call), path, *id).await,
                 None => Ok(()),
             }
         };
@@ -104,7 +101,7 @@ impl Volume {
     }
 
     async fn flush(self: &Arc<Self>, call: &Call, flush: Flush) -> Result<()> {
-        let until = self.sys_deadline().max(call.until);
+        let until = self.deadline_to_end(call);
         match flush {
             Flush::File(file) => self.apart(until, move || file.flush()).await,
             Flush::Names(id, dir) => {

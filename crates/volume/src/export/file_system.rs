@@ -89,7 +89,7 @@ impl Volume {
         guard: Guard,
     ) -> Result<Changed<()>> {
         // A policy that is edited meanwhile would be bound to the place that was.
-        let _alone = self.sys.within(call.until, async { Ok(self.editing.lock().await) }).await?;
+        let _alone = self.editing_alone(call.until).await?;
         let look = move |view: &View<'_>| view.rename(&from, &to, how, &guard);
         let turn = self.in_turn(&call).await?;
         let (changed, places, deed) = self.look_to_act(&call, look).await?;

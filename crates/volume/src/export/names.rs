@@ -210,8 +210,11 @@ impl View<'_> {
     /// Lets go of what is kept of something that has lost a name, if nobody has it open.
     pub(super) fn gone(&self, node: &Node) {
         let lives = node.held.facts().is_ok_and(|facts| !node.is_directory() && facts.links > 0);
-        let last = || LastName { path: node.path.clone(), bound: node.bound.clone() };
-        if !lives && !self.volume.opens.lost_last(node.id, last()) {
+        if lives {
+            return;
+        }
+        let last = LastName { path: node.path.clone(), bound: node.bound.clone() };
+        if !self.volume.opens.lost_last(node.id, last) {
             self.volume.locks.forget(node.id);
         }
     }

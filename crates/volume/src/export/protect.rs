@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tokio::sync::MutexGuard;
 use weft_core::acl::{Acl, AclEntry, Modes};
 use weft_core::attr::Changed;
 use weft_core::form::{Ack, At, Call, Protected, Scope};
@@ -157,7 +158,7 @@ impl Volume {
         scope: Scope,
         edit: &PolicyEdit,
     ) -> Result<Changed<Protected>> {
-        let _alone = self.sys.within(call.until, async { Ok(self.editing.lock().await) }).await?;
+        let _alone = self.editing_alone(call.until).await?;
         let (place, change) = (at.clone(), edit.clone());
         let edited = self.look(call, move |view| view.edit(&place, scope, &change)).await?;
         let Edited { node, container, row, made, replaced, enclosing, mut deed, above, untouched, gained } =
@@ -205,6 +206,11 @@ impl Volume {
         rows.into_iter().for_each(|(container, row)| policies.put(container, row));
         self.use_policies(policies);
         Ok(())
+    }
+
+    /// Waits until nobody else edits policies, or moves what they are bound to.
+    pub(super) async fn editing_alone(&self, until: Deadline) -> Result<MutexGuard<'_, ()>> {
+        self.sys.within(until, async { Ok(self.editing.lock().await) }).await
     }
 
     fn use_policies(&self, policies: Policies) {
@@ -256,7 +262,7 @@ impl Volume {
             return Ok(());
         }
         // One at a time: numbers are given out, and rows put together, by those that there are.
-        let _alone = self.sys.within(until, async { Ok(self.editing.lock().await) }).await?;
+        let _alone = self.editing_alone(until).await?;
         let policies = self.policies();
         let Some(bound) = policies.at(path, None).filter(is_others) else { return Ok(()) };
         let own = BoundRow { inode: id, ..bound.row.clone() };

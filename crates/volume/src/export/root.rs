@@ -110,6 +110,11 @@ impl Volume {
         Deadline::within(self.sys.clock(), limits::EXPORT_LOOK)
     }
 
+    /// Returns a deadline for what a call has begun and should end: its own, and no sooner than that.
+    pub(super) fn deadline_to_end(&self, call: &Call) -> Deadline {
+        call.until.max(self.sys_deadline())
+    }
+
     /// Returns the directory, and the user whose rights limit what is done there.
     pub(super) async fn entered(self: &Arc<Self>, until: &Deadline) -> Result<(Arc<Rooted>, Option<User>)> {
         let Some(known) = &self.user else { return Ok((self.held_root(until, None).await?, None)) };

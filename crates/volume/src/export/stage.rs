@@ -360,7 +360,7 @@ impl ExportStage {
             view.stage_file(&view.node_held(own.dir, &own.held)?, own.staged_as("joined"))
         };
         let mut whole = self.volume.look(call, make).await?;
-        let until = call.until.max(self.volume.sys_deadline());
+        let until = self.volume.deadline_to_end(call);
         let join = move || {
             for (_, part) in parts {
                 let copied =
@@ -386,7 +386,7 @@ impl ExportStage {
         let (volume, staging) = (&self.volume, self.may_go_on(call).await?);
         let part = self.joined(call, &staging, parts).await?;
         let file = part.file.clone();
-        let until = call.until.max(volume.sys_deadline());
+        let until = volume.deadline_to_end(call);
         volume.apart(until, move || RealFile::flush(&file).map_err(Error::unplaced)).await?;
         let (own, set, guard) = (staging, set.clone(), *guard);
         let act = move |view: &View<'_>| {

@@ -13,15 +13,14 @@ use weft_core::form::{
     At, BytesSource, Call, Expect, FileSystem, Guard, Lock, LockKind, LockOwner, LockScope, New, OpenHow,
     Range, Supports, Wait, Want, WriteAt,
 };
-use weft_core::service::{Secret, SessionGrant};
-use weft_core::{Deadline, DomainId, ErrorKind, FileId, Name, Rights, SessionId, VolumeId, limits};
+use weft_core::{Deadline, DomainId, ErrorKind, FileId, Name, Rights, VolumeId, limits};
 use weft_rpc::{
     Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, VERSION,
-    Welcome, write_frame,
+    write_frame,
 };
 use weft_sys::{Sys, simulate};
 
-use crate::{ADMINISTRATOR, World};
+use crate::{ADMINISTRATOR, World, begun, welcome};
 
 const MOMENT: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
@@ -88,14 +87,8 @@ async fn writes_heard_with_a_rest(sys: Sys, domain: DomainId, line: DuplexStream
     let (mut frames, mut writes) = (FrameReader::new(from), Vec::new());
     while let Ok(Some(frame)) = frames.next().await {
         let answer = match frame.message().expect("ours") {
-            ToServer::Hello { .. } => {
-                let (certificates, supports) = (Vec::new(), Supports::NOTHING);
-                ToClient::Welcome(Box::new(Welcome { version: VERSION, domain, certificates, supports }))
-            }
-            ToServer::Begin { session, .. } => {
-                let grant = SessionGrant { id: SessionId(1), secret: Secret::new("") };
-                ToClient::Begun { session, outcome: Ok(grant) }
-            }
+            ToServer::Hello { .. } => welcome(domain, VERSION, Supports::NOTHING),
+            ToServer::Begin { session, .. } => begun(session),
             ToServer::Call { body: CallBody::File(_, FileAsk::Write { .. }), .. } => {
                 writes.push(frame.payload.len());
                 if writes.len() == 1 {

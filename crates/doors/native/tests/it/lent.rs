@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use weft_conformance::TestDomain;
-use weft_core::form::{Call, FileSystem, OpenFile, Piece, Range};
+use weft_core::form::{Call, FileSystem, OpenFile, Piece, Range, Supports};
 use weft_core::{Deadline, Error, ErrorKind, FileId, Result, Rights, VolumeId};
 use weft_rpc::{
     Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, LEND_SINCE, Lent, Remote, ToClient,
-    ToServer, VERSION, Welcome, write_frame,
+    ToServer, VERSION, write_frame,
 };
 use weft_sys::Sys;
 use weft_sys::net::Socket;
+
+use crate::{begun, welcome};
 
 /// What the server answers a read with: the stream, from that of the read on, the parts, and what is in the files
 /// that really go along.
@@ -42,16 +44,13 @@ async fn serve(
     while let Ok(Some(frame)) = frames.next().await {
         match frame.message().expect("ours") {
             ToServer::Hello { .. } => {
-                let supports = weft_core::form::Supports::NOTHING;
-                let welcome = Welcome { version: newest, domain, certificates: Vec::new(), supports };
-                let welcome = ToClient::Welcome(Box::new(welcome));
+                let welcome = welcome(domain, newest, Supports::NOTHING);
                 write_frame(&mut to, &Frame::new(0, &welcome, Bytes::new())).await.expect("it is read");
             }
             ToServer::Begin { session, .. } => {
-                let secret = weft_core::service::Secret::new("");
-                let grant = weft_core::service::SessionGrant { id: weft_core::SessionId(1), secret };
-                let begun = ToClient::Begun { session, outcome: Ok(grant) };
-                write_frame(&mut to, &Frame::new(0, &begun, Bytes::new())).await.expect("it is read");
+                write_frame(&mut to, &Frame::new(0, &begun(session), Bytes::new()))
+                    .await
+                    .expect("it is read");
             }
             ToServer::Call { body: CallBody::File(_, FileAsk::Check), .. } => {
                 let done = ToClient::Reply(Box::new(Ok(Answer::Done)));

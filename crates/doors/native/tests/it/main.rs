@@ -15,12 +15,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use weft_conformance::{TestAuthority, TestDomain, TestSessions};
-use weft_core::form::{Door, Origin};
+use weft_core::form::{Door, Origin, Supports};
 use weft_core::model::Model;
-use weft_core::service::Sessions;
-use weft_core::{Deadline, VolumeId};
+use weft_core::service::{Secret, SessionGrant, Sessions};
+use weft_core::{Deadline, DomainId, SessionId, VolumeId};
 use weft_doors_native::{OpenTables, Services, Uids, serve};
-use weft_rpc::{As, Connection, Remote};
+use weft_rpc::{As, Connection, Remote, ToClient, Welcome};
 use weft_sys::Sys;
 
 /// The administrator of every test's tree, and a password that is known.
@@ -31,6 +31,17 @@ const UID: u32 = 1000;
 
 /// From where a client asks: what it says of that nobody believes.
 const HERE: Origin = Origin { door: Door::Native, peer: None, uid: Some(0) };
+
+/// How a server answers who greets it that speaks versions up to one.
+fn welcome(domain: DomainId, version: u16, supports: Supports) -> ToClient {
+    ToClient::Welcome(Box::new(Welcome { version, domain, certificates: Vec::new(), supports }))
+}
+
+/// How it answers who begins a session under a number.
+fn begun(session: u32) -> ToClient {
+    let grant = SessionGrant { id: SessionId(1), secret: Secret::new("") };
+    ToClient::Begun { session, outcome: Ok(grant) }
+}
 
 /// A server over the plain model, and a client of it.
 struct World {

@@ -14,12 +14,11 @@ use weft_core::{
     Deadline, Error, ErrorKind, FileId, Result, Rights, SessionId, StageId, Time, TokenId, VolumeId, limits,
 };
 use weft_rpc::{
-    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, Welcome,
-    write_frame,
+    Answer, As, CallBody, Connection, FileAsk, Frame, FrameReader, Remote, ToClient, ToServer, write_frame,
 };
 use weft_sys::{Sys, simulate};
 
-use crate::HERE;
+use crate::{HERE, begun, welcome};
 
 /// What the server still does once it has said welcome.
 #[derive(Clone, Copy, Debug)]
@@ -46,16 +45,11 @@ async fn serve(server: Server, domain: weft_core::DomainId, line: DuplexStream) 
             (ToServer::Hello { newest, .. }, _) => {
                 let supports = Supports { watch: true, ..Supports::NOTHING };
                 let version = if matches!(server, Server::Old) { 1 } else { newest };
-                let welcome = Welcome { version, domain, certificates: Vec::new(), supports };
-                Some(ToClient::Welcome(Box::new(welcome)))
+                Some(welcome(domain, version, supports))
             }
             (_, Server::Deaf) => std::future::pending().await,
             (_, Server::Mute) => None,
-            (ToServer::Begin { session, .. }, _) => {
-                let secret = weft_core::service::Secret::new("");
-                let grant = weft_core::service::SessionGrant { id: SessionId(1), secret };
-                Some(ToClient::Begun { session, outcome: Ok(grant) })
-            }
+            (ToServer::Begin { session, .. }, _) => Some(begun(session)),
             (ToServer::Call { body: CallBody::Staged(_), .. }, _) => {
                 Some(ToClient::Reply(Box::new(Ok(Answer::Stage(StageId(1))))))
             }

@@ -4,11 +4,9 @@ use bytes::Bytes;
 use weft_core::attr::SetAttr;
 use weft_core::form::{At, Call, FileSystem, Guard, OpenHow, Range, Supports, VersionIs, Whole, collect};
 use weft_core::{Deadline, ErrorKind, RelPath, Rights};
-use weft_rpc::{
-    As, CallBody, Connection, Frame, FrameReader, Remote, ToClient, ToServer, Welcome, write_frame,
-};
+use weft_rpc::{As, CallBody, Connection, Frame, FrameReader, Remote, ToServer, write_frame};
 
-use crate::{ADMINISTRATOR, World};
+use crate::{ADMINISTRATOR, World, begun, welcome};
 
 fn whole(bytes: &[u8]) -> Whole {
     let set = SetAttr { mode: Some(0o640), ..SetAttr::default() };
@@ -99,20 +97,8 @@ async fn a_node_of_an_older_version_is_asked_for_a_stage() {
         loop {
             let frame = frames.next().await.expect("ours").expect("it goes on");
             let answer = match frame.message().expect("ours") {
-                ToServer::Hello { .. } => {
-                    let supports = Supports::NOTHING;
-                    ToClient::Welcome(Box::new(Welcome {
-                        version: 4,
-                        domain,
-                        certificates: Vec::new(),
-                        supports,
-                    }))
-                }
-                ToServer::Begin { session, .. } => {
-                    let secret = weft_core::service::Secret::new("");
-                    let grant = weft_core::service::SessionGrant { id: weft_core::SessionId(1), secret };
-                    ToClient::Begun { session, outcome: Ok(grant) }
-                }
+                ToServer::Hello { .. } => welcome(domain, 4, Supports::NOTHING),
+                ToServer::Begin { session, .. } => begun(session),
                 ToServer::Call { body, .. } => return body,
                 _ => continue,
             };
