@@ -50,6 +50,12 @@ pub const MOUNT_UNLOCK_REST: Duration = Duration::from_secs(1);
 /// How long an unmount waits for the kernel to let go: it does at once, unless another mount
 /// namespace has a copy of the mount.
 pub const MOUNT_END_WAIT: Duration = Duration::from_secs(5);
+/// How long an unmount that failed waits to hear that somebody else's did not.
+pub const MOUNT_END_HEARD: Duration = Duration::from_millis(500);
+/// How often what unmounts is started, if a signal ends it: that of who ends a service, with all of its processes.
+pub const MOUNT_END_TRIES: usize = 10;
+/// How long the next of these waits, for that signal to have gone to all.
+pub const MOUNT_END_REST: Duration = Duration::from_millis(20);
 /// Bytes of one `copy_file_range`: who asks for more is told how many it were, and asks again.
 pub const MOUNT_COPY_BYTES_MAX: u64 = 64 << 20;
 /// How long a program may wait for bytes to be on the disk.

@@ -1,20 +1,16 @@
-//! `/dev/fuse`, and `fusermount3`, which mounts for whoever owns the directory.
-//!
-//! Mounting goes through `fusermount3`, also for root: one way, which is the one that an ordinary user has.
-//! Only a helper of mount(8) mounts itself (`mounter`), and unmounting is `fusermount3`'s then as well.
+//! `/dev/fuse`: the requests of one mount, and their answers.
 
-use std::io::{IoSlice, Read};
+use std::io::IoSlice;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use bytes::{BufMut, Bytes};
 use rustix::io::Errno;
-use weft_core::{Error, ErrorKind, Result};
+use weft_core::Result;
 
 use crate::abi::{OUT_HEADER_BYTES, notify};
-use crate::mounter::{self, Mounter, Without};
+use crate::fusermount;
+use crate::mounter::{self, Mounter};
 use crate::pipes::Piped;
 
 /// The kernel's end of one mount.
@@ -39,7 +35,10 @@ impl Device {
     /// `fusermount3`, or if the helper did not mount, `NotPermitted` where it is refused.
     pub(crate) fn mount(mountpoint: &Path, name: &str, mounter: Mounter, shared: bool) -> Result<Self> {
         match mounter {
-            Mounter::Fusermount(without) => Self::by_fusermount(mountpoint, name, without, shared),
+            Mounter::Fusermount(without) => {
+                let (fd, mountpoint) = fusermount::mount(mountpoint, name, without, shared)?;
+                Ok(Self::of(fd, mountpoint))
+            }
             Mounter::Helper(helper) => {
                 let fd = mounter::ask(&helper, mountpoint)?;
                 Ok(Self::of(fd, mountpoint.to_owned()))
@@ -56,35 +55,6 @@ impl Device {
     /// Returns the kernel's end.
     pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
-    }
-
-    fn by_fusermount(mountpoint: &Path, name: &str, without: Without, shared: bool) -> Result<Self> {
-        let mountpoint = mountpoint.canonicalize().map_err(|error| missing(mountpoint, error))?;
-        let (ours, theirs) = UnixStream::pair()
-            .map_err(|error| Error::new(ErrorKind::Unavailable, "no socket to be had").caused_by(error))?;
-        let name: String = name.chars().filter(|c| !matches!(c, ',' | '\\') && !c.is_control()).collect();
-        let others = if shared { ",allow_other" } else { "" };
-        // The socket is the child's standard input: no descriptor is left open for others.
-        let mut child = Command::new("fusermount3")
-            .arg("-o")
-            .arg(format!("nosuid,nodev{}{others},fsname={name},subtype=weft", without.words()))
-            .arg("--")
-            .arg(&mountpoint)
-            .env("_FUSE_COMMFD", "0")
-            .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .map_err(|error| no_program(error).about(mountpoint.display()))?;
-        let fd = mounter::receive(&ours);
-        let mut said = String::new();
-        if let Some(stderr) = child.stderr.as_mut() {
-            // What it says only makes the error's text.
-            let _ = stderr.read_to_string(&mut said);
-        }
-        let _ = child.wait();
-        let fd = fd.ok_or_else(|| refused("mount", &mountpoint, &said))?;
-        Ok(Self { fd, mountpoint })
     }
 
     /// Returns where it is mounted.
@@ -202,22 +172,6 @@ impl Device {
             }
         }
     }
-
-    /// Unmounts. Lazily: now for all who come, later for those who hold files open.
-    pub(crate) fn unmount(&self, lazy: bool) -> Result<()> {
-        let flags = if lazy { "-uz" } else { "-u" };
-        let done = Command::new("fusermount3")
-            .arg(flags)
-            .arg("--")
-            .arg(&self.mountpoint)
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| no_program(error).about(self.mountpoint.display()))?;
-        if done.status.success() {
-            return Ok(());
-        }
-        Err(refused("unmount", &self.mountpoint, &String::from_utf8_lossy(&done.stderr)))
-    }
 }
 
 /// Returns what an answer begins with: how long it is with this, what became of the request, and which it was.
@@ -227,30 +181,4 @@ pub(crate) fn out_header(length: usize, errno: i32, unique: u64) -> [u8; OUT_HEA
     header[4..8].copy_from_slice(&errno.to_ne_bytes());
     header[8..].copy_from_slice(&unique.to_ne_bytes());
     header
-}
-
-fn missing(mountpoint: &Path, error: std::io::Error) -> Error {
-    let kind = match error.kind() {
-        std::io::ErrorKind::NotADirectory => ErrorKind::NotDirectory,
-        std::io::ErrorKind::PermissionDenied => ErrorKind::Denied,
-        _ => ErrorKind::NotFound,
-    };
-    let error = Error::new(kind, "the directory cannot be used").op("mount").caused_by(error);
-    error.about(mountpoint.display())
-}
-
-fn no_program(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Unavailable, "fusermount3 cannot be started")
-        .hint("apt install fuse3")
-        .caused_by(error)
-}
-
-fn refused(op: &'static str, mountpoint: &Path, said: &str) -> Error {
-    let said = said.trim().lines().last().unwrap_or("fusermount3 gave no reason").to_owned();
-    let kind = if said.contains("busy") { ErrorKind::Busy } else { ErrorKind::NotPermitted };
-    let error = Error::new(kind, said).op(op).about(mountpoint.display());
-    match error.detail().contains("user_allow_other") {
-        true => error.hint("an administrator adds the line `user_allow_other` to /etc/fuse.conf"),
-        false => error,
-    }
 }

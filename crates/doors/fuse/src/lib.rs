@@ -10,7 +10,7 @@
 //!                └──── forget what others changed ◀─ watch ◀─ change feed
 //! ```
 //!
-//! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `buffers` the memory, `session` how requests run,
+//! `abi` knows the kernel's layouts, `device` the descriptor, `mounter` who mounts, `fusermount` how an ordinary user does, `buffers` the memory, `session` how requests run,
 //! `doors` whose they are, `door` what each means in the form, `mounted` what those share, `nodes` and `handles` what the kernel holds, `ahead` what
 //! was read beyond what it asked, `watch` what it must be told, `telling` when, `look` what nobody tells, `passing` what may not be passed any more, `room` how much is held at once, `remembered` what another process goes on with if this one
 //! dies, `takeover` how, `marks` what makes a change of it be made once. `errno` is the one table of errors, `failures` what is told of
@@ -43,6 +43,7 @@ mod editions;
 mod errno;
 mod failures;
 mod fresh;
+mod fusermount;
 mod handles;
 mod look;
 mod marks;
@@ -76,6 +77,7 @@ use weft_core::{Clock, DomainId, Error, ErrorKind, RequestId, Result, SessionId,
 
 pub use door::remembered_locks;
 pub use errno::of_kind as errno_of;
+pub use fusermount::take_away;
 pub use mounter::{Handover, Mounter, Without};
 pub use remembered::{OpenedAs, Remembered};
 pub use takeover::{Opened, Taken, TakenOver};
@@ -236,7 +238,7 @@ pub async fn mount(settings: MountSettings) -> Result<Mount> {
         let device = Device::mount(&mountpoint, &name, mounter, shared)?;
         match agreed_before.map_or_else(|| agree(&device, wanted), Ok) {
             Ok(agreed) => Ok((device, agreed)),
-            Err(error) => device.unmount(true).and(Err(error)),
+            Err(error) => take_away(device.mountpoint(), true).and(Err(error)),
         }
     });
     let mounted = mounted.await.map_err(|e| Error::internal("mounting was stopped").caused_by(e))?;
@@ -354,12 +356,17 @@ impl Mount {
         if self.is_away() {
             return Ok(());
         }
-        let doors = self.doors.clone();
-        let done = tokio::task::spawn_blocking(move || doors.mounted.device.unmount(lazy)).await;
+        let mountpoint = self.mountpoint().to_owned();
+        let done = tokio::task::spawn_blocking(move || take_away(&mountpoint, lazy)).await;
         let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
         self.away.fetch_or(done.is_ok(), Ordering::Relaxed);
-        // Somebody else may have been quicker.
-        if self.is_away() { Ok(()) } else { done }
+        match done {
+            // Somebody else may have been quicker, which this process is about to hear.
+            Err(error) if error.kind() != ErrorKind::Busy => {
+                tokio::time::timeout(limits::MOUNT_END_HEARD, self.wait()).await.map_err(|_| error)
+            }
+            done => done,
+        }
     }
 
     /// Has a user of this machine use the mount as who they say they are, in place of anyone or of who they said
@@ -408,7 +415,7 @@ impl Mount {
 impl Drop for Mount {
     fn drop(&mut self) {
         if !self.is_away()
-            && let Err(error) = self.device().unmount(true)
+            && let Err(error) = take_away(self.mountpoint(), true)
         {
             tracing::warn!(op = "unmount", path = %self.mountpoint().display(), %error, "the mount stays");
         }

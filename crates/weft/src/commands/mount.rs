@@ -15,7 +15,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -30,7 +30,7 @@ use weft_core::service::SessionGrant;
 use weft_core::{Clock, Deadline, Error, ErrorKind, RequestId, Result, SessionId, limits};
 use weft_doors_fuse::{
     Away, CallSource, LocalUser, Mount, MountSettings, Mounter, Opened, Remembered, Taken, TakenOver,
-    Without, mount, remembered_locks,
+    Without, mount, remembered_locks, take_away,
 };
 use weft_sys::{Sys, fault, process};
 
@@ -449,27 +449,13 @@ pub fn umount(args: &UmountArgs) -> Result<()> {
         let refused = Error::invalid("it is not a mount of weft");
         return Err(refused.op("unmount").about(args.dir.display()));
     }
-    take_away(&args.dir, args.lazy).map_err(|error| error.op("unmount").about(args.dir.display()))
-}
-
-/// Has a mount taken away; `lazy`ly: out of the tree at once, and for those who have files open there once they are closed.
-fn take_away(dir: &Path, lazy: bool) -> Result<()> {
-    let mut command = std::process::Command::new("fusermount3");
-    // What it says is looked at.
-    command.env("LC_ALL", "C");
-    command.arg(if lazy { "-uz" } else { "-u" }).arg("--").arg(dir);
-    let output = command
-        .output()
-        .map_err(|e| fault::error(e, "run", "fusermount3").hint("install the package fuse3"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    if said.contains("busy") {
-        let hint = format!("close what is open there, or `weft umount --lazy {}`", dir.display());
-        return Err(Error::new(ErrorKind::Busy, "it is in use").hint(hint));
-    }
-    Err(Error::not_permitted(said))
+    take_away(&args.dir, args.lazy).map_err(|error| match error.kind() {
+        ErrorKind::Busy => Error::new(ErrorKind::Busy, "it is in use")
+            .op("unmount")
+            .about(args.dir.display())
+            .hint(format!("close what is open there, or `weft umount --lazy {}`", args.dir.display())),
+        _ => error,
+    })
 }
 
 #[cfg(test)]

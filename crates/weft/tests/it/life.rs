@@ -224,6 +224,36 @@ fn a_mount_that_is_told_to_end_as_soon_as_it_is_ready_leaves_nothing_mounted() {
 }
 
 #[test]
+fn a_mount_that_ends_with_its_service_is_taken_away_although_the_signal_reached_what_does_that() {
+    if !have("life::service", &["fusermount3"]) {
+        return;
+    }
+    let node = Node::start();
+    let (at, first) = (node.make_dir("mnt"), node.make_dir("first"));
+    let path = std::env::var("PATH").expect("there is one");
+    // As systemd does to all that a service runs, until it finds nothing more to end.
+    let ended = format!(
+        r#"#!/bin/sh
+case $1 in -u) for time in 1 2; do mkdir "$0.$time" 2>/dev/null && kill $$; done ;; esac
+PATH='{path}' exec fusermount3 "$@"
+"#
+    );
+    node.write("first/fusermount3", ended);
+    node.sh("chmod +x first/fusermount3");
+    let mut command = node.command();
+    let command = command.args(["mount", "/"]).arg(&at).env("PATH", format!("{}:{path}", first.display()));
+    let mut mount = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+    assert_eq!(line, "ready\n");
+    signal(&mount, Signal::TERM);
+    assert!(wait(&mut mount).success());
+    assert!(first.join("fusermount3.2").exists(), "it was not ended twice");
+    let mounts = fs::read_to_string("/proc/mounts").expect("read");
+    assert!(!mounts.contains(at.to_str().expect("ours")), "the mount is left behind");
+}
+
+#[test]
 fn a_mount_that_another_namespace_has_a_copy_of_ends_when_it_is_told_to() {
     if !have("life::copied", &["fusermount3", "unshare"]) {
         return;

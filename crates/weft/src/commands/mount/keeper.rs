@@ -208,7 +208,7 @@ impl Keeper<'_> {
     /// Ends a mount that nobody serves just now.
     fn end_unserved(&self) -> Result<ExitCode> {
         if self.served.is_some() && Served::at(self.dir) == self.served {
-            super::take_away(self.dir, true)?;
+            weft_doors_fuse::take_away(self.dir, true)?;
         }
         self.abort();
         Ok(ExitCode::SUCCESS)
