@@ -50,7 +50,8 @@ pub(crate) fn mount(
     Ok((fd, mountpoint))
 }
 
-/// Takes a mount away. `lazy`ly: now for all who come, later for those who hold files open.
+/// Takes a mount away. `lazy`ly: now for all who come, later for those who hold files open. Blocks for as long as
+/// `fusermount3` takes, and rests between its tries.
 ///
 /// `Busy` if it is in use, `NotPermitted` if it is somebody else's or none, `Unavailable` without `fusermount3`.
 pub fn take_away(mountpoint: &Path, lazy: bool) -> Result<()> {

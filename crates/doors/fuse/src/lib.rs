@@ -360,13 +360,11 @@ impl Mount {
         let done = tokio::task::spawn_blocking(move || take_away(&mountpoint, lazy)).await;
         let done = done.map_err(|error| Error::internal("unmounting was stopped").caused_by(error))?;
         self.away.fetch_or(done.is_ok(), Ordering::Relaxed);
-        match done {
-            // Somebody else may have been quicker, which this process is about to hear.
-            Err(error) if error.kind() != ErrorKind::Busy => {
-                tokio::time::timeout(limits::MOUNT_END_HEARD, self.wait()).await.map_err(|_| error)
-            }
-            done => done,
+        // Somebody else may have been quicker, which is about to be heard, unless it is in use.
+        if done.as_ref().is_err_and(|error| error.kind() != ErrorKind::Busy) {
+            let _ = tokio::time::timeout(limits::MOUNT_END_HEARD, self.wait()).await;
         }
+        if self.is_away() { Ok(()) } else { done }
     }
 
     /// Has a user of this machine use the mount as who they say they are, in place of anyone or of who they said

@@ -11,7 +11,7 @@ use rustix::fs::OFlags;
 use rustix::process::Signal;
 use weft_conformance::run::have;
 
-use crate::node::{Node, python, signal, soon, wait};
+use crate::node::{Node, python, signal, soon, stands, wait};
 
 /// Every path below a directory, itself included, with its mode and whether it is a
 /// directory.
@@ -210,12 +210,7 @@ fn a_mount_that_is_told_to_end_as_soon_as_it_is_ready_leaves_nothing_mounted() {
     let node = Node::start();
     let at = node.make_dir("mnt");
     for _ in 0..20 {
-        let mut command = node.command();
-        let mut mount =
-            command.args(["mount", "/"]).arg(&at).stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut line = String::new();
-        BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-        assert_eq!(line, "ready\n");
+        let mut mount = stands(node.command().args(["mount", "/"]).arg(&at));
         signal(&mount, Signal::TERM);
         assert!(wait(&mut mount).success());
         let mounts = fs::read_to_string("/proc/mounts").expect("read");
@@ -241,11 +236,8 @@ PATH='{path}' exec fusermount3 "$@"
     node.write("first/fusermount3", ended);
     node.sh("chmod +x first/fusermount3");
     let mut command = node.command();
-    let command = command.args(["mount", "/"]).arg(&at).env("PATH", format!("{}:{path}", first.display()));
-    let mut mount = command.stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut line = String::new();
-    BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-    assert_eq!(line, "ready\n");
+    command.args(["mount", "/"]).arg(&at).env("PATH", format!("{}:{path}", first.display()));
+    let mut mount = stands(&mut command);
     signal(&mount, Signal::TERM);
     assert!(wait(&mut mount).success());
     assert!(first.join("fusermount3.2").exists(), "it was not ended twice");
@@ -260,11 +252,7 @@ fn a_mount_that_another_namespace_has_a_copy_of_ends_when_it_is_told_to() {
     }
     let node = Node::start();
     let at = node.make_dir("mnt");
-    let mut command = node.command();
-    let mut mount = command.args(["mount", "/"]).arg(&at).stdout(Stdio::piped()).spawn().expect("it starts");
-    let mut line = String::new();
-    BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
-    assert_eq!(line, "ready\n");
+    let mut mount = stands(node.command().args(["mount", "/"]).arg(&at));
     let mut holder = Command::new("unshare");
     let mut holder = holder
         .args(["--mount", "--propagation", "private", "sh", "-c", "cat /proc/self/mounts; echo; cat"])

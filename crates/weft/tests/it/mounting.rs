@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weft_conformance::run::{have, not_run};
 
 use crate::monitor::{samples, sum};
-use crate::node::{Node, noise, python, signal, soon, wait, weft};
+use crate::node::{Node, noise, python, signal, soon, stands, wait, weft};
 use crate::taking_over::{kept_by, served_by};
 
 const WRITERS: &str = include_str!("../python/writers.py");
@@ -56,13 +56,7 @@ fn a_mount_that_died_is_called_dead_and_taken_away_lazily() {
     }
     let node = Node::start();
     let at = node.make_dir("mnt");
-    let mut mount = node.command();
-    let mount = mount.args(["mount", "/"]).arg(&at).stdout(Stdio::piped());
-    let mut mount = mount.spawn().expect("it starts");
-    let mut line = String::new();
-    let out = mount.stdout.take().expect("piped");
-    BufReader::new(out).read_line(&mut line).expect("text");
-    assert_eq!(line, "ready\n");
+    let mut mount = stands(node.command().args(["mount", "/"]).arg(&at));
     // Its keeper first, which would start another.
     let serves = served_by(mount.id()).expect("it is served");
     signal(&mount, rustix::process::Signal::KILL);

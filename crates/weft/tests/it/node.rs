@@ -402,6 +402,15 @@ pub fn soon(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Starts a mount in the foreground, and returns it once it stands.
+pub fn stands(mount: &mut Command) -> Child {
+    let mut mount = mount.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(mount.stdout.take().expect("piped")).read_line(&mut line).expect("text");
+    assert_eq!(line, "ready\n");
+    mount
+}
+
 /// Waits until a process has ended, and kills it if that takes too long.
 pub fn wait(child: &mut Child) -> ExitStatus {
     let until = std::time::Instant::now() + PATIENCE;
